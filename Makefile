@@ -1,0 +1,51 @@
+# Everything a contributor does. Needs make, git and Python 3.11 or newer; all else is put into $(VENV) from requirements.lock.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_NO_INPUT = 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check bench lock clean venv
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: venv ## take a tour of the gate, offline
+	$(BIN)/python examples/gate_tour.py
+
+test: venv ## run every test (ARGS="tests/habits -k doors" for some)
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: venv ## format, lint, types and floors: what CI runs before the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright --project pyproject.toml --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-logo
+
+bench: venv ## measure the promises
+	$(BIN)/python -m bench
+
+lock: venv ## resolve the dependencies anew into requirements.lock (UPGRADE=1 for newer versions)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		$(if $(UPGRADE),--upgrade) --group dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove the environment and everything that tools left behind
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+venv: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Curtainwall needs Python 3.11 or newer; \`$(PYTHON)\` is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "This Python cannot make environments. On Debian: sudo apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,81 @@
+"""The command: `python -m bench [NAME…] [--json] [--strict]`."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from bench import machine
+from bench.answering import answering
+from bench.appending import appending, many_writers
+from bench.disk import NotADisk, fresh_directory
+from bench.folding import folding, resuming
+from bench.listing import listing
+from bench.mcp_socket import mcp_socket
+from bench.measuring import Figure
+from bench.native_calls import native_calls
+from bench.parking import parking
+from bench.table import as_json, render
+from bench.turning import turning
+from bench.verdicts import verdicts
+
+BENCHMARKS = {
+    "append": appending,
+    "writers": many_writers,
+    "turn": turning,
+    "resume": resuming,
+    "fold": folding,
+    "list": listing,
+    "verdict": verdicts,
+    "answer": answering,
+    "parked": parking,
+    "mcp": mcp_socket,
+    "native": native_calls,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, and say by the exit code whether anything went wrong (with `--strict`: or was missed)."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the promises beside a peer or this machine's own limit.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark `{unknown[0]}`; there are {', '.join(BENCHMARKS)}")
+    # Whoever ends us early must not leave the directory behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with fresh_directory() as place:
+            facts = machine.describe(place)
+            if not given.json:
+                _head(facts)
+            figures = _measure(given.names or list(BENCHMARKS), place)
+    except NotADisk as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    facts["load afterwards"] = machine.load()
+    print(as_json(figures, facts) if given.json else f"\n{render(figures)}\nload afterwards: {facts['load afterwards']}")
+    return 1 if given.strict and any(figure.met is False for figure in figures) else 0
+
+
+def _head(facts: dict[str, str]) -> None:
+    for name, value in facts.items():
+        print(f"{name:>12}  {value}")
+    sys.stdout.flush()
+
+
+def _measure(names: list[str], place: Path) -> list[Figure]:
+    figures: list[Figure] = []
+    for name in names:
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        home = place / name
+        home.mkdir()
+        figures += asyncio.run(BENCHMARKS[name](home))
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

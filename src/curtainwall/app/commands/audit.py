@@ -1,0 +1,121 @@
+"""`curtainwall audit`: whether the log is what we wrote, heads to keep elsewhere, and a session's verdicts as they come."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curtainwall.app.finding import find_session
+from curtainwall.app.following import last_lines, lines_as_they_come
+from curtainwall.app.home import find_home
+from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
+from curtainwall.model import NotFound, SessionId, SessionQuery, session_of, session_stream
+from curtainwall.runtime import SystemClock
+from curtainwall.session import lift
+from curtainwall.store import Head, SqliteStore, parse_head
+
+app = typer.Typer()
+
+_EVERY_SESSION = 1_000_000_000
+
+
+@contextmanager
+def _store() -> Generator[SqliteStore]:
+    home = find_home()
+    if not home.database.exists():
+        raise NotFound(f"there is no log in `{home.root}`")
+    store = SqliteStore.open(home.root, SystemClock(), decode=lift)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@app.command()
+def verify(
+    session: Annotated[str | None, typer.Option(help="this session alone")] = None,
+    against: Annotated[Path | None, typer.Option(help="heads that were kept elsewhere, as `audit head` printed them")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Check every entry of the log and every line of `audit.jsonl`; name the first that is wrong."""
+    kept = _heads_in(against) if against else ()
+    with _store() as store:
+        only = find_session(store.index, session).session if session else None
+        # The lists could lack one; the heads are sealed.
+        sessions = [only] if only else [found for it in store.heads() if (found := session_of(it.stream)) is not None]
+        fault = store.verify(session_stream(only) if only else None, kept)
+        lost = sorted(_audited() - {*sessions} - store.deleted()) if only is None and fault is None else []
+        file_faults = [(each, found) for each in sessions if fault is None and (found := store.verify_audit(each)) is not None]
+        entries = sum(head.seq for head in store.heads() if only is None or head.stream == session_stream(only))
+    wrong = None
+    if fault is not None:
+        wrong = str(fault)
+    elif lost:
+        wrong = f"`session:{lost[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
+    elif file_faults:
+        wrong = f"`audit.jsonl` of session {file_faults[0][0]}: {file_faults[0][1]}"
+    if output is Output.JSON:
+        show_json({"ok": wrong is None, "entries": entries, "sessions": len(sessions), "fault": wrong})
+    elif wrong is None:
+        show(f"ok: {entries} entries and {len(sessions)} audit files are what was written")
+        if against is None:
+            note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
+    else:
+        show(f"wrong: {wrong}")
+    if wrong is not None:
+        raise typer.Exit(1)
+
+
+def _audited() -> set[SessionId]:
+    """Return the sessions that have told something in an audit file."""
+    return {SessionId(path.parent.name) for path in find_home().sessions.glob("*/audit.jsonl") if path.stat().st_size}
+
+
+def _heads_in(path: Path) -> tuple[Head, ...]:
+    found: list[Head] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        if line.strip():
+            try:
+                found.append(parse_head(line))
+            except ValueError:
+                raise Misuse(f"line {number} of `{path}` is no head; give what `curtainwall audit head` printed") from None
+    return tuple(found)
+
+
+@app.command()
+def head(output: OutputOption = Output.TEXT) -> None:
+    """Print where every stream of the log ends; kept elsewhere, it shows that an older copy was put back."""
+    with _store() as store:
+        heads = store.heads()
+    if output is Output.JSON:
+        show_json([{"stream": it.stream, "seq": it.seq, "hash": it.hash.hex()} for it in heads])
+    else:
+        for it in heads:
+            show(str(it))
+
+
+@app.command()
+def tail(
+    session: Annotated[str | None, typer.Argument(help="left out, the session that changed last")] = None,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="how many of the last lines")] = 10,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="go on with what comes")] = False,
+) -> None:
+    """Print the last lines of a session's `audit.jsonl`: its verdicts, approvals and outcomes, as JSON."""
+    home = find_home()
+    with _store() as store:
+        if session is None:
+            rows = sorted(store.index.sessions(SessionQuery(limit=_EVERY_SESSION)), key=lambda row: row.changed)
+            if not rows:
+                raise NotFound("there is no session yet")
+            chosen: SessionId = rows[-1].session
+        else:
+            chosen = find_session(store.index, session).session
+    path = home.session(chosen).audit
+    text, end = last_lines(path, lines)
+    for line in text:
+        show(json_line(line))
+    if follow:
+        for line in lines_as_they_come(path, end):
+            print(json_line(line), flush=True)

@@ -1,0 +1,22 @@
+"""`curtainwall doctor`: which guarantees hold on this machine, which do not, and what to do."""
+
+import typer
+
+from curtainwall.app.home import find_home
+from curtainwall.app.machine import examine
+from curtainwall.app.screen import Output, OutputOption, paint, show, show_json
+from curtainwall.session import inert
+
+
+def doctor(output: OutputOption = Output.TEXT) -> None:
+    """Say which guarantees hold on this machine."""
+    findings = list(examine(find_home()))
+    failed = any(finding.standing == "fail" for finding in findings)
+    if output is Output.JSON:
+        told = [{"name": it.name, "standing": it.standing, "what": it.what, "todo": it.todo} for it in findings]
+        show_json({"ok": not failed, "findings": told})
+    else:
+        for it in findings:
+            show(f"{paint(f'{it.standing:<4}', it.standing)}  {it.name:<12} {inert(it.what)}{f' → {inert(it.todo)}' if it.todo else ''}")
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,66 @@
+"""`curtainwall grants`: answers that stand, by whom and since when, and taking one back."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from curtainwall.app.home import find_home
+from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
+from curtainwall.app.wiring import local_user, open_house, open_store, set_up
+from curtainwall.model import GrantId, GrantRow, NotFound
+
+app = typer.Typer()
+
+
+@app.command("list")
+def list_grants(
+    everything: Annotated[bool, typer.Option("--all", help="revoked and used ones as well")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the answers that stand in every session and project."""
+    with open_store(find_home()) as store:
+        rows = store.index.grants(all_of_them=everything)
+    if output is Output.JSON:
+        show_json([_as_json(row) for row in rows])
+        return
+    if not rows:
+        note("no answer stands")
+        return
+    lines = [
+        (row.grant.id, row.grant.scope, row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at), f"{cover.role} {cover.value}")
+        for row in rows
+        for cover in row.grant.covers
+    ]
+    show(columns(("grant", "for", "where", "by", "since", "covers"), lines))
+
+
+@app.command()
+def revoke(grant: Annotated[str, typer.Argument(metavar="ID")], output: OutputOption = Output.TEXT) -> None:
+    """Take an answer back; calls that are asked from now on ask again."""
+    setup = set_up()
+    with open_store(setup.home) as store:
+        rows = [row for row in store.index.grants(all_of_them=True) if row.grant.id == grant]
+    ended = next((row.revoked for row in rows if row.revoked is not None), None)
+    if not any(row.revoked is None for row in rows):
+        gone = f"grant `{grant}` does not stand any more, since {when(ended)}" if ended else f"there is no grant `{grant}`"
+        raise NotFound(f"{gone}; `curtainwall grants list` shows those that stand")
+
+    async def take_back() -> None:
+        async with open_house(setup) as wired:
+            await wired.house.revoke(GrantId(grant), local_user())
+
+    asyncio.run(take_back())
+    show_json({"grant": grant, "revoked": True}) if output is Output.JSON else show(f"revoked {grant}")
+
+
+def _as_json(row: GrantRow) -> dict[str, object]:
+    return {
+        "id": row.grant.id,
+        "scope": row.grant.scope.value,
+        "stream": row.stream,
+        "by": str(row.grant.by),
+        "at": timestamp(row.grant.at),
+        "revoked": timestamp(row.revoked),
+        "covers": [{"role": cover.role.value, "value": cover.value, "rules": list(cover.rules)} for cover in row.grant.covers],
+    }

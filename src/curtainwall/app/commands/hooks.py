@@ -1,0 +1,108 @@
+"""`curtainwall hooks`: which programs of yours run when, and whether a workspace's own are trusted."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curtainwall.app.home import find_home
+from curtainwall.app.hooks import pins_of
+from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, show, show_json
+from curtainwall.app.wiring import set_up
+from curtainwall.model import Broken, CommandRefused
+from curtainwall.session import inert
+from curtainwall.tools.hooks import Found, Hook, Settings, Trust, workspace_hooks
+
+app = typer.Typer()
+
+_WHAT_TO_DO = {
+    Trust.UNTRUSTED: "brings hooks that do not run; read them, then `curtainwall hooks trust {path}`",
+    Trust.PINNED: "brings hooks that you trusted; `curtainwall hooks forget {path}` takes that back",
+    Trust.CHANGED: "has other hooks than you trusted: they do not run, and calls ask; read them, then `curtainwall hooks trust {path}`",
+}
+
+
+@app.command("list")
+def list_hooks(
+    workspace: Annotated[Path, typer.Option(help="a directory that may bring hooks of its own")] = Path(),
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the hooks of the configuration, and those that workspaces bring along."""
+    setup = set_up()
+    pins = pins_of(setup.home).all()
+    found = [_found(path, dict(pins)) for path in dict.fromkeys((os.path.realpath(workspace), *pins))]
+    found = [each for each in found if each.trust is not Trust.NONE]
+    if output is Output.JSON:
+        show_json({**_as_json(setup.hooks), "workspaces": [_found_as_json(each) for each in found]})
+        return
+    if not setup.hooks.hooks and not found:
+        note("there are no hooks; docs/hooks.md says how to write some")
+    if setup.hooks.hooks:
+        show(_table(setup.hooks.hooks))
+    for told in setup.hooks.notes:
+        note(told)
+    for each in found:
+        show(f"`{inert(each.workspace)}` {_WHAT_TO_DO[each.trust].format(path=inert(each.workspace))}")
+        _show_found(each)
+
+
+@app.command()
+def trust(workspace: Annotated[Path, typer.Argument(metavar="DIR")], yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Let the hooks that a directory brings along run as they are now; after any change they are asked about again."""
+    home = find_home()
+    found = workspace_hooks(workspace, {})
+    if found.trust is Trust.NONE:
+        raise CommandRefused(f"`{found.workspace}` brings no hooks")
+    if output is Output.TEXT:
+        _show_found(found)
+    note("these programs will run as you, outside any sandbox; whatever else they start or read in there is not watched")
+    confirm("Trust them?", yes=yes)
+    home.prepare()
+    pins_of(home).set(found.workspace, found.digest)
+    show_json(_found_as_json(found) | {"trust": Trust.PINNED.value}) if output is Output.JSON else show(f"trusted {found.workspace}")
+
+
+@app.command()
+def forget(workspace: Annotated[Path, typer.Argument(metavar="DIR")], output: OutputOption = Output.TEXT) -> None:
+    """Take back the trust in a directory's own hooks."""
+    pins, real = pins_of(find_home()), os.path.realpath(workspace)
+    if real not in pins.all():
+        raise CommandRefused(f"the hooks of `{real}` are not trusted; `curtainwall hooks list` shows those that are")
+    pins.set(real, None)
+    show_json({"workspace": real, "trust": None}) if output is Output.JSON else show(f"forgot {real}")
+
+
+def _found(path: str, pins: dict[str, str]) -> Found:
+    try:
+        found = workspace_hooks(path, pins)
+    except Broken as fault:
+        return Found(path, Trust.CHANGED if path in pins else Trust.UNTRUSTED, Settings(notes=(str(fault),)))
+    # What was trusted and is gone is a change as well.
+    return Found(path, Trust.CHANGED, found.settings) if found.trust is Trust.NONE and path in pins else found
+
+
+def _show_found(found: Found) -> None:
+    if found.settings.hooks:
+        show(_table(found.settings.hooks))
+    for file in found.files:
+        show(f"with the program {inert(file)}")
+    for told in found.settings.notes:
+        note(told)
+
+
+def _table(hooks: tuple[Hook, ...]) -> str:
+    rows = [(hook.event, hook.matcher.text or "*", f"{hook.seconds:g}s", hook.name, str(hook.action)) for hook in hooks]
+    return columns(("event", "for", "limit", "name", "runs"), rows)
+
+
+def _as_json(settings: Settings) -> dict[str, object]:
+    hooks = [
+        {"name": hook.name, "event": hook.event, "matcher": hook.matcher.text, "runs": str(hook.action), "seconds": hook.seconds}
+        for hook in settings.hooks
+    ]
+    return {"hooks": hooks, "notes": list(settings.notes)}
+
+
+def _found_as_json(found: Found) -> dict[str, object]:
+    return {"workspace": found.workspace, "trust": found.trust.value, **_as_json(found.settings), "files": list(found.files)}

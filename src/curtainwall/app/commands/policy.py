@@ -1,0 +1,200 @@
+"""`curtainwall policy`: what the rules say of a call and why, which rules there are, and where they come from."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curtainwall.app.home import find_home, private_directory, user_homes
+from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, lines_of, read_call, read_json, workspace_for
+from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, paint, show, show_json, verdict_word
+from curtainwall.app.trials import run_trials
+from curtainwall.app.wiring import set_up
+from curtainwall.model import BadCall, Broken, CommandRefused, Mode, RuleId, denial
+from curtainwall.policy import Explanation, RuleCard, explain, import_permissions
+from curtainwall.session import inert
+
+app = typer.Typer()
+
+WorkspaceOption = Annotated[Path | None, typer.Option(help="the session's own workspace; left out, the current directory is judged as one")]
+ProjectOption = Annotated[Path | None, typer.Option(help="a project that the user named, in place of --workspace")]
+PolicyOption = Annotated[list[Path] | None, typer.Option("--policy", help="a rule file to add; may be given more than once")]
+ModeOption = Annotated[Mode, typer.Option(help="the session's mode")]
+LabelsOption = Annotated[str, typer.Option(help="what the session has touched, with commas: sensitive,untrusted-content")]
+
+
+def _judge(workspace: Path | None, project: Path | None, policy: list[Path] | None, mode: Mode, labels: str) -> Judge:
+    setup = set_up(policy or ())
+    for warning in setup.policy.warnings:
+        note(f"warning: {warning}")
+    if workspace is not None and project is not None:
+        raise Misuse("give --workspace or --project, not both")
+    try:
+        place, remark = workspace_for(setup, workspace, project)
+    except CommandRefused as refusal:
+        raise Misuse(str(refusal)) from None
+    if remark:
+        note(f"note: {remark}")
+    return judge_for(setup, place, mode, frozenset(label.strip() for label in labels.split(",") if label.strip()))
+
+
+@app.command()
+def check(
+    workspace: WorkspaceOption = None,
+    project: ProjectOption = None,
+    policy: PolicyOption = None,
+    mode: ModeOption = Mode.DEFAULT,
+    labels: LabelsOption = "",
+) -> None:
+    """Read calls from stdin, one JSON object per line, and print one verdict per line.
+
+    A call is {"tool": "filesystem.read_file", "arguments": {"path": "a"}}; a line that is no call is denied.
+    """
+    judge = _judge(workspace, project, policy, mode, labels)
+    for line in lines_of(sys.stdin.buffer):
+        print(json.dumps(judge.line(line).told()), flush=True)
+
+
+@app.command("explain")
+def explain_call(
+    tool: Annotated[str | None, typer.Argument(help="server.tool; left out, one call is read from stdin")] = None,
+    arguments: Annotated[str, typer.Argument(help="its arguments as JSON")] = "{}",
+    workspace: WorkspaceOption = None,
+    project: ProjectOption = None,
+    policy: PolicyOption = None,
+    mode: ModeOption = Mode.DEFAULT,
+    labels: LabelsOption = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Say why a call is allowed, asked for or denied, and what would change that."""
+    judge = _judge(workspace, project, policy, mode, labels)
+    try:
+        if tool is None:
+            ruling = judge.call(*read_call(next(lines_of(sys.stdin.buffer), b"")))
+        else:
+            ruling = judge.call(tool, read_json(arguments))
+    except BadCall as bad:
+        ruling = Ruling(denial(bad.rule, str(bad)))
+    except (ValueError, RecursionError) as fault:
+        ruling = Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
+    told = _explained(judge, ruling)
+    if output is Output.JSON:
+        rules = [
+            {"id": card.id, "kind": card.kind, "title": card.title, "reason": card.reason, "source": card.source} for card in told.rules
+        ]
+        show_json({**ruling.told(), "rules": rules, "facts": list(told.facts), "changes": list(told.changes)})
+        return
+    show(f"{verdict_word(ruling.verdict.effect)}: {inert(ruling.verdict.reason)}")
+    if ruling.subject:
+        _paragraph("it wants", [f"{it.role} {it.value}" for it in ruling.subject.resources])
+    _paragraph("because of", [f"{card.id} ({card.kind}, {card.source}): {card.title}" for card in told.rules])
+    _paragraph("facts", told.facts)
+    _paragraph("what would change it", told.changes)
+
+
+def _explained(judge: Judge, ruling: Ruling) -> Explanation:
+    if ruling.subject is not None:
+        return explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
+    cards = tuple(card for rule in ruling.verdict.because if (card := judge.rules.policy.card(rule)) is not None)
+    return Explanation(ruling.verdict.effect, cards, (), ("a call that can be read in exactly one way",))
+
+
+def _paragraph(title: str, lines: tuple[str, ...] | list[str]) -> None:
+    if lines:
+        show("\n".join([paint(f"{title}:", "bold"), *(f"  {inert(line)}" for line in lines)]))
+
+
+@app.command()
+def rules(
+    rule: Annotated[str | None, typer.Argument(help="show this one whole")] = None,
+    policy: PolicyOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the rules in force, structural ones first."""
+    found = set_up(policy or ()).policy
+    for warning in found.warnings:
+        note(f"warning: {warning}")
+    if rule is not None:
+        card = found.card(RuleId(rule))
+        if card is None:
+            raise CommandRefused(f"there is no rule `{rule}`; `curtainwall policy rules` lists them")
+        if output is Output.JSON:
+            show_json(_as_json(card))
+        else:
+            show(f"{card.id} ({card.kind}, {card.source})\n{card.title}\n{card.reason}\n\n{card.text}".rstrip())
+    elif output is Output.JSON:
+        show_json({"version": found.version, "rules": [_as_json(card) for card in found.rules]})
+    else:
+        show(columns(("rule", "kind", "from", "says"), [(card.id, card.kind, card.source, card.title) for card in found.rules]))
+
+
+def _as_json(card: RuleCard) -> dict[str, str]:
+    return {"id": card.id, "kind": card.kind, "title": card.title, "reason": card.reason, "source": card.source, "text": card.text}
+
+
+@app.command("test")
+def run_corpus_file(
+    file: Annotated[Path, typer.Argument(help="JSON lines: rules, session, call or resources, expected verdict")],
+    policy: PolicyOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Run a corpus of expected verdicts under the rules in force; lists and protected paths are those that each line gives."""
+    results = run_trials(find_home(), file, policy or [])
+    failed = [result for result in results if result.faults]
+    if output is Output.JSON:
+        faults = [{"name": result.trial.name, "faults": list(result.faults)} for result in failed]
+        show_json({"passed": len(results) - len(failed), "failed": len(failed), "faults": faults})
+    else:
+        for result in failed:
+            show("\n".join([f"{paint('failed', 'deny')} {inert(result.trial.name)}", *(f"  {inert(fault)}" for fault in result.faults)]))
+        show(f"{len(results) - len(failed)} passed, {len(failed)} failed")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_rules(
+    file: Annotated[Path, typer.Argument(help="Claude Code's settings.json, or its `permissions` alone")],
+    workspace: Annotated[Path | None, typer.Option(help="where its relative patterns start; left out, the current directory")] = None,
+    write: Annotated[bool, typer.Option("--write", help="put the rules into policy/ in place of printing them")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Turn Claude Code's permission lists into rules, never looser than they were."""
+    try:
+        settings = read_json(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Broken(f"`{file}` is no JSON: {error}") from None
+    here = os.path.realpath(workspace or Path.cwd())
+    imported = import_permissions(settings, workspace=here, home=user_homes()[0])
+    for remark in imported.notes:
+        note(f"note: {inert(remark)}")
+    if not write:
+        show_json({"cedar": imported.cedar_text, "notes": list(imported.notes)}) if output is Output.JSON else show(imported.cedar_text)
+        return
+    written = _put(imported.cedar_text)
+    show_json({"path": str(written), "notes": list(imported.notes)}) if output is Output.JSON else show(str(written))
+
+
+def _put(text: str) -> Path:
+    """Write rules into the user's directory, under a name that is free, and only if all rules still load with them."""
+    home = find_home()
+    home.prepare()
+    private_directory(home.policy)
+    for number in range(1, 1000):
+        path = home.policy / ("claude.cedar" if number == 1 else f"claude-{number}.cedar")
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            continue
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        try:
+            set_up()
+        except BaseException:
+            path.unlink()
+            raise
+        return path
+    raise CommandRefused(f"`{home.policy}` is full of imports; take some away")

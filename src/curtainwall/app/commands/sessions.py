@@ -1,0 +1,261 @@
+"""`curtainwall sessions`: which there are, what one is, and what can be done with it from outside."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from curtainwall.app.durations import parse_duration
+from curtainwall.app.exports import export_lines
+from curtainwall.app.finding import find_session
+from curtainwall.app.forking import fork as fork_session
+from curtainwall.app.home import find_home
+from curtainwall.app.removing import Removal, remove_sessions
+from curtainwall.app.replaying import replay_file, replay_session
+from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
+from curtainwall.app.wiring import local_user, open_house, open_store, set_up
+from curtainwall.model import CommandRefused, RenameSession, SessionQuery, SessionRow, SessionStatus, session_stream
+from curtainwall.runtime import SystemClock
+from curtainwall.session import figures, fold, inert, lift
+
+app = typer.Typer()
+
+_MANY = 1_000_000_000
+IdArgument = Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")]
+
+
+def _ago(text: str) -> int:
+    try:
+        return SystemClock().now() - parse_duration(text) * 1000
+    except ValueError as error:
+        raise Misuse(str(error)) from None
+
+
+@app.command("list")
+def list_sessions(
+    status: Annotated[str | None, typer.Option(help="opening, ready, working, waiting or closed")] = None,
+    agent: Annotated[str | None, typer.Option(help="with this agent")] = None,
+    channel: Annotated[str | None, typer.Option(help="born on this channel")] = None,
+    since: Annotated[str | None, typer.Option(help="changed within this time, as 2h or 7d")] = None,
+    text: Annotated[str | None, typer.Option(help="with this in name or workspace")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List sessions, newest first."""
+    if status is not None and status not in get_args(SessionStatus):
+        raise Misuse(f"`{status}` is no status; there are {', '.join(get_args(SessionStatus))}")
+    query = SessionQuery(
+        status=cast("SessionStatus | None", status),
+        agent=agent,
+        channel=channel,
+        since=_ago(since) if since else None,
+        text=text,
+        limit=limit,
+    )
+    with open_store(find_home()) as store:
+        rows = store.index.sessions(query)
+    if output is Output.JSON:
+        show_json([_as_json(row) for row in rows])
+    elif rows:
+        heads = ("session", "status", "asks", "agent", "channel", "turns", "changed", "name")
+        lines = [(it.session, it.status, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
+        show(columns(heads, lines))
+    else:
+        note("there is no such session")
+
+
+@app.command("show")
+def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> None:
+    """Show what a session is and what is open in it."""
+    with open_store(find_home()) as store:
+        row = find_session(store.index, session)
+        state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
+        owner = store.leases.owner(session_stream(row.session))
+    budget = figures(state)
+    if output is Output.JSON:
+        calls = [{"call": call, "tool": it.subject.tool, "standing": it.standing.value} for call, it in state.calls.items()]
+        asks = [{"id": id_, "because": [rule for it in open_.asked.covers for rule in it.rules]} for id_, open_ in state.approvals.items()]
+        used = [{"kind": it.kind.value, "used": it.used, "limit": it.limit, "basis": it.basis.value} for it in budget]
+        told = {"owner": owner.pid if owner else None, "events": state.totals.events, "calls": state.totals.calls}
+        show_json({**_as_json(row), **told, "open_calls": calls, "approvals": asks, "budget": used})
+        return
+    lines = [
+        ("session", row.session),
+        ("name", row.name),
+        ("status", f"{row.status}{f', process {owner.pid}' if owner else ''}"),
+        ("agent", f"{row.agent}, model {row.model}"),
+        ("channel", row.channel),
+        ("mode", row.mode),
+        ("workspace", f"{row.workspace} ({'its own' if row.own_workspace else 'a project'})"),
+        ("created", when(row.created)),
+        ("changed", when(row.changed)),
+        ("parent", row.parent or "-"),
+        ("labels", ", ".join(row.labels) or "-"),
+        ("log", f"{state.totals.events} events, {state.totals.turns} turns, {state.totals.calls} calls, {state.totals.denials} denied"),
+        *((it.kind.value, f"{it.used:,.10g} of {it.limit:,.10g} ({it.basis})") for it in budget),
+    ]
+    show("\n".join(f"{name:<10} {inert(str(value))}" for name, value in lines))
+    for id_, open_ in state.approvals.items():
+        show(f"{'waits':<10} {id_}: {inert(open_.asked.covers[0].role)} {inert(open_.asked.covers[0].value)}")
+
+
+@app.command()
+def rename(session: IdArgument, name: str, output: OutputOption = Output.TEXT) -> None:
+    """Give a session another name."""
+    setup = set_up()
+    with open_store(setup.home) as store:
+        row = find_session(store.index, session)
+
+    async def send() -> None:
+        async with open_house(setup) as wired:
+            await wired.house.send(row.session, RenameSession(by=local_user(), name=name))
+
+    asyncio.run(send())
+    show_json({"session": row.session, "name": name}) if output is Output.JSON else show(f"{row.session} is now `{inert(name)}`")
+
+
+@app.command()
+def export(
+    session: IdArgument,
+    to: Annotated[Path | None, typer.Option(help="a new file, in place of stdout")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print a session's log as JSON lines, with the very bytes that were logged; with --output json as one document."""
+    with open_store(find_home()) as store:
+        row = find_session(store.index, session)
+        entries = store.log.read(session_stream(row.session))
+    lines = list(export_lines(entries))
+    text = (
+        f'{{"session":"{row.session}","entries":[{",".join(lines)}]}}\n'
+        if output is Output.JSON
+        else "".join(f"{line}\n" for line in lines)
+    )
+    if to is None:
+        sys.stdout.write(text)
+        return
+    try:
+        descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise CommandRefused(f"`{to}` is there already; name a new file") from None
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    note(f"{len(entries)} entries are in `{to}`")
+
+
+@app.command()
+def replay(
+    session: Annotated[str, typer.Argument(metavar="SESSION|FILE", help="a session, or a file that `sessions export` wrote")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Fold a log again and report every broken promise in it."""
+    told = replay_file(Path(session)) if os.path.isfile(session) else replay_session(session)
+    if told.torn:
+        note("the last line is torn and was left out")
+    if output is Output.JSON:
+        found = [{"seq": it.seq, "what": it.what} for it in told.violations]
+        show_json({"entries": told.entries, "status": told.status, "violations": found})
+    else:
+        for it in told.violations:
+            show(f"entry {it.seq}: {inert(it.what)}")
+        show(f"{told.entries} entries, the session is {told.status}: {len(told.violations) or 'no'} broken promises")
+    if told.violations:
+        raise typer.Exit(1)
+
+
+@app.command()
+def fork(
+    session: IdArgument,
+    name: Annotated[str, typer.Option(help="the new session's name")] = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Open a new session that knows what this one knows: labels come along, grants do not."""
+    setup = set_up()
+    with open_store(setup.home) as store:
+        row = find_session(store.index, session)
+        if row.own_workspace and store.leases.owner(session_stream(row.session)):
+            note("the session is running; its workspace is copied as it is at this moment")
+
+    async def run() -> None:
+        async with open_house(setup) as wired:
+            forked = await fork_session(wired, row.session, name)
+        if forked.copied is None:
+            note(f"warning: both sessions work in the project `{inert(forked.workspace)}` from now on")
+        elif forked.copied.skipped:
+            note(f"{forked.copied.skipped} sockets and devices were left behind")
+        if forked.mode.value != row.mode:
+            note(f"mode `{row.mode}` was not taken over; the fork is in `{forked.mode}`")
+        told = {"session": forked.session, "parent": row.session, "workspace": forked.workspace, "mode": forked.mode.value}
+        show_json(told) if output is Output.JSON else show(forked.session)
+
+    asyncio.run(run())
+
+
+@app.command()
+def delete(
+    sessions: Annotated[list[str], typer.Argument(metavar="SESSION…")], yes: YesOption = False, output: OutputOption = Output.TEXT
+) -> None:
+    """Delete sessions for good, with their logs and their own workspaces; never one with open approvals."""
+    with open_store(find_home()) as store:
+        rows = [find_session(store.index, session, whole=True) for session in dict.fromkeys(sessions)]
+    confirm(f"delete {len(rows)} sessions with their logs and workspaces, for good?", yes=yes)
+    _report(asyncio.run(remove_sessions(rows)), output)
+
+
+@app.command()
+def clean(
+    older_than: Annotated[str, typer.Option(help="without a change for this long")] = "7d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    yes: YesOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Delete sessions that nobody has used for a while; those with open approvals stay."""
+    before = _ago(older_than)
+    with open_store(find_home()) as store:
+        old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
+    rows = [row for row in old if not row.pending]
+    kept = [Removal(row.session, f"it has {row.pending} open approvals") for row in old if row.pending]
+    if dry_run or not rows:
+        _report([*kept, *(Removal(row.session, None, f"{row.name}, changed {when(row.changed)}") for row in rows)], output, only_said=True)
+        return
+    confirm(f"delete {len(rows)} sessions with their logs and workspaces, for good?", yes=yes)
+    _report([*kept, *asyncio.run(remove_sessions(rows))], output, kept_is_fine=True)
+
+
+def _report(removals: list[Removal], output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:
+    gone = [removal for removal in removals if removal.why_not is None]
+    kept = [removal for removal in removals if removal.why_not is not None]
+    if output is Output.JSON:
+        stay = [{"session": it.session, "why": it.why_not} for it in kept]
+        show_json({"would_delete" if only_said else "deleted": [it.session for it in gone], "kept": stay})
+    else:
+        for it in gone:
+            show(f"{'would delete' if only_said else 'deleted'} {it.session}{f' ({inert(it.about)})' if it.about else ''}")
+        for it in kept:
+            note(f"kept {it.session}: {inert(it.why_not or '')}")
+        if not removals:
+            note("there is nothing to delete")
+    if kept and not (only_said or kept_is_fine):
+        raise typer.Exit(1)
+
+
+def _as_json(row: SessionRow) -> dict[str, object]:
+    return {
+        "id": row.session,
+        "name": row.name,
+        "agent": row.agent,
+        "model": row.model,
+        "channel": row.channel,
+        "status": row.status,
+        "mode": row.mode,
+        "workspace": row.workspace,
+        "own_workspace": row.own_workspace,
+        "created": timestamp(row.created),
+        "changed": timestamp(row.changed),
+        "turns": row.turns,
+        "pending": row.pending,
+        "labels": list(row.labels),
+        "parent": row.parent,
+    }

@@ -1,0 +1,354 @@
+"""Everything that a user sets: the schema of `config.toml`, its defaults, and errors that say which key and what instead."""
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal, cast, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
+
+from curtainwall.app.durations import parse_duration
+from curtainwall.host import Sending
+from curtainwall.model import HOUSE_CHANNELS, Broken, Role, ToolEffect
+
+_BIGGEST = 16 * 1024 * 1024
+
+
+def _seconds(value: object) -> object:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[int, BeforeValidator(_seconds), Field(gt=0)]
+"""Seconds; in the file also `90s`, `30m`, `2h`, `7d`."""
+
+Count = Annotated[int, Field(gt=0)]
+
+
+def _not_the_houses(name: str) -> str:
+    if not name.strip() or name in HOUSE_CHANNELS:
+        raise ValueError("this name is taken: whoever speaks there is the house itself; choose another")
+    return name
+
+
+ChannelName = Annotated[str, AfterValidator(_not_the_houses)]
+"""What a channel may be called."""
+
+CredentialName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+
+
+class Section(BaseModel):
+    """A table of the file. What it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
+
+
+class ModelSection(Section):
+    """Which language model sessions use."""
+
+    name: str = Field(
+        "auto",
+        min_length=1,
+        description="`anthropic:NAME`, `openai:NAME`, `demo`, `script:FILE`; `auto` takes the first provider whose key is set, else `demo`",
+    )
+
+
+class ListsSection(Section):
+    """What is free to reach without asking. A wildcard never covers a private address."""
+
+    hosts: tuple[str, ...] = Field((), description='hosts to fetch from: `"docs.python.org"`, `"*.github.com"`, `"localhost:8080"`')
+    remotes: tuple[str, ...] = Field((), description='git remotes to clone and fetch from: `"github.com/me/repo"`, `"github.com/me/*"`')
+    push_remotes: tuple[str, ...] = Field((), alias="push-remotes", description="git remotes to push to; reading them is free as well")
+    teams: tuple[str, ...] = Field((), description="teams that may be asked")
+
+
+class ApprovalsSection(Section):
+    """How humans are asked."""
+
+    deadline: Duration | None = Field(None, description='how long an ask stays open, as `"30m"`; without one it waits for ever')
+    files: bool = Field(
+        False, description="also show open asks as files in the session's `escalations/`, and take answers from files there"
+    )
+    unrouted: Literal["park", "deny"] = Field("park", description="what happens to an ask that can be shown nowhere")
+
+
+class LimitsSection(Section):
+    """What one session may use up before it parks and asks for more."""
+
+    tokens: Count = Field(1_000_000, description="tokens, in and out together")
+    steps: Count = Field(200, description="requests to the model")
+    seconds: Duration = Field(7_200, description='time of work, also as `"2h"`; waiting for a human does not count')
+    dollars: float = Field(5.0, gt=0, description="cost in USD, as far as it is known")
+    warn_at: float = Field(0.8, gt=0, le=1, description="the part of a limit at which a warning is given")
+
+
+class BreakerSection(Section):
+    """When a loop is stopped."""
+
+    repeats: Count = Field(20, description="so many times the same changing call within the window")
+    asks: Count = Field(30, description="so many asks within the window")
+    window: Duration = Field(60, description='the window, as `"60s"`')
+
+
+class LogSection(Section):
+    """How much one session may write into the log; past it, calls are denied and counted."""
+
+    calls: Count = Field(100_000, description="calls")
+    logged_bytes: Count = Field(1_000_000_000, description="bytes")
+
+
+class ProtectedSection(Section):
+    """Paths that no agent touches, besides those that are always protected (key stores, browser profiles, our own files)."""
+
+    never: tuple[str, ...] = Field((), description='neither read nor written: `"~/finance"`')
+    readonly: tuple[str, ...] = Field((), description='never written: `"~/bin"`')
+
+
+class ChannelSection(Section):
+    """One place where people talk to sessions."""
+
+    operators: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        min_length=1, description="who may answer asks and use control words there; others may only talk"
+    )
+
+
+Roles = Annotated[tuple[Annotated[Role, Field(strict=False)], ...], Field(min_length=1)]
+
+
+def _roles_alone(value: object) -> object:
+    return {"roles": cast("object", value)} if isinstance(value, tuple) else value
+
+
+class CaseSection(Section):
+    """Other roles, where another argument is exactly one of these values; with no value named, where it is given at all."""
+
+    argument: str = Field(description="the other argument")
+    equals: tuple[str | bool | int | float, ...] = Field((), description="its values")
+    roles: Roles = Field(description="the roles that then hold")
+
+
+class ArgumentSection(Section):
+    """What one argument of a server's tool means. A list of roles alone is short for this."""
+
+    roles: Roles = Field(description='what it names: `["read-path"]`, `["write-path"]`, `["fetch-url"]`, `["run-command"]` …')
+    cases: tuple[CaseSection, ...] = Field(
+        (), description="exceptions, the first that holds counts: tables with `argument`, `equals` and `roles`"
+    )
+    default: str | None = Field(None, description="what it is when it is left out")
+    within: str | None = Field(None, description="the argument that a relative path starts from, instead of the workspace")
+    follows: bool = Field(True, description="whether a link is followed; `false` for what is moved or deleted")
+
+
+class ServerToolSection(Section):
+    """What one tool of a server does; a tool without this table is denied. `curtainwall servers annotate NAME` proposes it."""
+
+    effect: Annotated[ToolEffect, Field(strict=False)] = Field(description="what it does at most: `inspect`, `modify`, `execute`, `send`")
+    arguments: dict[str, Annotated[ArgumentSection, BeforeValidator(_roles_alone)]] = Field(
+        default_factory=dict[str, ArgumentSection], description="by argument, what it means; one that is not named means nothing outside"
+    )
+
+
+class ServerSection(Section):
+    """A tool server of somebody else's, in a sandbox without network. `{workspace}` stands for the session's workspace."""
+
+    command: str = Field(min_length=1, description="the program: a name on the path, or a path")
+    args: tuple[str, ...] = Field((), description='its arguments: `["server.js", "{workspace}"]`')
+    env: tuple[str, ...] = Field((), description='all that it gets of our environment: `["LANG", "REGION=eu"]`; never our keys')
+    read: tuple[str, ...] = Field((), description='what it may read besides the system: `["~/lib/server"]`')
+    write: tuple[str, ...] = Field((), description='what it may write: `["{workspace}"]`')
+    trusted: bool = Field(False, description="run it outside the sandbox, with network and all files of yours; `doctor` shows it")
+    shared: bool = Field(False, description="one process for all sessions instead of one each")
+    timeout: Duration = Field(60, description='how long a call may take, as `"60s"`')
+    tools: dict[str, ServerToolSection] = Field(default_factory=dict[str, ServerToolSection], description="by the tool's name")
+
+
+class CredentialSection(Section):
+    """A secret that is sent for an agent, which never sees it. It comes from exactly one of `env`, `file`, `keyring` and `command`."""
+
+    env: str | None = Field(None, min_length=1, description="the environment variable that holds it")
+    file: str | None = Field(
+        None, pattern=r"^(?:/|~/).", description="the file that holds it and nothing else; no agent can touch that file"
+    )
+    keyring: str | None = Field(None, pattern=r"^.+/[^/]+$", description="the entry of your keyring that holds it, as `SERVICE/USER`")
+    command: tuple[str, ...] = Field((), description='a program that prints it, as `["pass", "show", "github"]`; its first line counts')
+    hosts: tuple[str, ...] = Field((), description='where it may be sent: `"api.github.com"`, `"*.example.org"`, `"localhost:8080"`')
+    tools: tuple[str, ...] = Field((), description="the tools that may use it; empty, every tool that can, at these hosts")
+    send: str = Field("bearer", description="how it is sent: `bearer`, `header:NAME`, `basic:USER` or `query:NAME`")
+    plain_http: bool = Field(
+        False, description="send it without TLS as well, where others can read it; to this machine that is always done"
+    )
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "CredentialSection":
+        if sum(map(bool, (self.env, self.file, self.keyring, self.command))) != 1:
+            raise ValueError("write exactly one of `env`, `file`, `keyring` and `command`")
+        if not self.hosts and not self.tools:
+            raise ValueError("write the `hosts` or the `tools` that it is for")
+        if "*" in self.hosts:
+            raise ValueError("`hosts`: a credential is not for every host; name those that it is for")
+        Sending.parse(self.send)
+        return self
+
+
+Groups = tuple[dict[str, object], ...]
+
+
+def _file_alone(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
+class HooksSection(Section):
+    """Your programs around calls and sessions, as Claude Code's settings write them (docs/hooks.md). `hooks="FILE"` is short for `file`."""
+
+    file: str | None = Field(
+        None,
+        pattern=r"^(?:/|~/).",
+        description="a settings file in Claude Code's format; no agent can touch it, and no workspace may hold it",
+    )
+    PreToolUse: Groups = Field((), description="before a call; may deny it, have a human asked, or rewrite its arguments")
+    PostToolUse: Groups = Field((), description="after a call")
+    UserPromptSubmit: Groups = Field((), description="before a message reaches the agent; may block it, what they print is context")
+    SessionStart: Groups = Field((), description="once, when a session has begun; what they print is context")
+    SessionEnd: Groups = Field((), description="once, when a session has ended")
+    Stop: Groups = Field((), description="when the agent is done with a turn; may send it back to work")
+    StopFailure: Groups = Field((), description="when a turn ended because of the model's provider")
+    PreCompact: Groups = Field((), description="before older messages become a summary; may block that")
+    PostCompact: Groups = Field((), description="after that")
+    Notification: Groups = Field((), description="when a human's attention is wanted")
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Return the groups as a settings file would hold them."""
+        told = self.model_dump(exclude={"file"}, exclude_defaults=True)
+        return {"hooks": _with_lists(told)}
+
+    @model_validator(mode="after")
+    def _can_be_honoured(self) -> "HooksSection":
+        if self.settings["hooks"]:
+            # Start-up time: most files name no hooks.
+            from curtainwall.tools.hooks import read_settings
+
+            try:
+                read_settings(cast("JsonValue", self.settings), directory="/", strict=True)
+            except Broken as fault:
+                raise ValueError(str(fault)) from None
+        return self
+
+
+class Config(Section):
+    """The whole file."""
+
+    model: ModelSection = ModelSection.model_construct()
+    lists: ListsSection = ListsSection.model_construct()
+    approvals: ApprovalsSection = ApprovalsSection.model_construct()
+    limits: LimitsSection = LimitsSection.model_construct()
+    breaker: BreakerSection = BreakerSection.model_construct()
+    log: LogSection = LogSection.model_construct()
+    protected: ProtectedSection = ProtectedSection.model_construct()
+    channels: dict[ChannelName, ChannelSection] = Field(default_factory=dict[str, ChannelSection], description="by the channel's name")
+    servers: dict[str, ServerSection] = Field(default_factory=dict[str, ServerSection], description="by the name that its tools start with")
+    credentials: dict[CredentialName, CredentialSection] = Field(
+        default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
+    )
+    hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
+
+
+def load_config(path: Path) -> Config:
+    """Return what a file says over the defaults; a file that is not there says nothing."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_BIGGEST + 1)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise Broken(f"`{path}` is a link that leads nowhere; correct it or take it away") from None
+        return Config()
+    except OSError as error:
+        raise Broken(f"`{path}` cannot be read: {error.strerror}") from None
+    if len(content) > _BIGGEST:
+        raise Broken(f"`{path}` is bigger than {_BIGGEST} bytes")
+    try:
+        return parse_config(content.decode())
+    except UnicodeDecodeError as error:
+        raise Broken(f"`{path}` is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
+    except ValueError as error:
+        raise Broken(f"`{path}`: {error}") from None
+
+
+def parse_config(text: str) -> Config:
+    """Return what a text says over the defaults; raise ValueError that names the line or the key."""
+    try:
+        told = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        lines = len(text.splitlines())
+        raise ValueError(f"no TOML: {_plain(str(error)).replace('at end of document', f'at line {lines}, the end')}") from None
+    except RecursionError:
+        raise ValueError("no TOML: it is nested too deeply") from None
+    try:
+        return Config.model_validate(_with_tuples(told))
+    except ValidationError as error:
+        raise ValueError(_explain(error)) from None
+
+
+def _with_tuples(value: object) -> object:
+    """Return the same with arrays as tuples, which is what the strict schema takes."""
+    if isinstance(value, dict):
+        return {name: _with_tuples(inner) for name, inner in cast("dict[str, object]", value).items()}
+    return tuple(_with_tuples(inner) for inner in cast("list[object]", value)) if isinstance(value, list) else value
+
+
+def _with_lists(value: object) -> object:
+    """Return the same with tuples as arrays, as other readers take them."""
+    if isinstance(value, dict):
+        return {name: _with_lists(inner) for name, inner in cast("dict[str, object]", value).items()}
+    return [_with_lists(inner) for inner in cast("tuple[object, ...]", value)] if isinstance(value, tuple) else value
+
+
+def _explain(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_context=False)
+    first = problems[0]
+    key = ".".join(str(part) for part in first["loc"])
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return f"unknown key `{key}`{_meant(first['loc'])}{more}"
+    if first["type"] == "missing":
+        return f"`{key}` is missing; write it{', an empty list is no list of people' if key.endswith('.operators') else ''}{more}"
+    return f"`{key}`: {_plain(first['msg'].removeprefix('Value error, '))}{more}"
+
+
+def _meant(place: tuple[int | str, ...]) -> str:
+    """Return the key that was probably meant: of the same table, or of another one."""
+    wrong, known = str(place[-1]), keys_of(Config)
+    table = ".".join(str(part) for part in place[:-1])
+    here = [key for key in known if key.rpartition(".")[0] == table] if table else [key.partition(".")[0] for key in known]
+    near = get_close_matches(wrong, [key.rpartition(".")[2] for key in here], n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean `{table}.{near[0]}`?" if table else f"; did you mean `{near[0]}`?"
+    elsewhere = [key for key in known if key.rpartition(".")[2] == wrong]
+    return f"; did you mean `{elsewhere[0]}`?" if elsewhere else "; docs/config.md and `curtainwall config init` name all keys"
+
+
+def keys_of(section: type[BaseModel], before: str = "") -> list[str]:
+    """Return every key of a table and of the tables in it, with dots."""
+    found: list[str] = []
+    for name, field in section.model_fields.items():
+        key = f"{before}{field.alias or name}"
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            found += keys_of(inner, f"{key}.")
+        elif (named := named_section(cast("object", inner))) is not None:
+            found += keys_of(named, f"{key}.NAME.")
+        else:
+            found.append(key)
+    return found
+
+
+def named_section(annotation: object) -> type[Section] | None:
+    """Return the kind of table that stands under names of the user's choice, or None for everything else."""
+    inner: object = get_args(annotation)[1] if get_origin(annotation) is dict else None
+    inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
+    return inner if isinstance(inner, type) and issubclass(inner, Section) else None
+
+
+def _plain(message: str) -> str:
+    """Return a library's message in our manner: lower-case, without a full stop, in the words of TOML."""
+    told = message[:1].lower() + message[1:]
+    return told.replace("tuple", "list").replace("dictionary", "table").replace(" after validation", "").rstrip(".")

@@ -1,0 +1,140 @@
+"""The configuration for people, told from its schema: the page `docs/config.md`, a commented file to start from, and what holds now."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic.fields import FieldInfo
+
+from curtainwall.app.config import Config, Section, named_section
+from curtainwall.app.durations import show_duration
+
+_LENGTHS = ("deadline", "seconds", "timeout", "window")
+_NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
+_OPENING = """\
+# Configuration
+
+Everything a user sets stands in `config.toml` in the home directory (`~/.curtainwall`, or where `CURTAINWALL_HOME` points).
+`curtainwall config path` says where that is, `config init` writes a commented file, and `config show` prints what holds, defaults included.
+A key that is not on this page is an error. Lengths of time are seconds or texts such as `"90s"`, `"30m"`, `"2h"`, `"7d"`.
+Rules are not configuration: they stand beside it, in `policy/*.cedar`.
+
+This page is made from the schema (`src/curtainwall/app/config.py`) by `python -m curtainwall.app.config_docs`; a test compares the two.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of the file: its name as it is written, what it is about, and its keys."""
+
+    name: str
+    about: str
+    section: type[Section]
+
+    @property
+    def keys(self) -> Iterator[tuple[str, FieldInfo]]:
+        """Return the keys as they are written, with their fields; what is a table by itself is told there."""
+        fields = self.section.model_fields.items()
+        return ((field.alias or name, field) for name, field in fields if named_section(field.annotation) is None)
+
+
+def tables(section: type[Section] = Config, before: str = "") -> tuple[Table, ...]:
+    """Return every table in the order of the schema, each followed by those in it."""
+    found: list[Table] = []
+    for name, field in section.model_fields.items():
+        named = named_section(field.annotation)
+        inner = named or cast("type[Section]", field.annotation)
+        if named is None and section is not Config:
+            continue
+        place = f"{before}{name}" if named is None else f"{before}{name}.{_NAMES.get(name, 'NAME')}"
+        found += [Table(place, inner.__doc__ or "", inner), *tables(inner, f"{place}.")]
+    return tuple(found)
+
+
+def render() -> str:
+    """Return the page `docs/config.md`."""
+    lines = [_OPENING]
+    for table in tables():
+        lines += [f"## `[{table.name}]`", "", table.about, "", "| key | default | meaning |", "|---|---|---|"]
+        for key, field in table.keys:
+            meaning = (field.description or "").replace("|", "\\|")
+            lines.append(f"| `{key}` | {_default(key, field)} | {meaning} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def commented() -> str:
+    """Return a file to start from: every key with its meaning, all of them commented out."""
+    lines = ["# Curtainwall's configuration. Take away the `#` before a key to set it; `curtainwall config show` prints what holds."]
+    for table in tables():
+        lines += ["", f"# {table.about}", f"# [{table.name}]" if "NAME" in table.name else f"[{table.name}]"]
+        for key, field in table.keys:
+            example = {**_EXAMPLES, **_EXAMPLES_IN.get(table.name, {})}.get(key)
+            example = _example(field) if example is None else example
+            lines += [f"# {key}: {field.description}", *([f"# {key} = {example}"] if example else [])]
+    return "\n".join(lines) + "\n"
+
+
+def effective(config: Config) -> str:
+    """Return what holds, as TOML."""
+    return "\n".join(_table("", config.model_dump(by_alias=True, mode="json"))).lstrip() + "\n"
+
+
+def _table(name: str, table: dict[str, Any]) -> list[str]:
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    lines = ["", f"[{name}]", *_pairs(plain)] if plain else []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            word = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+            lines += _table(f"{name}.{word}".lstrip("."), cast("dict[str, Any]", value))
+    return lines
+
+
+def _pairs(section: dict[str, Any]) -> list[str]:
+    return [f"{key} = {toml_value(value)}" if value is not None else f"# {key} is not set" for key, value in section.items()]
+
+
+def toml_value(value: object) -> str:
+    """Return a plain value as TOML spells it."""
+    if isinstance(value, dict):
+        told = cast("dict[str, object]", value)
+        return f"{{{', '.join(f'{key} = {toml_value(inner)}' for key, inner in told.items() if inner is not None)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, cast('list[object]', value)))}]"
+    # A JSON string without its escaped slash and surrogates is a TOML string; numbers and booleans are alike.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _default(key: str, field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be given"
+    value = cast("object", field.get_default(call_default_factory=True))
+    if value is None:
+        return "not set"
+    if value == ():
+        return "empty"
+    told = toml_value(value)
+    return f"`{told}` ({show_duration(value)})" if key in _LENGTHS and isinstance(value, int) else f"`{told}`"
+
+
+_EXAMPLES = {
+    "operators": '["ann"]', "deadline": '"30m"', "command": '"my-server"', "effect": '"inspect"', "roles": '["read-path"]',
+    "default": '"."', "within": '"directory"', "argument": '"dryRun"',
+}  # fmt: skip
+
+
+# Of the sources of a credential only one may stand there.
+_EXAMPLES_IN = {
+    "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
+    "hooks": {"file": '"~/.claude/settings.json"'},
+}
+
+
+def _example(field: FieldInfo) -> str:
+    return toml_value(list(cast("tuple[str, ...]", value)) if (value := field.get_default()) == () else value)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

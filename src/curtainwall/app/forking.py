@@ -1,0 +1,81 @@
+"""A fork: a new session that knows what its parent knew. Labels come along, grants do not; a workspace of its own is copied."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.app.copying import Copied, copy_tree
+from curtainwall.app.wiring import Wired, local_user, workspace_at
+from curtainwall.model import (
+    InheritHistory,
+    LabelSource,
+    Mode,
+    NotFound,
+    OpenSession,
+    SessionId,
+    session_stream,
+)
+from curtainwall.session import fold, lift
+
+# What a conversation is made of; verdicts, approvals and grants of the parent are its own affair.
+_TOLD = frozenset(
+    """
+    HistoryInherited MessageAccepted TurnStarted TurnResumed TextStreamed AgentSpoke TurnEnded ModelRequested ModelResponded ModelFailed
+    HistoryCompacted CallRequested CallDenied CallPermitted CallFinished CallLost CallDropped
+    """.split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """The new session, and what became of the workspace; `copied` is None where a project is shared."""
+
+    session: SessionId
+    workspace: str
+    mode: Mode
+    copied: Copied | None
+
+
+async def fork(wired: Wired, parent: SessionId, name: str = "") -> Forked:
+    """Open a session on the history of another, up to where that one's log ends now."""
+    entries = wired.store.log.read(session_stream(parent))
+    state = fold(lift(entry) for entry in entries)
+    if state.opened is None:
+        raise NotFound(f"there is no session `{parent}`")
+    session = SessionId(wired.house.mint())
+    place = wired.setup.home.session(session)
+    place.prepare()
+    try:
+        copied = copy_tree(Path(state.workspace.path), place.workspace) if state.workspace.own else None
+        workspace = workspace_at(place.workspace if state.workspace.own else state.workspace.path, wired.setup, own=state.workspace.own)
+        told = [
+            {"seq": it.seq, "type": it.kind, "version": it.version, "event": json.loads(it.payload)} for it in entries if it.kind in _TOLD
+        ]
+        history = await wired.store.blobs.put(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+        by = local_user()
+        opening = OpenSession(
+            by=by,
+            session=session,
+            name=name or f"{state.name} (fork)",
+            agent=state.opened.agent,
+            model=state.model,
+            workspace=workspace,
+            # `accept-edits` and `bypass` are standing answers, and those stay behind.
+            mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
+            limits=wired.setup.limits,
+            policy=wired.setup.policy.version,
+            parent=parent,
+            labels=tuple(_inherited(source, parent) for source in state.labels.values()),
+        )
+        await wired.house.send(session, opening)
+    except BaseException:
+        shutil.rmtree(place.root, ignore_errors=True)
+        raise
+    await wired.house.send(session, InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork"))
+    return Forked(session, workspace.path, opening.mode, copied)
+
+
+def _inherited(source: LabelSource, parent: SessionId) -> LabelSource:
+    where = source.origin or (f"call {source.call}" if source.call else "")
+    return LabelSource(label=source.label, origin=f"inherited from session {parent}{f': {where}' if where else ''}")

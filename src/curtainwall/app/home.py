@@ -1,0 +1,129 @@
+"""Our directory on this machine: where it is, where each thing in it is, and that nobody else may look inside."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.model import Broken, SessionId
+
+VARIABLE = "CURTAINWALL_HOME"
+
+_DIRECTORIES = ("policy", "blobs", "keys", "ca", "logs", "servers", "skills", "memory", "sessions", "run", "run/watch")
+WORKSPACE = "workspace"
+_OF_SESSION = (WORKSPACE, "orientation", "state", "escalations")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlace:
+    """The directories of one session. Of these, only workspace, orientation and state are ever shown to an agent."""
+
+    root: Path
+
+    @property
+    def workspace(self) -> Path:
+        """Return the session's own workspace."""
+        return self.root / WORKSPACE
+
+    @property
+    def escalations(self) -> Path:
+        """Return where open approvals appear as files; it is never mounted anywhere."""
+        return self.root / "escalations"
+
+    @property
+    def audit(self) -> Path:
+        """Return the file with verdicts, approvals and outcomes."""
+        return self.root / "audit.jsonl"
+
+    def prepare(self) -> None:
+        """Make the directories, closed to others."""
+        for path in (self.root, *(self.root / name for name in _OF_SESSION)):
+            private_directory(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """`CURTAINWALL_HOME`, by its real path; it need not be there yet."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """Return the file with everything that a user sets."""
+        return self.root / "config.toml"
+
+    @property
+    def policy(self) -> Path:
+        """Return the directory of the user's rule files."""
+        return self.root / "policy"
+
+    @property
+    def database(self) -> Path:
+        """Return the file that holds the log."""
+        return self.root / "curtainwall.db"
+
+    @property
+    def mask_key(self) -> Path:
+        """Return the file with the key that masks are made with."""
+        return self.root / "keys" / "mask.key"
+
+    @property
+    def sessions(self) -> Path:
+        """Return the directory with one directory per session."""
+        return self.root / "sessions"
+
+    def session(self, session: SessionId) -> SessionPlace:
+        """Return the directories of a session; its id was minted by us and is a plain name."""
+        if not session.isalnum():
+            raise Broken(f"`{session}` is no id of a session")
+        return SessionPlace(self.sessions / session)
+
+    def prepare(self) -> None:
+        """Make what is missing and close what others could read."""
+        try:
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            for path in (self.root, *(self.root / name for name in _DIRECTORIES)):
+                private_directory(path)
+        except OSError as error:
+            raise Broken(f"our directory `{self.root}` cannot be used: {error.strerror}; set {VARIABLE} to one that is yours") from None
+
+
+def find_home(environ: Mapping[str, str] = os.environ) -> Home:
+    """Return the home that the environment names, or `~/.curtainwall`."""
+    return Home(Path(os.path.realpath(_told(environ))))
+
+
+def named_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the home as it is named, which may be a link to where it really is; the directory that holds the name is real."""
+    told = os.path.normpath(os.path.abspath(_told(environ)))
+    return Path(os.path.realpath(os.path.dirname(told))) / os.path.basename(told)
+
+
+def _told(environ: Mapping[str, str]) -> Path:
+    told = environ.get(VARIABLE) or "~/.curtainwall"
+    if "\0" in told:
+        raise Broken(f"{VARIABLE} holds a NUL")
+    return Path(told).expanduser()
+
+
+def user_homes(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the real home directory of the user: what `~` means, then the one of the account where that is another."""
+    found = [environ.get("HOME", "")]
+    with contextlib.suppress(ImportError, KeyError):
+        import pwd
+
+        found.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in found if path.startswith("/"))) or ("/",)
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory with mode 0700, or give one of ours that mode; raise OSError for what is no directory."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(20, "it is not a directory", str(path))
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        path.chmod(0o700)

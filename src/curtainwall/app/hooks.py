@@ -1,0 +1,69 @@
+"""The user's hooks, made from the configuration: where they are written, what they run in, and where their notes go."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
+
+from curtainwall.app.config import Config
+from curtainwall.app.home import Home, user_homes
+from curtainwall.model import SYSTEM, Broken, ExtensionNoted, RecordProgress, SessionId
+from curtainwall.runtime import House
+from curtainwall.tools.hooks import FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
+
+_BIGGEST = 4 * 1024 * 1024
+
+
+def hook_file(config: Config, environ: Mapping[str, str]) -> Path | None:
+    """Return the settings file that the configuration names, or None."""
+    told = config.hooks.file
+    return None if told is None else Path(user_homes(environ)[0] + told[1:] if told.startswith("~") else told)
+
+
+def hook_settings(home: Home, config: Config, environ: Mapping[str, str]) -> Settings:
+    """Return the hooks that the configuration names, here and in a file; raise `Broken`.
+
+    Their programs start in our own directory. In a workspace, a `json.py` of the agent's would be what `python3 -c "import json"` runs.
+    """
+    directory = str(home.root)
+    here = read_settings(cast("JsonValue", config.hooks.settings), directory=directory, strict=True)
+    file = hook_file(config, environ)
+    if file is None:
+        return here
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_BIGGEST + 1)
+        if len(content) > _BIGGEST:
+            raise Broken(f"it is bigger than {_BIGGEST} bytes")
+        there = read_settings(cast("JsonValue", json.loads(content)), directory=directory)
+    except OSError as fault:
+        raise Broken(
+            f"the hooks in `{file}` cannot be read: {(fault.strerror or '').lower()}; correct `hooks` in the configuration"
+        ) from None
+    except (ValueError, RecursionError):
+        raise Broken(f"the hooks in `{file}` are no JSON; correct the file") from None
+    except Broken as fault:
+        raise Broken(f"the hooks in `{file}`: {fault}") from None
+    return Settings((*here.hooks, *there.hooks), (*here.notes, *there.notes))
+
+
+def pins_of(home: Home) -> Pins:
+    """Return which workspaces' own hooks the user trusted."""
+    return Pins(home.root / "pins.json")
+
+
+def user_hooks(configured: Settings, around: Surroundings, home: Home, house: House) -> UserHooks:
+    """Return the hooks of the house, whose notes are kept with their session."""
+
+    async def note(session: SessionId, told: Mapping[str, JsonValue]) -> None:
+        noted = ExtensionNoted(at=house.clock.now(), extension="hooks", data=told)
+        await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)))
+
+    return UserHooks(configured, around, pins_of(home), note)
+
+
+def lifecycle_of(hooks: UserHooks, home: Home, house: House) -> Lifecycle:
+    """Return what tells hooks of the beginning and the end of sessions, once each, whichever process does."""
+    return Lifecycle(hooks, house.feed, FileClaims(lambda session: home.session(session).root / "hooks"), house.send)

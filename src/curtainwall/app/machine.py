@@ -1,0 +1,245 @@
+"""What this machine can do for us: each finding says whether a guarantee holds and, where it does not, what to do."""
+
+import ctypes
+import os
+import platform
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from curtainwall.app.config import load_config
+from curtainwall.app.copying import FICLONE
+from curtainwall.app.home import Home
+from curtainwall.app.wiring import open_store, set_up
+from curtainwall.host import Missing, confinement_report, find_bubblewrap
+from curtainwall.model import CurtainwallError, SessionQuery
+
+Standing = Literal["ok", "warn", "fail"]
+
+_OPENAT2, _LANDLOCK_CREATE, _ASK_VERSION = 437, 444, 1
+_NETWORKED = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs")
+_FORGETFUL = ("tmpfs", "ramfs")
+_LITTLE_SPACE = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing we looked at."""
+
+    name: str
+    standing: Standing
+    what: str
+    todo: str = ""
+
+
+def examine(home: Home) -> Iterator[Finding]:
+    """Look at everything that our guarantees rest on."""
+    for look in (_python, _kernel, _openat2, _landlock, _docker, _sqlite):
+        yield look()
+    yield from _confinement()
+    for look_at in (_file_system, _durability, _sharing, _space, _modes, _config, _servers, _policy, _log):
+        yield look_at(home)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", platform.python_version())
+
+
+def _kernel() -> Finding:
+    if sys.platform != "linux":
+        return Finding("kernel", "fail", f"{platform.system()} is not Linux", "leases, confinement and file opening are made for Linux")
+    return Finding("kernel", "ok", f"Linux {platform.release()}")
+
+
+def _syscall(number: int, *arguments: object) -> tuple[int, int]:
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    return call(ctypes.c_long(number), *arguments), ctypes.get_errno()
+
+
+def _openat2() -> Finding:
+    how = (ctypes.c_uint64 * 3)(getattr(os, "O_PATH", 0) | os.O_CLOEXEC, 0, 0x08)
+    opened, error = _syscall(_OPENAT2, ctypes.c_int(-100), ctypes.c_char_p(b"."), ctypes.byref(how), ctypes.c_size_t(24))
+    if opened >= 0:
+        os.close(opened)
+        return Finding("openat2", "ok", "files are opened beneath the approved directory by the kernel itself")
+    return Finding("openat2", "warn", f"missing ({os.strerror(error)}): a walk without links is used", "a kernel from 5.6 on has it")
+
+
+def _landlock() -> Finding:
+    version, error = _syscall(_LANDLOCK_CREATE, ctypes.c_void_p(None), ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
+    if version > 0:
+        return Finding("landlock", "ok", f"ABI {version}: there, and not used yet")
+    return Finding("landlock", "warn", f"missing ({os.strerror(error)})", "boot with `lsm=landlock,…`, or install bubblewrap")
+
+
+def _output_of(*command: str) -> str | None:
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _confinement() -> Iterator[Finding]:
+    """Say what `host` found out about itself; it tried it."""
+    found = find_bubblewrap()
+    if isinstance(found, Missing):
+        yield Finding("bubblewrap", "warn", f"{found.reason}; shell, git and sandboxed servers are absent", found.remedy)
+        return
+    yield Finding("bubblewrap", "ok", f"{found.version}: commands run without network, with the workspace alone")
+    for guarantee in confinement_report()[1:]:
+        yield Finding(guarantee.name, "ok" if guarantee.holds else "warn", guarantee.detail)
+
+
+def _docker() -> Finding:
+    version = _output_of("docker", "version", "--format", "{{.Server.Version}}")
+    if version:
+        return Finding("docker", "ok", f"engine {version}: container agents can run")
+    return Finding("docker", "warn", "no engine answers: container agents cannot run", "install and start Docker; nothing else needs it")
+
+
+def _sqlite() -> Finding:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < (3, 37):
+        return Finding("sqlite", "fail", f"{version} is too old", "3.37 or newer is needed")
+    return Finding("sqlite", "ok", version)
+
+
+def _nearest(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _file_system(home: Home) -> Finding:
+    kind, place = "unknown", str(_nearest(home.root))
+    longest = -1
+    for line in Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines() if os.path.exists("/proc/mounts") else ():
+        _, at, type_, *_ = line.split(" ")
+        at = at.encode().decode("unicode_escape") if "\\" in at else at
+        if (place == at or place.startswith(at.rstrip("/") + "/")) and len(at) >= longest:
+            kind, longest = type_, len(at)
+    if kind.startswith(_NETWORKED):
+        return Finding("file system", "fail", f"{kind}: locks and WAL do not hold over a network", "put CURTAINWALL_HOME on a local disk")
+    if kind in _FORGETFUL:
+        return Finding("file system", "warn", f"{kind}: everything is gone when the machine restarts", "put CURTAINWALL_HOME on a disk")
+    return Finding("file system", "ok", kind)
+
+
+def _durability(home: Home) -> Finding:
+    """Sync a file where the log is or would be; a disk that answers at once probably did not write."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=_nearest(home.root)) as file:
+            took: list[float] = []
+            for _ in range(5):
+                file.write(b"x" * 4096)
+                file.flush()
+                start = time.perf_counter()
+                os.fsync(file.fileno())
+                took.append(time.perf_counter() - start)
+    except OSError as error:
+        return Finding("disk sync", "fail", f"cannot write beside the log: {error.strerror}", "make the disk writable")
+    median = sorted(took)[2] * 1000
+    if median < 0.02:
+        return Finding(
+            "disk sync", "warn", f"a sync returns after {median:.3f} ms", "this disk may not keep what it confirms when power fails"
+        )
+    return Finding("disk sync", "ok", f"a sync takes {median:.2f} ms")
+
+
+def _sharing(home: Home) -> Finding:
+    import fcntl
+
+    with tempfile.TemporaryFile(dir=_nearest(home.root)) as one, tempfile.TemporaryFile(dir=_nearest(home.root)) as two:
+        one.write(b"x" * 4096)
+        one.flush()
+        try:
+            fcntl.ioctl(two.fileno(), FICLONE, one.fileno())
+        except OSError:
+            return Finding("reflink", "ok", "not here: forks copy their workspace byte by byte")
+    return Finding("reflink", "ok", "forks share blocks with their parent")
+
+
+def _space(home: Home) -> Finding:
+    free = shutil.disk_usage(_nearest(home.root)).free
+    told = f"{free / 1024**3:.1f} GiB free"
+    return (
+        Finding("space", "warn", told, "free some; a full disk parks every session")
+        if free < _LITTLE_SPACE
+        else Finding("space", "ok", told)
+    )
+
+
+def _modes(home: Home) -> Finding:
+    if not home.root.exists():
+        return Finding("home", "ok", f"{home.root} is not there yet; it is made with mode 0700")
+    open_to_others = [
+        str(path.relative_to(home.root.parent))
+        for path in (home.root, *home.root.iterdir(), *home.root.glob("keys/*"), *home.root.glob("policy/*"))
+        if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    if open_to_others:
+        return Finding("home", "fail", f"others can use {', '.join(open_to_others[:4])}", f"chmod -R go= {home.root}")
+    if home.root.stat().st_uid != os.geteuid():
+        return Finding("home", "fail", f"{home.root} belongs to somebody else", "set CURTAINWALL_HOME to a directory of your own")
+    return Finding("home", "ok", f"{home.root}, for us alone")
+
+
+def _tried(name: str, act: Callable[[], str], todo: str) -> Finding:
+    try:
+        return Finding(name, "ok", act())
+    except CurtainwallError as error:
+        return Finding(name, "fail", str(error), todo)
+
+
+def _config(home: Home) -> Finding:
+    def act() -> str:
+        load_config(home.config)
+        return f"{home.config} is sound" if home.config.exists() else "the defaults"
+
+    return _tried("config", act, "until then every command refuses")
+
+
+def _servers(home: Home) -> Finding:
+    try:
+        servers = load_config(home.config).servers
+    except CurtainwallError:
+        return Finding("servers", "warn", "unknown: the configuration cannot be read")
+    trusted = [name for name, section in servers.items() if section.trusted]
+    if trusted:
+        return Finding(
+            "servers",
+            "warn",
+            f"outside any sandbox: {', '.join(trusted)}",
+            "they have your network and files; take `trusted` away if you can",
+        )
+    return Finding("servers", "ok", f"{len(servers)}, each in a sandbox without network" if servers else "none")
+
+
+def _policy(home: Home) -> Finding:
+    try:
+        policy = set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)}).policy
+    except CurtainwallError as error:
+        return Finding("policy", "fail", str(error), "until then nothing is allowed")
+    told = f"{len(policy.rules)} rules, {len(policy.protection.never)} protected paths"
+    return Finding("policy", "warn", policy.warnings[0], told) if policy.warnings else Finding("policy", "ok", told)
+
+
+def _log(home: Home) -> Finding:
+    def act() -> str:
+        with open_store(home) as store:
+            waiting = sum(row.pending for row in store.index.sessions(SessionQuery(limit=1_000_000)))
+        return f"opens; {waiting} approvals are open" if home.database.exists() else "empty so far"
+
+    return _tried("log", act, "see `curtainwall audit verify`")

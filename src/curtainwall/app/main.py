@@ -1,0 +1,126 @@
+"""The program `curtainwall`: finds the command, imports that one alone, and turns every fault into one line and an exit code."""
+
+import os
+import sys
+from importlib import import_module
+from typing import NamedTuple
+
+from curtainwall import __version__
+
+NAME = "curtainwall"
+FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+
+
+class Command(NamedTuple):
+    """Where a command lives, and what the overview says of it."""
+
+    module: str
+    about: str
+    is_group: bool = True
+
+
+COMMANDS = {
+    "sessions": Command("sessions", "list, show, rename, fork, export, delete … sessions"),
+    "approvals": Command("approvals", "list what waits for an answer"),
+    "approve": Command("approvals", "grant an approval", is_group=False),
+    "deny": Command("approvals", "deny an approval", is_group=False),
+    "grants": Command("grants", "list and revoke answers that stand"),
+    "policy": Command("policy", "judge calls, list rules, test and import them"),
+    "audit": Command("audit", "verify the log, follow a session's verdicts"),
+    "tools": Command("tools", "list tools and what their arguments mean"),
+    "servers": Command("servers", "list, add, test and annotate the tool servers of others"),
+    "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
+    "config": Command("config", "show the configuration, or write one to start from"),
+    "mcp-proxy": Command("mcp_proxy", "speak MCP on stdin and stdout for one session", is_group=False),
+    "doctor": Command("doctor", "say which guarantees hold on this machine", is_group=False),
+}
+
+
+def main() -> int:
+    """Run the program and return its exit code."""
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-V"]):
+        print(f"{NAME} {__version__}")
+        return 0
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has gone; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as error:
+        if os.environ.get("CURTAINWALL_DEBUG"):
+            raise
+        return _say_what_failed(error)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    import typer
+    from typer.main import get_command
+
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    app = typer.Typer(name=NAME, add_completion=False, no_args_is_help=True, rich_markup_mode=None, context_settings=_HELP)
+    app.callback(help="A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is.")(_root)
+    for name, command in COMMANDS.items():
+        # Only the wanted command is imported; the others stand in the overview by name, so that `--help` stays fast.
+        module = import_module(f"curtainwall.app.commands.{command.module}") if name == wanted else None
+        if command.is_group:
+            group = module.app if module else typer.Typer(name=name)
+            app.add_typer(group, name=name, help=command.about, no_args_is_help=True)
+        else:
+            app.command(name, help=command.about)(getattr(module, name.replace("-", "_")) if module else _elsewhere)
+    told = get_command(app).main(arguments, prog_name=NAME, standalone_mode=False)
+    return told if isinstance(told, int) else 0
+
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def _root(version: bool = False) -> None:
+    """Take `--version` beside other words, too."""
+    if version:
+        print(f"{NAME} {__version__}")
+        raise SystemExit(0)
+
+
+def _elsewhere() -> None:
+    pass
+
+
+def _say_what_failed(error: Exception) -> int:
+    import typer
+
+    if isinstance(error, typer.TyperException):
+        message = error.format_message()
+        if message.startswith("Usage:"):
+            print(message, file=sys.stderr)
+            return USAGE
+        path = getattr(getattr(error, "ctx", None), "command_path", NAME)
+        _complain(f"{message[:1].lower()}{message[1:].rstrip('.')}; see `{path} --help`")
+        return error.exit_code
+    if isinstance(error, typer.Abort):
+        _complain("nothing was done")
+    elif _is_ours(error):
+        _complain(str(error))
+        return getattr(error, "exit_code", FAILED)
+    elif isinstance(error, OSError):
+        _complain(f"{(error.strerror or type(error).__name__).lower()}{f': `{error.filename}`' if error.filename else ''}")
+    else:
+        _complain(f"a fault of ours: {type(error).__name__}: {error}; set CURTAINWALL_DEBUG=1 to see where, and please report it")
+    return FAILED
+
+
+def _is_ours(error: Exception) -> bool:
+    # What raised it has imported the model; nothing is imported for the sake of a message.
+    errors = sys.modules.get("curtainwall.model.errors")
+    return errors is not None and isinstance(error, errors.CurtainwallError)
+
+
+def _complain(message: str) -> None:
+    """Print one line; a message may quote what an agent wrote, so nothing in it can move the cursor."""
+    inert = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
+    print(f"{NAME}: {inert}", file=sys.stderr)

@@ -1,0 +1,53 @@
+"""The tools that come with the house: all of them to be judged, and those that this machine can run to be run."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+
+from curtainwall.app.home import user_homes
+from curtainwall.facts import Masker
+from curtainwall.host import Bubblewrap, Credentials, find_bubblewrap
+from curtainwall.model import Answer, Ask, CallPermitted, Place, Prepared, Role, SessionId, ToolResult
+from curtainwall.policy import Protection
+from curtainwall.tools import (
+    CONFINED,
+    NATIVE_TOOLS,
+    Catalogue,
+    NativeTools,
+    Runner,
+    Sandboxes,
+    WorkingDirectories,
+    fetch_runners,
+    filesystem_runners,
+    git_runners,
+    shell_runners,
+)
+
+AskAgain = Callable[[SessionId, Ask], Awaitable[Answer]]
+"""The way back to the gate, for a call that leads to another."""
+
+
+def judged_tools(masker: Masker, runners: Mapping[str, Runner] | None = None, environ: Mapping[str, str] = os.environ) -> NativeTools:
+    """Return every tool that comes with the house; without runners they can be judged and not run."""
+    return NativeTools(Catalogue(NATIVE_TOOLS), home=user_homes(environ)[0], masker=masker, runners=runners)
+
+
+def run_tools(masker: Masker, credentials: Credentials, protection: Protection, ask_again: AskAgain) -> NativeTools:
+    """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
+    directories, sandboxes = WorkingDirectories(), Sandboxes()
+    runners = {**_file_tools(protection), **fetch_runners(masker, credentials, ask_again)}
+    specs = NATIVE_TOOLS
+    if isinstance(find_bubblewrap(), Bubblewrap):
+        runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}
+    else:
+        specs = tuple(spec for spec in specs if spec.server not in CONFINED)
+    return NativeTools(Catalogue(specs), home=user_homes(os.environ)[0], masker=masker, runners=runners, directories=directories)
+
+
+def _file_tools(protection: Protection) -> dict[str, Runner]:
+    """Return the file tools, which leave protected paths out of walks; which those are depends on whose workspace it is."""
+
+    def run(prepared: Prepared, permit: CallPermitted, place: Place) -> Awaitable[ToolResult]:
+        runners = filesystem_runners(is_protected=lambda path: protection.stops(Role.READ_PATH, path, place.workspace))
+        return runners[prepared.subject.tool](prepared, permit, place)
+
+    return dict.fromkeys(filesystem_runners(), run)

@@ -1,0 +1,54 @@
+"""Sessions taken away for good: the log first, then what lies in the session's directory."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.app.wiring import Wired, local_user, open_house, set_up
+from curtainwall.model import CommandRefused, SessionId, SessionRow, TryLater
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What became of one session; without a reason against it, it is gone."""
+
+    session: SessionId
+    why_not: str | None
+    about: str = ""
+
+
+async def remove_sessions(rows: Sequence[SessionRow]) -> list[Removal]:
+    """Delete sessions one by one; one that is in use or has open approvals stays, and the others go all the same."""
+    async with open_house(set_up()) as wired:
+        done = [await _remove(wired, row) for row in rows]
+        if any(removal.why_not is None for removal in done):
+            wired.store.collect_blobs()
+    return done
+
+
+async def _remove(wired: Wired, row: SessionRow) -> Removal:
+    try:
+        await wired.house.delete(row.session, local_user())
+    except (CommandRefused, TryLater) as refusal:
+        return Removal(row.session, str(refusal), row.name)
+    remove_tree(wired.setup.home.session(row.session).root)
+    return Removal(row.session, None, row.name)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory, also where an agent took the rights away from its own files; links are removed, not followed."""
+
+    def open_up(_remove: Callable[..., object], failed: str, _error: object) -> None:
+        above = os.path.dirname(failed)
+        if not os.path.islink(above):
+            os.chmod(above, 0o700)
+        if os.path.islink(failed) or not os.path.isdir(failed):
+            os.unlink(failed)
+        else:
+            os.chmod(failed, 0o700)
+            shutil.rmtree(failed)
+
+    if path.exists():
+        shutil.rmtree(path, onerror=open_up)

@@ -1,0 +1,61 @@
+"""A log folded again, from the store or from an export, with every broken promise named."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.app.exports import read_export
+from curtainwall.app.finding import find_session
+from curtainwall.app.home import find_home
+from curtainwall.app.wiring import open_store
+from curtainwall.model import BlobRef, Blobs, Broken, Entry, NotFound, session_stream
+from curtainwall.session import Violation, fold, lift, replay
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How a replay went."""
+
+    entries: int
+    status: str
+    violations: tuple[Violation, ...]
+    torn: bool = False
+
+
+def replay_session(text: str) -> Replayed:
+    """Replay a session of this home."""
+    with open_store(find_home()) as store:
+        row = find_session(store.index, text)
+        return _replay(store.log.read(session_stream(row.session)), store.blobs)
+
+
+def replay_file(path: Path) -> Replayed:
+    """Replay an export; blobs are looked up in this home."""
+    try:
+        told = read_export(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise Broken(f"`{path}` is not UTF-8 and so no export of ours") from None
+    with open_store(find_home()) as store:
+        found = _replay(told.entries, store.blobs)
+    return Replayed(found.entries, found.status, found.violations, told.torn)
+
+
+def _replay(entries: Sequence[Entry], blobs: Blobs) -> Replayed:
+    # An event of an unknown type refuses the whole log: `lift` raises.
+    events = [lift(entry) for entry in entries]
+    gaps = [
+        Violation(entry.seq, f"entry {entry.seq} stands where entry {place} should")
+        for place, entry in enumerate(entries, start=1)
+        if entry.seq != place
+    ]
+    violations = (*gaps[:1], *replay(events, lambda ref: _fault_of(ref, blobs)))
+    status = fold(events).phase.value if events and not violations else "unclear"
+    return Replayed(len(entries), status, tuple(sorted(violations, key=lambda it: it.seq)))
+
+
+def _fault_of(ref: BlobRef, blobs: Blobs) -> str | None:
+    try:
+        content = blobs.get(ref.digest)
+    except (NotFound, Broken) as fault:
+        return str(fault)
+    return None if len(content) == ref.size else f"blob `{ref.digest}` has another size than the log says"

@@ -1,0 +1,101 @@
+"""What the program shows: results on stdout, everything else on stderr, as text or as exactly one JSON document."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from curtainwall.model import CurtainwallError, Effect, Millis
+from curtainwall.session import inert
+
+
+class Misuse(CurtainwallError):
+    """The command line asks for something that makes no sense."""
+
+    exit_code = 2
+
+
+class Output(StrEnum):
+    """How a result is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", help="text, or exactly one JSON document")]
+YesOption = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
+
+_COLOURS = {"allow": "32", "ask": "33", "deny": "31", "ok": "32", "warn": "33", "fail": "31", "bold": "1", "dim": "2"}
+
+
+def show(text: str) -> None:
+    """Print a result."""
+    print(text)
+
+
+def show_json(document: object) -> None:
+    """Print the one document of a command."""
+    print(json.dumps(document, ensure_ascii=True))
+
+
+def note(text: str) -> None:
+    """Tell the user something that is not the result."""
+    print(text, file=sys.stderr)
+
+
+def paint(text: str, colour: str) -> str:
+    """Return text in a colour where stdout is a terminal and nobody minds."""
+    if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def verdict_word(effect: Effect) -> str:
+    """Return an effect in its colour."""
+    return paint(effect.value, effect.value)
+
+
+def card(shown: str) -> str:
+    """Return what a human is shown of an approval, line by line inert."""
+    return "\n".join(inert(line) for line in shown.split("\n"))
+
+
+def json_line(text: str) -> str:
+    """Return a line of JSON as it is for a program, and on a terminal with everything escaped that is not plainly visible."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
+def when(at: Millis) -> str:
+    """Return a time as people here read it."""
+    return datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def timestamp(at: Millis | None) -> str | None:
+    """Return a time for other programs."""
+    return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as aligned columns; whatever stands in them is inert."""
+    cells = [[inert(str(cell)) for cell in row] for row in rows]
+    widths = [max(len(row[place]) for row in [list(heads), *cells]) for place in range(len(heads))]
+    lines = [[paint(head.ljust(width), "dim") for head, width in zip(heads, widths, strict=True)]]
+    lines += [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is lost; raise where nobody can be asked or the answer is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Misuse("nobody can be asked here; add --yes if you mean it")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)

@@ -1,0 +1,247 @@
+"""Introductions: policy, rules, store, house, tools and gate, made from the home directory and the configuration."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from curtainwall.app.config import Config, load_config
+from curtainwall.app.credentials import credential_files, credential_variables, credentials_in
+from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
+from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
+from curtainwall.app.keys import existing_key, house_key
+from curtainwall.app.own_tools import judged_tools, run_tools
+from curtainwall.app.protected import led_to, protection_of
+from curtainwall.app.servers import given_secrets, open_servers, server_specs
+from curtainwall.channels import Rendezvous
+from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
+from curtainwall.host import Credential, Credentials
+from curtainwall.model import (
+    Answer,
+    Ask,
+    Broken,
+    CommandRefused,
+    Limits,
+    SessionId,
+    Who,
+    Workspace,
+)
+from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
+from curtainwall.runtime import House, SessionGate, Stores, SystemClock
+from curtainwall.session import BreakerLimits, Rules, lift
+from curtainwall.store import MemoryStore, SqliteStore
+from curtainwall.tools import Hub, Runner
+from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
+from curtainwall.tools.servers import ServerSpec
+
+_BIGGEST_RULE_FILE = 4 * 1024 * 1024
+_PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every command starts from: where we live, what the user set, and the rules in force."""
+
+    home: Home
+    config: Config
+    policy: Policy
+    given: tuple[Path, ...] = ()
+    servers: tuple[ServerSpec, ...] = ()
+    credentials: tuple[Credential, ...] = ()
+    hooks: Settings = field(default_factory=Settings)
+
+    @property
+    def rules(self) -> Rules:
+        """Return what decisions stand on besides the log."""
+        config = self.config
+        return Rules(
+            policy=self.policy,
+            operators={name: frozenset(channel.operators) for name, channel in config.channels.items()},
+            deadline=None if config.approvals.deadline is None else config.approvals.deadline * 1000,
+            unrouted=config.approvals.unrouted,
+            breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),
+            calls=config.log.calls,
+            logged_bytes=config.log.logged_bytes,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """Return what a new session may use up."""
+        told = self.config.limits
+        return Limits(tokens=told.tokens, steps=told.steps, seconds=told.seconds, dollars=told.dollars, warn_at=told.warn_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A house with everything in its place."""
+
+    setup: Setup
+    store: SqliteStore
+    house: House
+    tools: Hub
+    gate: SessionGate
+    hooks: UserHooks
+
+
+def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
+    """Return the setup that the environment and the files say; nothing is written, and nothing needs to be there."""
+    home = find_home(environ)
+    config = load_config(home.config)
+    extra = tuple(policy_files)
+    lists = config.lists
+    policy = load(
+        rule_sources(home, extra),
+        lists=Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams),
+        protection=protection_for(home, config, extra, environ),
+    )
+    servers = server_specs(config, (*_PROVIDER_KEYS, *credential_variables(config)), environ)
+    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ))
+
+
+def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
+    """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
+    hooks = hook_file(config, environ)
+    ours = (*credential_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    never = (*config.protected.never, *ours, *(str(path.absolute()) for path in policy_files))
+    return protection_of(home, user_homes(environ), never, config.protected.readonly)
+
+
+def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[Source, ...]:
+    """Return the rule files in force: those that ship, the user's own, and those that were given."""
+    try:
+        own = sorted(path for path in home.policy.iterdir() if path.suffix.lower() == ".cedar" and not path.name.startswith("."))
+    except FileNotFoundError:
+        if home.policy.is_symlink():
+            raise Broken(f"`{home.policy}` is a link that leads nowhere; nothing is judged without the rules in it") from None
+        own = []
+    except OSError as error:
+        raise Broken(f"the rules in `{home.policy}` cannot be read: {error.strerror}; nothing is judged without them") from None
+    return (*shipped(), *(_source(path, path.name) for path in own), *(_source(path, str(path)) for path in policy_files))
+
+
+def _source(path: Path, name: str) -> Source:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_BIGGEST_RULE_FILE + 1)
+        if len(content) > _BIGGEST_RULE_FILE:
+            raise Broken(f"the rule file `{path}` is bigger than {_BIGGEST_RULE_FILE} bytes; make several of it")
+        return Source(name, content.decode(), user=True)
+    except OSError as error:
+        raise Broken(f"the rule file `{path}` cannot be read: {error.strerror}; correct it or take it away") from None
+    except UnicodeDecodeError as error:
+        raise Broken(f"the rule file `{path}` is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
+
+
+def judging_tools(setup: Setup) -> Hub:
+    """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
+    masker = judging_masker(setup.home)
+    return Hub(judged_tools(masker), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
+
+
+def judging_masker(home: Home) -> Masker:
+    """Return a masker for judging alone: with the house's key where there is one, and nothing is written where there is none."""
+    return Masker(existing_key(home.mask_key) or os.urandom(32), _known())
+
+
+def _known(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    return {name.lower(): value for name in _PROVIDER_KEYS if (value := environ.get(name))}
+
+
+def workspace_at(path: Path | str, setup: Setup, *, own: bool, besides: frozenset[str] = frozenset()) -> Workspace:
+    """Return a directory as a workspace, by its real path; raise `CommandRefused` where a protected path is in the way, `besides` some."""
+    try:
+        real = canonical_path(str(Path(path).absolute()), Scene(workspace="/", home="/"))
+    except Unclear as fault:
+        raise CommandRefused(f"`{path}` cannot be a workspace: {fault.message}") from None
+    # Among protected paths, only a session's own workspace in our home may be one; beside it lie its answers and its audit.
+    is_of_session = own and _is_in_a_workspace(real, str(setup.home.sessions))
+    workspace = Workspace(path=real, own=own)
+    # The rule files that were given stand last among the protected paths, so any other conflict is told before them.
+    conflict = setup.policy.protection.conflict(Workspace(path=real, own=is_of_session))
+    if conflict is not None and conflict not in besides:
+        raise CommandRefused(f"`{path}` cannot be a workspace: it contains or lies in the protected path `{conflict}`; choose another")
+    return workspace
+
+
+def _is_in_a_workspace(real: str, sessions: str) -> bool:
+    parts = real[len(sessions) + 1 :].split("/") if is_beneath(real, sessions) else []
+    return parts[1:2] == [WORKSPACE]
+
+
+def local_user() -> Who:
+    """Return who sits at this machine, as the log names them."""
+    import getpass
+
+    try:
+        return Who(name=getpass.getuser())
+    except (KeyError, OSError):
+        return Who(name=f"uid {os.geteuid()}")
+
+
+@contextmanager
+def open_store(home: Home) -> Generator[Stores]:
+    """Open the store to look things up; where there is no log yet, an empty one, and nothing is written."""
+    if not home.database.exists():
+        yield MemoryStore(SystemClock())
+        return
+    store = SqliteStore.open(home.root, SystemClock(), decode=lift)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@asynccontextmanager
+async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
+    """Show a session's asks as files, and take answers from files, where `approvals.files` says so."""
+    if not wired.setup.config.approvals.files:
+        yield
+        return
+    place = wired.setup.home.session(session)
+    place.prepare()
+    rendezvous = Rendezvous(wired.house.feed, wired.house.send, session, place.escalations)
+    cursor = await rendezvous.start()
+    task = asyncio.create_task(rendezvous.run(cursor), name=f"files of {session}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def hooks_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
+    """Tell hooks of the session's beginning now, and of its end afterwards where it has come; each once in its life."""
+    lifecycle = lifecycle_of(wired.hooks, wired.setup.home, wired.house)
+    await lifecycle.settle(session)
+    try:
+        yield
+    finally:
+        await lifecycle.settle(session)
+
+
+@asynccontextmanager
+async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None) -> AsyncGenerator[Wired]:
+    """Open the house on this machine's store, making what is missing."""
+    setup.home.prepare()
+    clock, rules = SystemClock(), setup.rules
+    masker = Masker(house_key(setup.home.mask_key), {**_known(), **given_secrets(setup.servers)})
+    credentials = Credentials(setup.credentials, masker.learn)
+    await credentials.learn_at_hand()
+
+    async def ask_again(session: SessionId, ask: Ask) -> Answer:
+        return await gate.request(session, ask)
+
+    protection = setup.policy.protection
+    native = run_tools(masker, credentials, protection, ask_again) if runners is None else judged_tools(masker, runners)
+    async with (
+        SqliteStore.open(setup.home.root, clock, decode=lift) as store,
+        House(store, clock, lambda: rules) as house,
+        aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
+    ):
+        around = Surroundings(masker, withheld=frozenset((*_PROVIDER_KEYS, *credential_variables(setup.config))))
+        hooks = user_hooks(setup.hooks, around, setup.home, house)
+        gate = SessionGate(house, tools, hooks)
+        yield Wired(setup, store, house, tools, gate, hooks)

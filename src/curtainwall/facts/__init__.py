@@ -1,0 +1,36 @@
+"""What an agent wrote, and what it means: paths, URLs, remotes, commands, masks. Reads this machine, never changes it."""
+
+from curtainwall.facts.addresses import scope_of_address
+from curtainwall.facts.commands import Command, Redirect, Script, parse_command, parse_script
+from curtainwall.facts.mask_streams import StreamMasker
+from curtainwall.facts.masks import Masker, contains_mask
+from curtainwall.facts.paths import Scene, ancestors, as_seen_inside, canonical_path, is_beneath
+from curtainwall.facts.refusal import Unclear, quoted
+from curtainwall.facts.remotes import Remote, canonical_remote, canonical_remotes
+from curtainwall.facts.urls import Url, canonical_host, canonical_url, host_parents
+
+__all__ = [
+    "Command",
+    "Masker",
+    "Redirect",
+    "Remote",
+    "Scene",
+    "Script",
+    "StreamMasker",
+    "Unclear",
+    "Url",
+    "ancestors",
+    "as_seen_inside",
+    "canonical_host",
+    "canonical_path",
+    "canonical_remote",
+    "canonical_remotes",
+    "canonical_url",
+    "contains_mask",
+    "host_parents",
+    "is_beneath",
+    "parse_command",
+    "parse_script",
+    "quoted",
+    "scope_of_address",
+]

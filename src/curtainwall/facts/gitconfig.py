@@ -1,0 +1,196 @@
+"""Git's own config format, read as git reads it, and the config that a repository would be run with. Runs no git."""
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from typing import NoReturn
+
+from curtainwall.facts.refusal import Unclear, quoted
+
+_MAX_CONFIG = 1 << 20
+_MAX_POINTER = 4_096
+_SECTION = re.compile(r"\[([A-Za-z0-9.-]+)(?:[ \t\r]+\"((?:[^\"\\\n\0]|\\[^\n\0])*)\")?\]")
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:(=)|(?=\n))")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a config: section and key in lower case, the subsection as written; a key alone, which means true, has no value."""
+
+    section: str
+    subsection: str | None
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository on this machine: where git keeps its files, and what its config says."""
+
+    directory: str
+    entries: tuple[Entry, ...]
+
+
+def read_entries(text: str) -> tuple[Entry, ...]:
+    """Return the entries of a git config file, in order."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if "\0" in text:
+        _refuse(text, text.index("\0"))
+    entries: list[Entry] = []
+    section: tuple[str, str | None] | None = None
+    at = 0
+    if not text.endswith("\n"):
+        text += "\n"
+    while at < len(text):
+        letter = text[at]
+        if letter in " \t\n\r":
+            at += 1
+        elif letter in "#;":
+            at = text.index("\n", at)
+        elif letter == "[":
+            found = _SECTION.match(text, at) or _refuse(text, at)
+            section = _section(found[1], found[2])
+            at = found.end()
+        else:
+            key = _KEY.match(text, at)
+            if key is None or section is None:
+                _refuse(text, at)
+            value, at = _value(text, key.end()) if key[2] else (None, key.end())
+            entries.append(Entry(section[0], section[1], key[1].lower(), value))
+    return tuple(entries)
+
+
+def _section(name: str, quoted_part: str | None) -> tuple[str, str | None]:
+    """Return section and subsection; a subsection after a dot, as old configs have it, is in lower case."""
+    if quoted_part is None:
+        section, dot, subsection = name.lower().partition(".")
+        return section, subsection if dot else None
+    section, dot, prefix = name.lower().partition(".")
+    subsection = re.sub(r"\\(.)", r"\1", quoted_part)
+    return section, f"{prefix}.{subsection}" if dot else subsection
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """Return the value that starts at a place, and where its line ends."""
+    out: list[str] = []
+    kept = 0
+    inside = False
+    while True:
+        letter = text[at : at + 1] or "\n"
+        at += 1
+        if letter == "\n":
+            if inside:
+                _refuse(text, at)
+            return "".join(out[:kept]), at
+        if letter in " \t\r" and not inside:
+            if out:
+                out.append(" ")
+            continue
+        if letter in "#;" and not inside:
+            at = text.index("\n", at)
+            continue
+        kept = len(out)
+        if letter == '"':
+            inside = not inside
+            continue
+        if letter == "\\":
+            letter = text[at]
+            at += 1
+            if letter == "\n":
+                continue
+            if letter not in _ESCAPES:
+                _refuse(text, at)
+            letter = _ESCAPES[letter]
+        out.append(letter)
+        kept = len(out)
+
+
+def _refuse(text: str, at: int) -> NoReturn:
+    line = text.count("\n", 0, at) + 1
+    raise Unclear(f"the repository's config cannot be read in line {line}")
+
+
+def find_repository(start: str) -> Repository | None:
+    """Return the repository that git, started in a directory, would find: there or above; None if there is none."""
+    if "\0" in start or not os.path.isabs(start):
+        raise Unclear(f"{quoted(start)} is not the real path of a directory")
+    here = start
+    while True:
+        directory = _git_directory(here)
+        if directory is not None:
+            return Repository(directory, _entries_of(directory))
+        above = os.path.dirname(here)
+        if above == here:
+            return None
+        here = above
+
+
+def _git_directory(here: str) -> str | None:
+    """Return the directory with the repository's config, if a directory is the top of a working tree or a bare repository."""
+    inside = os.path.join(here, ".git")
+    try:
+        mode = os.lstat(inside).st_mode
+    except OSError:
+        mode = 0
+    if stat.S_ISREG(mode):
+        return _pointed_at(here, inside)
+    if stat.S_ISDIR(mode) and _is_git_directory(inside):
+        return _common(inside)
+    if mode:
+        raise Unclear(f"{quoted(inside)} is no git directory, and a link or a broken one could mean any repository")
+    return here if _is_git_directory(here) else None
+
+
+def _is_git_directory(path: str) -> bool:
+    return os.path.lexists(os.path.join(path, "HEAD")) and all(os.path.isdir(os.path.join(path, part)) for part in ("objects", "refs"))
+
+
+def _pointed_at(here: str, pointer: str) -> str:
+    """Follow a `.git` file, as worktrees and submodules have it."""
+    text = _read(pointer, _MAX_POINTER)
+    target = text.removeprefix("gitdir: ").rstrip("\r\n")
+    if not text.startswith("gitdir: ") or not target or "\n" in target:
+        raise Unclear(f"{quoted(pointer)} does not say which repository this is")
+    directory = os.path.realpath(os.path.join(here, target))
+    if not os.path.lexists(os.path.join(directory, "HEAD")):
+        raise Unclear(f"{quoted(pointer)} leads to {quoted(directory)}, which is no git directory")
+    return _common(directory)
+
+
+def _common(directory: str) -> str:
+    """Return the directory whose config counts: a worktree's files lie in `worktrees/NAME` of it, and nowhere else."""
+    pointer = os.path.join(directory, "commondir")
+    if not os.path.lexists(pointer):
+        return directory
+    common = os.path.realpath(os.path.join(directory, _read(pointer, _MAX_POINTER).rstrip("\r\n")))
+    if os.path.dirname(directory) != os.path.join(common, "worktrees"):
+        raise Unclear(f"{quoted(pointer)} leads to {quoted(common)}, where this worktree does not belong")
+    return common
+
+
+def _entries_of(directory: str) -> tuple[Entry, ...]:
+    path = os.path.join(directory, "config")
+    entries = read_entries(_read(path, _MAX_CONFIG)) if os.path.lexists(path) else ()
+    for entry in entries:
+        if entry.section in ("include", "includeif"):
+            raise Unclear("the repository's config includes other files, which could change where its remotes lead")
+        if (entry.section, entry.key) == ("extensions", "worktreeconfig"):
+            raise Unclear("the repository has a config per worktree, which could change where its remotes lead")
+    return entries
+
+
+def _read(path: str, limit: int) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            data = file.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError as error:
+        raise Unclear(f"{quoted(path)} cannot be read: {(error.strerror or 'unknown').lower()}") from None
+    if data is None or len(data) > limit:
+        raise Unclear(f"{quoted(path)} is not a file of ordinary size")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Unclear(f"{quoted(path)} is not valid text") from None

@@ -1,0 +1,59 @@
+"""Masking of text that arrives in pieces: what could still become part of a secret is held back until it cannot."""
+
+import re
+
+from curtainwall.facts.masks import Masker
+from curtainwall.facts.secret_shapes import MAX_PEM, PEM_START
+
+# Words after which a secret may follow in the same line, behind blanks.
+_EXPECTS = re.compile(r"bearer|pass|pwd|secret|token|authorization|cookie|credential|key|string|-----", re.IGNORECASE)
+_LAST_GAP = re.compile(r"[ \t\n](?=[^ \t\n]*\Z)")
+_MOST_HELD = 4 * MAX_PEM
+
+
+class StreamMasker:
+    """Masks a text piece by piece: all that is given out, put together, is the masked whole.
+
+    Up to one line is held back, a private key to its end, and never more than 128 KiB of what might be a secret.
+    """
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece and return what can be shown now."""
+        self._held += piece
+        cut = self._safe_cut()
+        out, self._held = self._held[:cut], self._held[cut:]
+        return self._masker.mask_text(out)
+
+    def finish(self) -> str:
+        """Return the rest."""
+        out, self._held = self._held, ""
+        return self._masker.mask_text(out)
+
+    def _safe_cut(self) -> int:
+        """Return how much of what is held cannot be part of a secret that goes on."""
+        held = self._held
+        limit = self._masker.begun_known(held)
+        begun = held.find(PEM_START)
+        while begun >= 0:
+            ended = held.find("-----END ", begun)
+            closed = held.find("-----", ended + 9) if ended >= 0 else -1
+            if closed < 0 and len(held) - begun <= 2 * MAX_PEM:
+                # The line in front of a key may make it part of something longer.
+                limit = min(limit, held.rfind("\n", 0, begun) + 1)
+                break
+            begun = held.find(PEM_START, begun + 1)
+        line = held.rfind("\n", 0, limit) + 1
+        gap = _LAST_GAP.search(held, line, limit) if not _EXPECTS.search(held, line, limit) else None
+        cut = gap.end() if gap else line
+        if len(held) - cut > _MOST_HELD:
+            cut = len(held) - _MOST_HELD // 2
+        for span in reversed(self._masker.spans(held)):
+            if span.start < cut < span.end:
+                # What stands in front, in the same line, may be why it is a secret.
+                start = held.rfind("\n", 0, span.start) + 1
+                cut = start if len(held) - start <= _MOST_HELD else span.end
+        return cut

@@ -1,0 +1,183 @@
+"""Secrets in text and JSON, each replaced by a stable token that says which secret it was but not what it is."""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote, quote_plus
+
+from pydantic import JsonValue
+
+from curtainwall.facts.refusal import Unclear
+from curtainwall.facts.secret_shapes import MASK, MASK_START, Span, assigned_secrets, is_secret_key, lowered, shaped_secrets
+
+_MAX_DEPTH = 200
+_SHORTEST_KNOWN = 4
+_SHORTEST_ENCODED = 6
+_MAX_PASSES = 8
+_GLANCE = 8
+
+
+class Masker:
+    """Knows the house's own secrets and the shapes of others' ones.
+
+    The same secret has the same token as long as `key` stays the same; without the key a token tells nothing.
+    """
+
+    def __init__(self, key: bytes, known: Mapping[str, str] | None = None) -> None:
+        self._key = key
+        self._forms: dict[str, tuple[str, str]] = {}
+        self._starts: set[str] = set()
+        for name, value in (known or {}).items():
+            self.learn(name, value)
+
+    def learn(self, name: str, value: str) -> None:
+        """Mask a value from now on, in every spelling; whoever hands it out calls this first."""
+        new = {form: (_kind_of(name), value) for form in _forms_of(value)}
+        # Others may be masking in a thread meanwhile, so what they look at stays as it is.
+        self._forms = {**new, **self._forms}
+        self._starts = {form[:size] for form in self._forms for size in range(1, min(_GLANCE, len(form)))}
+
+    def holds_known(self, text: str) -> bool:
+        """Tell whether a known secret stands in a text, in any spelling."""
+        return next(self._known_secrets(text), None) is not None
+
+    def begun_known(self, text: str) -> int:
+        """Return where in a text a known secret may have begun that has not ended yet; the text's length if nowhere."""
+        size = first = len(text)
+        for form in self._forms:
+            at = text.find(form[:_GLANCE], max(0, size - len(form) + 1))
+            while at >= 0 and not form.startswith(text[at:]):
+                at = text.find(form[:_GLANCE], at + 1)
+            first = min(first, at if at >= 0 else size)
+        return min([first, *(at for at in range(max(0, size - _GLANCE), size) if text[at:] in self._starts)])
+
+    def mask_text(self, text: str) -> str:
+        """Return the text with every secret replaced; what is masked already stays as it is."""
+        for _ in range(_MAX_PASSES):
+            # What stood beside a secret may be one itself when read on its own.
+            masked = self._masked_once(text)
+            if masked == text:
+                break
+            text = masked
+        return text
+
+    def mask_json(self, value: JsonValue) -> JsonValue:
+        """Return the value with every secret replaced, at any depth, in keys as well; numbers are kept."""
+        return self._json(value, None, 0)
+
+    def spans(self, text: str) -> list[Span]:
+        """Return the stretches of a text to mask, in order, none overlapping another or a mask."""
+        found = [*self._known_secrets(text), *shaped_secrets(text), *assigned_secrets(text, lowered(text))]
+        if not found:
+            return found
+        masks = [mask.span() for mask in MASK.finditer(text)] if MASK_START in text else []
+        found.sort(key=lambda span: (span.start, span.rank))
+        merged: list[Span] = []
+        passed = 0
+        for span in found:
+            while passed < len(masks) and masks[passed][1] <= span.start:
+                passed += 1
+            if passed < len(masks) and masks[passed][0] < span.end:
+                continue
+            last = merged[-1] if merged else None
+            if last is None or span.start >= last.end:
+                merged.append(span)
+                continue
+            first = min(last, span, key=lambda each: each.rank)
+            end = max(last.end, span.end)
+            whole = (first.start, first.end) == (last.start, end)
+            merged[-1] = Span(last.start, end, first.rank, first.kind, first.secret if whole else text[last.start : end])
+        return merged
+
+    def _masked_once(self, text: str) -> str:
+        out: list[str] = []
+        at = 0
+        for span in self.spans(text):
+            out += (text[at : span.start], self._token(span.kind, span.secret))
+            at = span.end
+        return "".join([*out, text[at:]])
+
+    def _token(self, kind: str, secret: str) -> str:
+        digest = hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+        return f"{MASK_START}{kind}:{digest[:8]}]"
+
+    def _known_secrets(self, text: str) -> Iterator[Span]:
+        for form, (kind, value) in self._forms.items():
+            at = text.find(form)
+            while at >= 0:
+                yield Span(at, at + len(form), 0, kind, value)
+                at = text.find(form, at + len(form))
+
+    def _json(self, value: JsonValue, kind: str | None, depth: int) -> JsonValue:
+        if depth > _MAX_DEPTH:
+            raise Unclear(f"the value is nested more than {_MAX_DEPTH} levels deep")
+        if isinstance(value, str):
+            return self.mask_text(value) if kind is None else self._whole(kind, value)
+        if isinstance(value, list):
+            return [self._json(item, kind, depth + 1) for item in value]
+        if isinstance(value, dict):
+            # `{"name": "API_TOKEN", "value": "…"}`, as in lists of headers and variables.
+            told = next((name for label in ("name", "key", "Name", "Key") if isinstance(name := value.get(label), str)), "")
+            named = is_secret_key(told)
+            return {
+                self.mask_text(key): self._json(item, named if named and key.lower() == "value" else is_secret_key(key), depth + 1)
+                for key, item in value.items()
+            }
+        return value
+
+    def _whole(self, kind: str, value: str) -> str:
+        """Mask all of a value that its key calls a secret."""
+        if not value.strip() or MASK.search(value):
+            return self.mask_text(value)
+        for span in self.spans(value):
+            if (span.start, span.end) == (0, len(value)):
+                return self._token(span.kind, span.secret)
+        return self._token(kind, value)
+
+
+def contains_mask(value: JsonValue) -> str | None:
+    """Return the first mask in a text or JSON value, at any depth, in keys as well; None if there is none."""
+    stack: list[JsonValue] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            found = MASK.search(item) if MASK_START in item else None
+            if found:
+                return found[0]
+        elif isinstance(item, list):
+            stack.extend(reversed(item))
+        elif isinstance(item, dict):
+            for key, inner in reversed(item.items()):
+                stack += (inner, key)
+    return None
+
+
+def _kind_of(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64] or "credential"
+
+
+def _forms_of(value: str) -> set[str]:
+    """Return the spellings of a known secret: as it is, escaped for JSON and URLs, and in Base64 wherever it stands in the bytes."""
+    if len(value.strip()) < _SHORTEST_KNOWN:
+        return set()
+    escaped = json.dumps(value)[1:-1]
+    unescaped = json.dumps(value, ensure_ascii=False)[1:-1]
+    data = value.encode("utf-8", "surrogatepass")
+    url = quote(data, safe="")
+    forms = {value, value.strip(), escaped, unescaped, json.dumps(escaped)[1:-1], url, quote_plus(data), quote(data), _lower_escapes(url)}
+    if len(data) < _SHORTEST_ENCODED:
+        return forms
+    forms.add(base64.b64encode(data).decode().rstrip("="))
+    for before in range(3):
+        # The first letters depend on what stands before the secret, the last on what follows.
+        encoded = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
+        steady = encoded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
+        forms |= {steady, steady.replace("+", "-").replace("/", "_")}
+    return {*forms, data.hex()}
+
+
+def _lower_escapes(text: str) -> str:
+    return re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text)

@@ -1,0 +1,121 @@
+"""Words of a shell command: what bash would make of each, where that can be told from the text alone."""
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./,:@%+=^-]+")
+_NEVER_QUOTED = frozenset({"[", "[[", "{}"})
+_GLOB = "*?["
+_META = frozenset("$`;&|<>()'\" \t\n")
+_IN_STRING = re.compile(r'\\([$`"\\\n])')
+_BARE_DOLLAR = re.compile(r"\$[A-Za-z0-9_({\[?#@*!$'\"-]")
+_NAME = re.compile(r"[A-Za-z0-9_?#@*!$-]+")
+_STARTS_AS_NAME = re.compile(r"[A-Za-z0-9/.]")
+
+# Leaves whose text may be anything: bash reads none of it as code. (Comments and here-documents are looked at by the walker.)
+_INERT = frozenset({"comment", "heredoc_start", "heredoc_content", "heredoc_body", "heredoc_end"})
+_NAMES = frozenset({"number", "variable_name", "special_variable_name", "file_descriptor", "test_operator"})
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command.
+
+    `value` is None where it cannot be told from the text. `loose` is true where such a word might become several words, or an option.
+    """
+
+    value: str | None
+    source: str
+    loose: bool = False
+
+    @property
+    def text(self) -> str:
+        """The word in its one spelling: quoted where it must be, as written where its value is open."""
+        return self.source if self.value is None or self.value in _NEVER_QUOTED else shlex.quote(self.value)
+
+
+def read_word(node: Node) -> Word:
+    """Return what a word node stands for."""
+    source = source_of(node)
+    value = _literal(node)
+    if value is not None:
+        return Word(value, source)
+    if node.type == "string":
+        firm = bool(_STARTS_AS_NAME.match(source, 1))
+    else:
+        # A pattern never splits, and what it matches starts as it does.
+        firm = node.type == "word" and bool(_STARTS_AS_NAME.match(source)) and "{" not in source
+    return Word(None, source, loose=not firm)
+
+
+def source_of(node: Node) -> str:
+    """Return the text of a node."""
+    return (node.text or b"").decode()
+
+
+def is_sound_leaf(kind: str, text: str) -> bool:
+    """Say whether a leaf of the syntax tree holds only what such a leaf may hold; if not, the tree is not what bash would read."""
+    match kind:
+        case "word":
+            return bool(_PLAIN.fullmatch(text)) or _unescaped(text) is not None
+        case "string_content":
+            rest = re.sub(r"\\.", "", text, flags=re.DOTALL)
+            return '"' not in rest and "`" not in rest and not _BARE_DOLLAR.search(rest)
+        case "raw_string":
+            return len(text) >= 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]
+        case "ansi_c_string":
+            return bool(re.fullmatch(r"\$'(?:[^'\\]|\\.)*'", text, flags=re.DOTALL))
+        case "regex" | "extglob_pattern":
+            return not any(letter in text for letter in "$`()'\"\\\n;&|<>")
+        case _ if kind in _NAMES:
+            return bool(_NAME.fullmatch(text))
+        case _:
+            return kind in _INERT or kind == text
+
+
+def _literal(node: Node) -> str | None:
+    match node.type:
+        case "word" | "number":
+            text = source_of(node)
+            if _PLAIN.fullmatch(text):
+                return text
+            plain = _unescaped(text)
+            return None if plain is None or plain[1] else plain[0]
+        case "raw_string":
+            return source_of(node)[1:-1]
+        case "string":
+            if any(child.type not in ('"', "string_content") for child in node.children):
+                return None
+            return _IN_STRING.sub(lambda found: found[1].strip("\n"), source_of(node)[1:-1])
+        case "concatenation":
+            if source_of(node) == "{}":
+                return "{}"
+            parts = [_literal(child) for child in node.children]
+            text = "".join(part for part in parts if part is not None)
+            return text if None not in parts else None
+        case _:
+            return None
+
+
+def _unescaped(text: str) -> tuple[str, bool] | None:
+    """Return an unquoted word without its backslashes, and whether bash would expand it; None if this cannot be one word."""
+    out: list[str] = []
+    expands = False
+    at = 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "\\":
+            if at + 1 == len(text):
+                return None
+            out.append(text[at + 1].strip("\n"))
+            at += 2
+            continue
+        if letter in _META or (letter == "#" and at == 0):
+            return None
+        expands = expands or letter in _GLOB or letter in "~{}!"
+        out.append(letter)
+        at += 1
+    return "".join(out), expands and text != "{}"

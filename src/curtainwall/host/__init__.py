@@ -1,0 +1,65 @@
+"""This machine: processes confined, and files opened by descriptor so that what was judged is what is touched."""
+
+from curtainwall.host.beneath import (
+    LinkInTheWay,
+    delete_entry,
+    make_directories,
+    move_entry,
+    open_beneath,
+    open_directory_above,
+    replace_file,
+)
+from curtainwall.host.bubblewrap import Bubblewrap, Guarantee, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
+from curtainwall.host.confine import ConfinedProcess, run_confined, start_confined
+from curtainwall.host.confine_terms import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network
+from curtainwall.host.credential_sources import FromCommand, FromEnvironment, FromFile, FromKeyring, Source, Unavailable
+from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
+from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
+from curtainwall.host.later import Later, TooMany, find_later, set_aside
+
+__all__ = [
+    "HOME",
+    "MIB",
+    "Bounds",
+    "Bubblewrap",
+    "ConfinedProcess",
+    "Confinement",
+    "ConfinementFailed",
+    "Connection",
+    "Credential",
+    "Credentials",
+    "Dialler",
+    "Finished",
+    "FromCommand",
+    "FromEnvironment",
+    "FromFile",
+    "FromKeyring",
+    "Guarantee",
+    "Later",
+    "LinkInTheWay",
+    "Missing",
+    "Network",
+    "Resolver",
+    "ScopeOf",
+    "Secret",
+    "Sending",
+    "Source",
+    "SystemResolver",
+    "TooMany",
+    "Unavailable",
+    "Unreachable",
+    "confinement_report",
+    "delete_entry",
+    "find_bubblewrap",
+    "find_later",
+    "look_for_bubblewrap",
+    "make_directories",
+    "move_entry",
+    "open_beneath",
+    "open_directory_above",
+    "replace_file",
+    "run_confined",
+    "set_aside",
+    "start_confined",
+    "system_trust",
+]

@@ -1,0 +1,106 @@
+"""What a confined family may use: set from outside before its first program runs, and watched where the kernel does not count."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from curtainwall.host.cgroups import ProcessGroup, make_group
+from curtainwall.host.confine_terms import Bounds
+
+_OPEN_FILES: Final = 4096
+_PAGE: Final = resource.getpagesize()
+
+
+def counts_processes(release: str = os.uname().release, uid: int = -1) -> bool:
+    """Tell whether the kernel counts the processes of one user namespace by themselves; never for root's own uid."""
+    uid = os.geteuid() if uid < 0 else uid
+    number = release.split("-", maxsplit=1)[0].split(".")
+    return uid != 0 and tuple(int(part) for part in number[:2] if part.isdigit()) >= (5, 14)
+
+
+def set_limits(pid: int, bounds: Bounds) -> ProcessGroup | None:
+    """Bound a process and all that it will start, and return the group that was made for it; in need of memory the kernel ends these first.
+
+    The group is to be removed when they are gone.
+    """
+    limits = {
+        # Not RLIMIT_AS: today's runtimes reserve far more addresses than they ever use.
+        resource.RLIMIT_DATA: bounds.memory,
+        resource.RLIMIT_FSIZE: bounds.file_size,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: _OPEN_FILES,
+        resource.RLIMIT_MEMLOCK: 8 * 1024 * 1024,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    if counts_processes():
+        limits[resource.RLIMIT_NPROC] = bounds.processes
+    for which, most in limits.items():
+        hard = resource.prlimit(pid, which)[1]
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.prlimit(pid, which, (allowed, allowed))
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, 5)
+    with suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w") as file:
+        file.write("1000")
+    if counts_processes():
+        return None
+    # One more for bubblewrap's own.
+    group = make_group(bounds.processes + 1)
+    if group is not None:
+        group.add(pid)
+    return group
+
+
+def holds_processes() -> bool:
+    """Tell whether the kernel will stop a family that grows too big; otherwise it is only watched."""
+    if counts_processes():
+        return True
+    group = make_group(1)
+    if group is not None:
+        group.remove()
+    return group is not None
+
+
+def overuse(pid: int, bounds: Bounds) -> str | None:
+    """Return in words what a family uses too much of, or None; looks from outside, so a moment late."""
+    pids: list[int] = []
+    tasks = 0
+    for member, threads in _family(pid):
+        pids.append(member)
+        tasks += threads
+        # The first two are bubblewrap's own.
+        if tasks > bounds.processes + 2:
+            return f"it had more than {bounds.processes} processes"
+    if sum(map(_resident, pids)) > bounds.memory and sum(map(_proportional, pids)) > bounds.memory:
+        return f"it used more than {bounds.memory // (1024 * 1024)} MiB of memory"
+    return None
+
+
+def _family(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield a process and its descendants, each with the number of its threads; orphans belong to the first process of the namespace."""
+    waiting = [pid]
+    while waiting:
+        member = waiting.pop()
+        try:
+            threads = os.listdir(f"/proc/{member}/task")
+        except OSError:
+            continue
+        yield member, len(threads)
+        for thread in threads:
+            with suppress(OSError), open(f"/proc/{member}/task/{thread}/children") as file:
+                waiting.extend(int(child) for child in file.read().split())
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * _PAGE
+    return 0
+
+
+def _proportional(pid: int) -> int:
+    """Return a process's share of the pages it has, so that what a family shares counts once."""
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+    return _resident(pid)

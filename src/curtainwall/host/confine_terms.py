@@ -1,0 +1,69 @@
+"""What a confined process is given: paths, environment, bounds; and what it leaves behind."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from curtainwall.model import CurtainwallError
+
+MIB: Final = 1024 * 1024
+HOME: Final = "/home/agent"
+"""The home directory inside: empty, in memory, gone with the process."""
+
+
+class ConfinementFailed(CurtainwallError):
+    """The confinement could not be set up; nothing ran."""
+
+
+class Network(StrEnum):
+    """What of the network is there inside.
+
+    `HOST` is for programs of ours that talk to a place that was judged, never for what an agent or a repository brought along.
+    """
+
+    NONE = "none"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a confined process and all its children may use; None is for a server that lives until it is told to end."""
+
+    seconds: float | None = 120.0
+    processes: int = 256
+    memory: int = 4096 * MIB
+    file_size: int = 1024 * MIB
+    scratch: int = 512 * MIB
+    output: int = 1 * MIB
+    """Bytes kept of each of stdout and stderr; what is printed beyond is read and dropped, up to 256 times as much and at least 64 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """One confinement. Everything that is not named here, or part of the system in `/usr`, is not there inside.
+
+    All paths are real paths. `writable` and `fixed` are the same inside and outside; `fixed` are read-only spots in something writable,
+    `hidden` ones look empty. `readable` are pairs of outside and inside, and may be sockets.
+    """
+
+    cwd: str
+    writable: tuple[str, ...] = ()
+    readable: tuple[tuple[str, str], ...] = ()
+    fixed: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    network: Network = Network.NONE
+    bounds: Bounds = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a confined process ended; `stopped` says in words why we ended it, where we did."""
+
+    code: int
+    out: bytes
+    err: bytes
+    cut: bool = False
+    timed_out: bool = False
+    stopped: str | None = None

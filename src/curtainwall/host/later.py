@@ -1,0 +1,154 @@
+"""The files in a project that run later by themselves: found before a confined process may write there, and looked at again afterwards.
+
+A mount can keep what is there from being changed. What is not there yet cannot be kept from being made without leaving something behind on
+the disk, so it is found afterwards and set aside under a name that nothing runs. Nothing is ever deleted.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.host.beneath import move_entry
+from curtainwall.model import runs_later
+
+MAX_FIXED: Final = 256
+"""How many are kept by mounts, those nearest to the root; each costs bubblewrap more than the one before."""
+
+MAX_ENTRIES: Final = 500_000
+
+# In a git directory: what git runs, or what tells it where to look for that. Git itself works on without changing them.
+_HOT = ("hooks", "config", "config.worktree", "commondir", "info", "modules", "worktrees")
+_ENDING = ".held"
+
+
+class TooMany(Exception):
+    """The project has more files than can be looked through for every command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What runs later by itself in a project: each path with what it was like, the directories above it, and the git directories."""
+
+    found: Mapping[str, str]
+    above: Mapping[str, tuple[int, ...]]
+    git: tuple[str, ...]
+
+    def fixed(self, *, git_works: bool) -> tuple[str, ...]:
+        """Return the paths to keep by mounts; where git works, its directories are open but for what it runs."""
+        hot = tuple(path for path in self.found if path.rpartition("/")[0] in self.git)
+        # A link cannot be kept by a mount; it is looked at afterwards, like everything that is new.
+        chosen = [path for path in self.found if (path not in self.git if git_works else path not in hot) and not os.path.islink(path)]
+        return tuple(sorted(chosen, key=lambda path: path.count("/"))[:MAX_FIXED])
+
+
+def find_later(root: str, most: int | None = MAX_ENTRIES, *, insist: bool = False) -> Later:
+    """Return what in a project runs later by itself; raise `TooMany`. Where we insist, a directory that cannot be listed is opened."""
+    found: dict[str, str] = {}
+    git: list[str] = []
+    for path, is_directory in _named_so(root, most, insist=insist):
+        with suppress(FileNotFoundError):
+            if is_directory and path.casefold().endswith((".git", "git~1")):
+                git.append(path)
+                found[path] = f"git {os.lstat(path).st_ino}"
+                for name in _HOT:
+                    _note(f"{path}/{name}", root, found)
+            else:
+                _note(path, root, found)
+    return Later(found, {path: _directories_above(path, root) for path in found}, tuple(git))
+
+
+def _note(path: str, root: str, found: dict[str, str]) -> None:
+    """Note what a path is like, and where it is a link, also what that leads to in the project."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found[path] = _likeness(path)
+        target = os.path.realpath(path)
+        if target != path and target.startswith(f"{root}/"):
+            found[target] = _likeness(target)
+
+
+def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[str, str | None], ...]:
+    """Rename what came or changed since, and return each path with its new name, or None where that could not be done."""
+    held: list[tuple[str, str | None]] = []
+    # A mount goes along when a directory above it is moved; then its old place is free.
+    kept = {path for path in fixed if before.above.get(path) == _directories_above(path, root)}
+    # However much was made, and however it was closed, it is looked through.
+    for path, likeness in find_later(root, None, insist=True).found.items():
+        if path in kept or before.found.get(path) == likeness:
+            continue
+        if not any(path.startswith(f"{above}/") for above, _ in held):
+            held.append((path, _renamed(path)))
+    return tuple(held)
+
+
+def _directories_above(path: str, root: str) -> tuple[int, ...]:
+    """Return which directories lead from the project to a path."""
+    names = path[len(root) :].split("/")[1:-1]
+    places = [f"{root}/{'/'.join(names[: count + 1])}" for count in range(len(names))]
+    try:
+        return tuple(os.lstat(place).st_ino for place in places)
+    except OSError:
+        return (-1,)
+
+
+def _named_so(root: str, most: int | None, *, insist: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the paths whose names run later, each with whether it is a directory; what lies in such a one belongs to it."""
+    waiting, seen = [root], 0
+    while waiting:
+        here = waiting.pop()
+        for entry in _listed(here, insist=insist):
+            seen += 1
+            if most is not None and seen > most:
+                raise TooMany
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if runs_later(f"/{entry.name}", "/"):
+                yield entry.path, is_directory
+            elif is_directory:
+                waiting.append(entry.path)
+
+
+def _listed(path: str, *, insist: bool) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as listing:
+            return list(listing)
+    except PermissionError:
+        if not insist:
+            return []
+    except OSError:
+        return []
+    with suppress(OSError):
+        os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | stat.S_IRWXU)
+        return _listed(path, insist=False)
+    return []
+
+
+def _likeness(path: str) -> str:
+    """Return what tells whether a file, or anything in a directory, was changed; the kernel alone sets the time of change."""
+    found = os.lstat(path)
+    told = f"{found.st_mode} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    if not stat.S_ISDIR(found.st_mode):
+        return told
+    digest = hashlib.sha256(told.encode())
+    for here, directories, files in os.walk(path):
+        directories.sort()
+        for name in sorted((*directories, *files)):
+            with suppress(FileNotFoundError):
+                inner = os.lstat(f"{here}/{name}")
+                digest.update(os.fsencode(f"{here}/{name}\0{inner.st_mode} {inner.st_ino} {inner.st_size} {inner.st_ctime_ns}\0"))
+    return digest.hexdigest()
+
+
+def _renamed(path: str) -> str | None:
+    for number in ("", *map(str, range(2, 100))):
+        aside = f"{path}{_ENDING}{number}"
+        try:
+            move_entry(path, aside)
+        except FileExistsError:
+            continue
+        except OSError:
+            return None
+        return aside
+    return None

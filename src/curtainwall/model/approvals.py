@@ -1,0 +1,52 @@
+"""Asks and their answers: approvals, grants, permits."""
+
+from enum import StrEnum
+
+from curtainwall.model.frozen import Frozen
+from curtainwall.model.ids import CallId, Digest, GrantId, Label, Millis, RuleId
+from curtainwall.model.people import Who
+from curtainwall.model.subjects import Role
+
+
+class GrantScope(StrEnum):
+    """How far an answer reaches."""
+
+    ONCE = "once"
+    SESSION = "session"
+    PROJECT = "project"
+
+
+class Settlement(StrEnum):
+    """The four ends of an approval."""
+
+    GRANTED = "granted"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class Cover(Frozen):
+    """One asked role on one resource, and the rules that asked: all of them were shown to the human."""
+
+    role: Role
+    value: str
+    rules: tuple[RuleId, ...]
+
+
+class Grant(Frozen):
+    """A standing answer. With a digest it answers only that exact subject, once."""
+
+    id: GrantId
+    scope: GrantScope
+    covers: tuple[Cover, ...]
+    by: Who
+    at: Millis
+    digest: Digest | None = None
+
+
+class LabelSource(Frozen):
+    """What set a label: the call and the resource it touched, or another origin in words."""
+
+    label: Label
+    call: CallId | None = None
+    origin: str = ""

@@ -1,0 +1,272 @@
+"""What someone wants of a session, in the imperative; any of them may be refused."""
+
+from typing import Annotated, Literal, cast, get_args
+
+from pydantic import JsonValue, SerializerFunctionWrapHandler, ValidatorFunctionWrapHandler, WrapSerializer, WrapValidator
+
+from curtainwall.model.approvals import GrantScope, LabelSource
+from curtainwall.model.blobs import BlobRef, Payload
+from curtainwall.model.budgets import BudgetKind, Limits
+from curtainwall.model.events import Progress, TurnStatus, Workspace
+from curtainwall.model.frozen import Frozen
+from curtainwall.model.ids import ApprovalId, CallId, Digest, GrantId, MessageId, PermitId, RuleId, SessionId, TurnId
+from curtainwall.model.people import Route, Who
+from curtainwall.model.subjects import Subject
+from curtainwall.model.verdicts import Mode, Verdict
+
+
+class Command(Frozen):
+    """The common part of every wish: who has it."""
+
+    by: Who
+
+
+class OpenSession(Command):
+    """Begin a session."""
+
+    session: SessionId
+    name: str
+    agent: str
+    model: str
+    workspace: Workspace
+    mode: Mode
+    limits: Limits
+    policy: Digest
+    parent: SessionId | None = None
+    labels: tuple[LabelSource, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+
+class InheritHistory(Command):
+    """Take over what the parent knew."""
+
+    parent: SessionId
+    upto: int
+    history: BlobRef | None
+    how: Literal["fork", "reset"]
+
+
+class ReadySession(Command):
+    """Say that agent and tools are there."""
+
+
+class RenameSession(Command):
+    """Give the session another name."""
+
+    name: str
+
+
+class CloseSession(Command):
+    """End the session; log and workspace stay."""
+
+    reason: str
+
+
+class ChangeMode(Command):
+    """Run in another mode."""
+
+    mode: Mode
+
+
+class ChangeModel(Command):
+    """Use another model."""
+
+    model: str
+
+
+class DisableRule(Command):
+    """Let the asks of one rule count as answered in this session."""
+
+    rule: RuleId
+
+
+class EnableRule(Command):
+    """Let the rule ask again."""
+
+    rule: RuleId
+
+
+class AddLabels(Command):
+    """Record that the session touched something."""
+
+    labels: tuple[LabelSource, ...]
+
+
+class AddRoute(Command):
+    """Show this session's asks at another place too."""
+
+    route: Route
+
+
+class RemoveRoute(Command):
+    """Stop showing this session's asks at a place."""
+
+    route: Route
+
+
+class SendMessage(Command):
+    """Say something to the agent."""
+
+    message: MessageId
+    text: str
+    role: Literal["human", "context"] = "human"
+
+
+class StartTurn(Command):
+    """Let the agent take up what is queued."""
+
+    turn: TurnId
+
+
+class ResumeTurn(Command):
+    """Let a waiting turn go on."""
+
+    turn: TurnId
+
+
+_PROGRESS: dict[str, type[Progress]] = {kind.__name__: kind for kind in get_args(Progress)}
+
+
+def _tag(event: Progress, tell: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
+    # Some events have the same keys as others (a piece of text and a whole message), so in a command each says which it is.
+    return {"event": type(event).__name__, **tell(event)}
+
+
+def _untag(value: object, read: ValidatorFunctionWrapHandler) -> Progress:
+    if isinstance(value, dict) and "event" in value:
+        told = dict(cast("dict[str, object]", value))
+        kind = _PROGRESS.get(str(told.pop("event")))
+        return kind.model_validate(told) if kind else read(value)
+    return read(value)
+
+
+class RecordProgress(Command):
+    """Keep what the agent told of its work."""
+
+    events: tuple[Annotated[Progress, WrapSerializer(_tag), WrapValidator(_untag)], ...]
+
+
+class EndTurn(Command):
+    """Say how the turn ended."""
+
+    turn: TurnId
+    status: TurnStatus
+    failure: str = ""
+
+
+class HookSays(Frozen):
+    """What a hook wants for a call: it can only make a verdict stricter."""
+
+    effect: Literal["ask", "deny"]
+    hook: str
+    reason: str
+
+
+class RequestCall(Command):
+    """Judge this subject: permit it, ask for it, or deny it."""
+
+    call: CallId
+    subject: Subject
+    turn: TurnId | None = None
+    hook: HookSays | None = None
+
+
+class RefuseCall(Command):
+    """Record a call that never became a subject: an unknown tool, arguments that mean nothing."""
+
+    call: CallId
+    subject: Subject
+    verdict: Verdict
+    turn: TurnId | None = None
+
+
+class ProceedCall(Command):
+    """Look again at a call whose approval was granted, with facts made anew."""
+
+    call: CallId
+    subject: Subject
+
+
+class FinishCall(Command):
+    """Record what came of a permitted call."""
+
+    call: CallId
+    permit: PermitId
+    ok: bool
+    result: Payload
+    shown: Payload | None = None
+
+
+class DropCall(Command):
+    """Say that nobody waits for this call any more."""
+
+    call: CallId
+    why: str
+
+
+class CountDenials(Command):
+    """Record how many calls were denied since the budget of logged calls ran out."""
+
+    count: int
+
+
+class AnswerApproval(Command):
+    """Answer an open ask."""
+
+    approval: ApprovalId
+    granted: bool
+    scope: GrantScope = GrantScope.ONCE
+    reason: str = ""
+
+
+class ExpireApprovals(Command):
+    """Settle the approvals whose deadline has passed."""
+
+
+class RevokeGrant(Command):
+    """Take a standing answer back."""
+
+    grant: GrantId
+
+
+class RaiseBudget(Command):
+    """Allow more of something."""
+
+    kind: BudgetKind
+    limit: float
+
+
+class RepairSession(Command):
+    """Close what a crash left open; given by whoever takes over a session that had no owner."""
+
+
+AnyCommand = (
+    OpenSession
+    | InheritHistory
+    | ReadySession
+    | RenameSession
+    | CloseSession
+    | ChangeMode
+    | ChangeModel
+    | DisableRule
+    | EnableRule
+    | AddLabels
+    | AddRoute
+    | RemoveRoute
+    | SendMessage
+    | StartTurn
+    | ResumeTurn
+    | RecordProgress
+    | EndTurn
+    | RequestCall
+    | RefuseCall
+    | ProceedCall
+    | FinishCall
+    | DropCall
+    | CountDenials
+    | AnswerApproval
+    | ExpireApprovals
+    | RevokeGrant
+    | RaiseBudget
+    | RepairSession
+)

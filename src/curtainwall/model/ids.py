@@ -1,0 +1,57 @@
+"""Names for things: time-ordered where many are made, short where a person types them. Clock and entropy are inputs."""
+
+from typing import NewType
+
+SessionId = NewType("SessionId", str)
+StreamId = NewType("StreamId", str)
+TurnId = NewType("TurnId", str)
+MessageId = NewType("MessageId", str)
+CallId = NewType("CallId", str)
+ApprovalId = NewType("ApprovalId", str)
+GrantId = NewType("GrantId", str)
+PermitId = NewType("PermitId", str)
+RuleId = NewType("RuleId", str)
+Label = NewType("Label", str)
+Digest = NewType("Digest", str)
+
+Millis = int
+"""Milliseconds since the epoch, UTC."""
+
+# Crockford's alphabet: no i, l, o, u, so that an id read aloud or typed on a phone is not mistaken.
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+HOUSE = StreamId("house")
+
+
+def _letters(number: int, width: int) -> str:
+    out: list[str] = []
+    for _ in range(width):
+        number, digit = divmod(number, 32)
+        out.append(_ALPHABET[digit])
+    return "".join(reversed(out))
+
+
+def ordered_id(at: Millis, entropy: bytes) -> str:
+    """Return a 16-letter id that sorts by time: nine letters of clock, seven of chance (35 bits)."""
+    return _letters(at, 9) + _letters(int.from_bytes(entropy[:5], "big"), 7)
+
+
+def short_id(entropy: bytes) -> str:
+    """Return a 6-letter id that a person can type (30 bits); whoever mints it sees that it is free."""
+    return _letters(int.from_bytes(entropy[:4], "big"), 6)
+
+
+def session_stream(session: SessionId) -> StreamId:
+    """Return the stream that is this session."""
+    return StreamId(f"session:{session}")
+
+
+def project_stream(project: str) -> StreamId:
+    """Return the stream that holds a project's grants and pins; `project` is the workspace's real path."""
+    return StreamId(f"project:{project}")
+
+
+def session_of(stream: StreamId) -> SessionId | None:
+    """Return the session that a stream is, or None for a project's or the house's."""
+    kind, _, rest = stream.partition(":")
+    return SessionId(rest) if kind == "session" else None

@@ -1,0 +1,81 @@
+"""Rows for lists and searches: projections of the log, never read by a decision."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from curtainwall.model.approvals import Cover, Grant
+from curtainwall.model.ids import ApprovalId, Digest, Millis, SessionId
+
+SessionStatus = Literal["opening", "ready", "working", "waiting", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """One session in a list."""
+
+    session: SessionId
+    name: str
+    agent: str
+    model: str
+    channel: str
+    status: SessionStatus
+    mode: str
+    workspace: str
+    own_workspace: bool
+    created: Millis
+    changed: Millis
+    turns: int
+    pending: int
+    labels: tuple[str, ...]
+    parent: SessionId | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow:
+    """One approval in a list, open or settled."""
+
+    approval: ApprovalId
+    session: SessionId
+    tool: str
+    shown: str
+    covers: tuple[Cover, ...]
+    digest: Digest
+    asked: Millis
+    deadline: Millis | None
+    status: Literal["open", "granted", "denied", "expired", "withdrawn"]
+    settled: Millis | None
+    settled_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """One standing answer in a list, with the stream it stands in."""
+
+    grant: Grant
+    stream: str
+    revoked: Millis | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionQuery:
+    """Which sessions to list, newest first."""
+
+    status: SessionStatus | None = None
+    agent: str | None = None
+    channel: str | None = None
+    since: Millis | None = None
+    before: Millis | None = None
+    prefix: str | None = None
+    text: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalQuery:
+    """Which approvals to list, newest first."""
+
+    session: SessionId | None = None
+    approval: ApprovalId | None = None
+    open_only: bool = True
+    limit: int = 200

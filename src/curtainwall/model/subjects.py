@@ -1,0 +1,125 @@
+"""What an agent wants from outside, and what it means: roles, resources, subjects."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import JsonValue
+
+from curtainwall.model.frozen import Frozen
+from curtainwall.model.ids import Digest
+
+
+class Role(StrEnum):
+    """What an argument means; also the action that policy judges."""
+
+    USE_TOOL = "use-tool"
+    READ_PATH = "read-path"
+    WRITE_PATH = "write-path"
+    DELETE_PATH = "delete-path"
+    FETCH_URL = "fetch-url"
+    SEND_URL = "send-url"
+    READ_REMOTE = "read-remote"
+    WRITE_REMOTE = "write-remote"
+    RUN_COMMAND = "run-command"
+    USE_CREDENTIAL = "use-credential"
+    MESSAGE_TEAM = "message-team"
+    RAISE_BUDGET = "raise-budget"
+
+
+class ToolEffect(StrEnum):
+    """What a tool does to the world at most."""
+
+    INSPECT = "inspect"
+    MODIFY = "modify"
+    EXECUTE = "execute"
+    SEND = "send"
+
+
+class SubjectKind(StrEnum):
+    """The five ways out."""
+
+    TOOL_CALL = "tool-call"
+    EGRESS = "egress"
+    CREDENTIAL = "credential"
+    PEER_MESSAGE = "peer-message"
+    BUDGET_RAISE = "budget-raise"
+
+
+class Scope(StrEnum):
+    """Which part of the network a host belongs to."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+    FORBIDDEN = "forbidden"
+
+
+class HostFacts(Frozen):
+    """Where a URL leads. `host` is IDNA-normalised and lower-case; an address is in its one canonical spelling."""
+
+    kind: Literal["host"] = "host"
+    host: str
+    port: int
+    secure: bool
+    scope: Scope
+
+
+class CommandFacts(Frozen):
+    """One simple command. `parsed` is false where the shell grammar could not tell what would run."""
+
+    kind: Literal["command"] = "command"
+    program: str
+    parsed: bool
+
+
+class ToolFacts(Frozen):
+    """The tool itself, as a resource."""
+
+    kind: Literal["tool"] = "tool"
+    server: str
+    effect: ToolEffect
+
+
+Facts = HostFacts | CommandFacts | ToolFacts
+"""Told apart by their keys, of which no two share one that is required; `kind` is a default and therefore not stored."""
+
+
+class Resource(Frozen):
+    """One canonical value and the role it plays.
+
+    The value is what grants are compared with: a path's real path, a URL's origin (`https://docs.python.org`), a remote's
+    `host/owner/repo`, a command's text, a tool's `server.tool`, a team's, credential's or budget's name.
+    """
+
+    role: Role
+    value: str
+    facts: Facts | None = None
+
+
+class Subject(Frozen):
+    """One exact request at the gate.
+
+    `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `digest` is taken
+    over the unmasked canonical arguments and the resources, so an approval is bound to exactly what would run.
+    """
+
+    kind: SubjectKind = SubjectKind.TOOL_CALL
+    tool: str
+    effect: ToolEffect
+    raw: Mapping[str, JsonValue]
+    canonical: Mapping[str, JsonValue]
+    resources: tuple[Resource, ...]
+    digest: Digest
+
+
+def canonical_json(value: JsonValue | Mapping[str, JsonValue]) -> bytes:
+    """Return the one spelling of a JSON value that digests are taken over."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def subject_digest(kind: SubjectKind, tool: str, canonical: Mapping[str, JsonValue], resources: tuple[Resource, ...]) -> Digest:
+    """Return the digest of the exact subject."""
+    told: JsonValue = [kind.value, tool, dict(canonical), [resource.model_dump(mode="json") for resource in resources]]
+    return Digest(hashlib.sha256(canonical_json(told)).hexdigest())

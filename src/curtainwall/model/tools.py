@@ -1,0 +1,65 @@
+"""What a tool is, before anyone runs it: name, schema, effect, and what its arguments mean."""
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from curtainwall.model.frozen import Frozen
+from curtainwall.model.subjects import Role, Subject, ToolEffect
+
+
+class Case(Frozen):
+    """Other roles for an argument: those that it plays where a second argument is exactly one of these values (`true` is not 1).
+
+    With no value named it is enough that the second argument is given. The catalogue sees to it that then nothing gets looser.
+    """
+
+    argument: str
+    equals: tuple[JsonValue, ...] = ()
+    roles: tuple[Role, ...]
+
+
+class Meaning(Frozen):
+    """The roles that an argument plays: those of the first case that holds, otherwise `roles`.
+
+    `default` is what stands there when the argument is left out. A relative value starts from the argument named in `within`, or from the
+    session's working directory where `tracked`, otherwise from the workspace. With `follows` off the argument means the link itself.
+    """
+
+    argument: str
+    roles: tuple[Role, ...]
+    cases: tuple[Case, ...] = ()
+    default: str | None = None
+    within: str | None = None
+    tracked: bool = False
+    follows: bool = True
+
+
+class ToolSpec(Frozen):
+    """One entry of the catalogue."""
+
+    server: str
+    name: str
+    description: str
+    schema_: Mapping[str, JsonValue]
+    effect: ToolEffect
+    meanings: tuple[Meaning, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Return `server.tool`, the name that everyone uses."""
+        return f"{self.server}.{self.name}"
+
+
+class Prepared(Frozen):
+    """A subject and the unmasked canonical arguments it would run with; the latter never reach the log."""
+
+    subject: Subject
+    arguments: Mapping[str, JsonValue]
+
+
+class ToolResult(Frozen):
+    """What a tool gave back, masked."""
+
+    ok: bool
+    value: JsonValue

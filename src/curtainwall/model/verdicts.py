@@ -1,0 +1,58 @@
+"""What policy says: a verdict never travels without the ids of the rules that caused it."""
+
+from enum import StrEnum
+
+from curtainwall.model.frozen import Frozen
+from curtainwall.model.ids import RuleId
+
+
+class Effect(StrEnum):
+    """The three answers, from the mildest to the strictest."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+    @property
+    def strictness(self) -> int:
+        """Return 0 for allow, 1 for ask, 2 for deny."""
+        return _STRICTNESS[self]
+
+
+_STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
+
+
+class Finding(Frozen):
+    """What policy found for one resource of a subject (by its index), and because of which rules."""
+
+    resource: int
+    effect: Effect
+    because: tuple[RuleId, ...]
+
+
+class Verdict(Frozen):
+    """The strictest finding over a subject's resources."""
+
+    effect: Effect
+    because: tuple[RuleId, ...]
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def asked(self) -> tuple[Finding, ...]:
+        """Return the findings that ask; a standing answer must cover every one of them."""
+        return tuple(finding for finding in self.findings if finding.effect is Effect.ASK)
+
+
+class Mode(StrEnum):
+    """How much a session may do without asking."""
+
+    PLAN = "plan"
+    DEFAULT = "default"
+    ACCEPT_EDITS = "accept-edits"
+    BYPASS = "bypass"
+
+
+def denial(rule: str, reason: str) -> Verdict:
+    """Return a structural denial, one that no rule file can switch."""
+    return Verdict(effect=Effect.DENY, because=(RuleId(rule),), reason=reason)

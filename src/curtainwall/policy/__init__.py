@@ -1,0 +1,38 @@
+"""Rules in, verdict and explanation out: Cedar's rules, the config's lists, protected paths and labels. No I/O, no clock."""
+
+from curtainwall.policy.claude import Imported, import_permissions
+from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
+from curtainwall.policy.explaining import Explanation, explain
+from curtainwall.policy.judging import judge, labels_of
+from curtainwall.policy.lists import Lists
+from curtainwall.policy.loading import load
+from curtainwall.policy.protection import Protection
+from curtainwall.policy.rulebook import Policy, may_disable
+from curtainwall.policy.rules import RuleCard
+from curtainwall.policy.sessions import SessionFacts
+from curtainwall.policy.sources import SCHEMA, Source, shipped
+
+__all__ = [
+    "SCHEMA",
+    "Explanation",
+    "Imported",
+    "Judged",
+    "Lists",
+    "Policy",
+    "Protection",
+    "Result",
+    "RuleCard",
+    "SessionFacts",
+    "Source",
+    "Trial",
+    "explain",
+    "import_permissions",
+    "judge",
+    "judge_trial",
+    "labels_of",
+    "load",
+    "may_disable",
+    "read_corpus",
+    "run_corpus",
+    "shipped",
+]

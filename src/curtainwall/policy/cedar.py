@@ -1,0 +1,172 @@
+"""The one door to Cedar: parsed rules in, answers out, and every way of failing is an answer too."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import cedarpy
+
+from curtainwall.model import Broken, Role
+
+LABEL = "label"
+"""The action that label rules are about."""
+
+# Strings and comments whole, so that nothing in them counts; then what ends, nests or joins.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n\r]*|[;()\[\]{}]|&&|\|\||\bif\b|[-+*.!]', re.DOTALL)
+_OPENING = ("(", "[", "{")
+_CLOSING = (")", "]", "}")
+_DEEPEST = 64
+_LONGEST = 600
+_ACTIONS = frozenset({LABEL, *(role.value for role in Role)})
+
+Expr = Mapping[str, object]
+"""A rule or a part of one, as Cedar writes it in JSON."""
+
+Uid = tuple[str, str]
+"""Type and id of an entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One rule as it stands in its file, comments included, and as Cedar reads it."""
+
+    text: str
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who wants to do what to what, among which entities."""
+
+    principal: Uid
+    action: str
+    resource: Uid
+    entities: cedarpy.Entities
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What Cedar said: whether it allowed, the rules that decided, and whether anything went wrong on the way."""
+
+    allowed: bool
+    rules: tuple[str, ...]
+    failed: bool = False
+
+
+FAILED = Reply(allowed=False, rules=(), failed=True)
+
+
+class Grammar:
+    """The schema, parsed once. Without one nothing is judged."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.schema = cedarpy.Schema.from_str(text)
+        except ValueError as error:
+            raise Broken(f"the policy schema does not load: {error}; restore the one that ships") from None
+
+    def entities(self, told: str) -> cedarpy.Entities:
+        """Return entities that fit the schema, from JSON; raise ValueError for others."""
+        return cedarpy.Entities.from_json_str(told, self.schema)  # pyright: ignore[reportUnknownMemberType] - cedarpy leaves dicts open
+
+    def faults(self, text: str) -> Iterable[tuple[str, str]]:
+        """Return what is wrong with the rules in a file, as pairs of a rule's `@id` and the fault."""
+        result = cedarpy.validate_policies(text, self.schema)  # pyright: ignore[reportUnknownMemberType] - cedarpy leaves dicts open
+        names = cast("dict[str, str]", result.id_annotations_by_policy_id)
+        for error in result.errors:
+            _, _, words = error.error.partition("`, ")
+            yield names.get(error.policy_id, error.policy_id), words or error.error
+
+
+class RuleSet:
+    """Rules that are parsed once and asked often, for each action those alone that could hold for it."""
+
+    __slots__ = ("_grammar", "_policies", "_rules")
+
+    def __init__(self, rules: Iterable[Written], grammar: Grammar) -> None:
+        self._rules = tuple(rules)
+        self._grammar = grammar
+        self._policies: dict[str, cedarpy.PolicySet] = {}
+
+    def ask(self, question: Question, context: Mapping[str, object]) -> Reply:
+        """Return what the rules say; an error of any kind is a failure, never an allow."""
+        request = {
+            "principal": {"type": question.principal[0], "id": question.principal[1]},
+            "action": {"type": "Action", "id": question.action},
+            "resource": {"type": question.resource[0], "id": question.resource[1]},
+            "context": json.dumps(context),
+        }
+        policies = self._policies.get(question.action) or self._for(question.action)
+        try:
+            result = cedarpy.is_authorized(request, policies, question.entities, self._grammar.schema)  # pyright: ignore[reportUnknownMemberType] - as above
+        except (ValueError, TypeError):
+            return FAILED
+        # INVARIANT: Cedar skips a rule that errs, and a skipped forbid does not forbid. So one error spoils the whole answer.
+        if result.diagnostics.errors or result.decision is cedarpy.Decision.NoDecision:
+            return FAILED
+        names = cast("dict[str, str]", result.diagnostics.id_annotations_by_reason)
+        return Reply(allowed=result.allowed, rules=tuple(names.values()))
+
+    def _for(self, action: str) -> cedarpy.PolicySet:
+        """Parse the rules that could hold for an action, when it first comes up."""
+        told = "\n".join(rule.text for rule in self._rules if _concerns(rule.expr, action))
+        return self._policies.setdefault(action, cedarpy.PolicySet.from_str(told))
+
+
+def parse_rules(source: str, text: str) -> tuple[Written, ...]:
+    """Return the rules of a file, in the order they stand there."""
+    if _is_too_deep(text):
+        raise Broken(f"`{source}` holds a rule that is nested too deeply or goes on too long; make several of it")
+    try:
+        whole = cast("dict[str, dict[str, Expr]]", json.loads(cedarpy.policies_to_json_str(text)))
+    except RecursionError:
+        raise Broken(f"`{source}` holds a rule that is nested too deeply; make several of it") from None
+    except ValueError as error:
+        raise Broken(f"`{source}` is no Cedar: {error}; correct the file or take it away") from None
+    if whole["templates"]:
+        raise Broken(f"`{source}` holds a template (`?principal` or `?resource`), which would never apply; name what you mean")
+    # Cedar numbers the rules of a file and hands them back unsorted.
+    numbered = sorted(whole["staticPolicies"].items(), key=lambda item: int(item[0].removeprefix("policy")))
+    return tuple(Written(piece, expr) for piece, (_, expr) in zip(_pieces(text), numbered, strict=True))
+
+
+def _is_too_deep(text: str) -> bool:
+    """Tell whether Cedar's parser, which recurses without a limit of its own, could run out of stack."""
+    levels, total = [0], 0
+    for found in _TOKEN.finditer(text):
+        piece = found[0]
+        if piece == ";":
+            levels, total = [0], 0
+        elif piece in _CLOSING:
+            total -= levels.pop() if len(levels) > 1 else 0
+        elif not piece.startswith(('"', "//")):
+            levels[-1] += 1
+            total += 1
+            if piece in _OPENING:
+                levels.append(0)
+        if len(levels) > _DEEPEST or total > _LONGEST:
+            return True
+    return False
+
+
+def _pieces(text: str) -> Iterable[str]:
+    """Yield each rule's own text: a semicolon outside of strings and comments ends one, and stands nowhere else."""
+    start = 0
+    for found in _TOKEN.finditer(text):
+        if found[0] == ";":
+            yield text[start : found.end()].strip()
+            start = found.end()
+
+
+def _concerns(rule: Expr, action: str) -> bool:
+    """Tell whether a rule's head leaves room for an action; a group of actions is taken to hold every action."""
+    head = cast("dict[str, object]", rule["action"])
+    if head["op"] == "All":
+        return True
+    named = [head["entity"]] if "entity" in head else cast("list[object]", head["entities"])
+    ids = {cast("dict[str, str]", entity)["id"] for entity in named}
+    return action in ids or any(group not in _ACTIONS for group in ids)

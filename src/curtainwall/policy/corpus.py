@@ -1,0 +1,184 @@
+"""Expected verdicts as data: JSON lines in, what came out differently out. Whoever judges is an argument."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from curtainwall.model import (
+    Broken,
+    Effect,
+    Frozen,
+    Label,
+    Mode,
+    Resource,
+    Role,
+    RuleId,
+    Subject,
+    SubjectKind,
+    ToolEffect,
+    Verdict,
+    Workspace,
+    subject_digest,
+)
+from curtainwall.policy.judging import judge, labels_of
+from curtainwall.policy.lists import Lists
+from curtainwall.policy.loading import load
+from curtainwall.policy.protection import Protection
+from curtainwall.policy.sessions import SessionFacts
+from curtainwall.policy.sources import Source, shipped
+
+
+class GivenSession(Frozen):
+    """The session that a trial is judged in."""
+
+    workspace: str = "/w"
+    own: bool = True
+    mode: Mode = Mode.DEFAULT
+    channel: str = "terminal"
+    labels: tuple[Label, ...] = ()
+    agent: str = "builtin"
+    persona: str = ""
+    team: str = ""
+
+
+class GivenLists(Frozen):
+    """The config lists of a trial."""
+
+    hosts: tuple[str, ...] = ()
+    remotes: tuple[str, ...] = ()
+    push_remotes: tuple[str, ...] = ()
+    teams: tuple[str, ...] = ()
+
+
+class GivenPaths(Frozen):
+    """The protected paths of a trial."""
+
+    never: tuple[str, ...] = ()
+    readonly: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+
+
+class GivenCall(Frozen):
+    """What an agent asked for, as it wrote it; someone who knows the tools turns it into resources."""
+
+    tool: str
+    arguments: Mapping[str, JsonValue]
+
+
+class Expected(Frozen):
+    """What must come out; rules and labels are compared as sets, and only where they are given."""
+
+    effect: Effect
+    because: tuple[RuleId, ...] | None = None
+    labels: tuple[Label, ...] | None = None
+
+
+class Trial(Frozen):
+    """One line of a corpus: rules beside the shipped ones, a session, a call or its resources, and the expected verdict."""
+
+    name: str = ""
+    rules: str = ""
+    lists: GivenLists = GivenLists()
+    protected: GivenPaths = GivenPaths()
+    session: GivenSession = GivenSession()
+    kind: SubjectKind = SubjectKind.TOOL_CALL
+    tool: str = "test.tool"
+    effect: ToolEffect = ToolEffect.INSPECT
+    resources: tuple[Resource, ...] = ()
+    call: GivenCall | None = None
+    expect: Expected
+
+    @property
+    def facts(self) -> SessionFacts:
+        """Return the session as policy knows it."""
+        given = self.session
+        workspace = Workspace(path=given.workspace, own=given.own)
+        return SessionFacts("trial", given.agent, workspace, given.mode, given.channel, frozenset(given.labels), given.persona, given.team)
+
+    @property
+    def subject(self) -> Subject:
+        """Return the subject that the given resources make; a tool call names its tool among them by itself."""
+        itself = {
+            "role": Role.USE_TOOL,
+            "value": self.tool,
+            "facts": {"kind": "tool", "server": self.tool.partition(".")[0], "effect": self.effect},
+        }
+        named = self.kind is not SubjectKind.TOOL_CALL or any(resource.role is Role.USE_TOOL for resource in self.resources)
+        resources = self.resources if named else (Resource.model_validate(itself), *self.resources)
+        digest = subject_digest(self.kind, self.tool, {}, resources)
+        return Subject(kind=self.kind, tool=self.tool, effect=self.effect, raw={}, canonical={}, resources=resources, digest=digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came out for a trial; None where labels were not looked at."""
+
+    verdict: Verdict
+    labels: tuple[Label, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A trial, what came out, and in words what differs; no word means that it passed."""
+
+    trial: Trial
+    judged: Judged | None
+    faults: tuple[str, ...]
+
+
+def read_corpus(text: str) -> tuple[Trial, ...]:
+    """Return the trials of a corpus; raise `Broken` with the line that cannot be read. Empty lines and `#` lines say nothing."""
+    trials: list[Trial] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            trial = Trial.model_validate_json(line)
+        except ValueError as error:
+            raise Broken(f"line {number} is no trial: {_first(error)}") from None
+        trials.append(trial if trial.name else trial.model_copy(update={"name": f"line {number}"}))
+    return tuple(trials)
+
+
+def run_corpus(trials: Iterable[Trial], judge_trial: Callable[[Trial], Judged]) -> tuple[Result, ...]:
+    """Return what came out for every trial; a policy that does not load is a fault of its trial, not the end of the run."""
+    results: list[Result] = []
+    for trial in trials:
+        try:
+            judged = judge_trial(trial)
+        except Broken as error:
+            results.append(Result(trial, None, (f"does not load: {error}",)))
+        else:
+            results.append(Result(trial, judged, tuple(_differences(trial.expect, judged))))
+    return tuple(results)
+
+
+def judge_trial(trial: Trial, sources: Sequence[Source] | None = None) -> Judged:
+    """Judge a trial that gives its resources, under the given rule files (those that ship) and its own rules, lists and paths."""
+    if trial.call is not None:
+        raise Broken("this trial gives a call; whoever knows the tools must judge it")
+    given = [*(shipped() if sources is None else sources)]
+    if trial.rules:
+        given.append(Source("rules", trial.rules, user=True))
+    lists = Lists(trial.lists.hosts, trial.lists.remotes, trial.lists.push_remotes, trial.lists.teams)
+    policy = load(given, lists=lists, protection=Protection(trial.protected.never, trial.protected.readonly, trial.protected.free))
+    labels = labels_of(policy, trial.subject, trial.facts)
+    return Judged(judge(policy, trial.subject, trial.facts), tuple(label for label, _ in labels))
+
+
+def _differences(expected: Expected, judged: Judged) -> Iterable[str]:
+    if judged.verdict.effect is not expected.effect:
+        yield f"expected `{expected.effect}`, got `{judged.verdict.effect}` because of {_names(judged.verdict.because)}"
+    if expected.because is not None and set(expected.because) != set(judged.verdict.because):
+        yield f"expected because of {_names(expected.because)}, got {_names(judged.verdict.because)}"
+    if expected.labels is not None and judged.labels is not None and set(expected.labels) != set(judged.labels):
+        yield f"expected labels {_names(expected.labels)}, got {_names(judged.labels)}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "nothing"
+
+
+def _first(error: ValueError) -> str:
+    return str(error).replace("\n", " ")[:200]

@@ -1,0 +1,125 @@
+"""A subject's resources as Cedar sees them: one entity each, with its containers as parents."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+from curtainwall.model import CommandFacts, HostFacts, Resource, Role, Subject, ToolEffect, ToolFacts, runs_later
+from curtainwall.policy.canonical import ancestors, guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
+from curtainwall.policy.cedar import Grammar, Question, Uid
+from curtainwall.policy.lists import Lists
+from curtainwall.policy.names import is_secret_name
+from curtainwall.policy.sessions import SessionFacts
+
+_SENDING = (Role.FETCH_URL, Role.SEND_URL, Role.READ_REMOTE, Role.WRITE_REMOTE, Role.USE_CREDENTIAL, Role.MESSAGE_TEAM)
+
+
+class Unfit(ValueError):
+    """A resource that is not canonical, or lacks the facts that its role needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One entity: who it is, what it is like, and in what it lies."""
+
+    uid: Uid
+    attrs: dict[str, str | int | bool]
+    parents: tuple[Uid, ...] = ()
+
+
+def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
+    """Return the entity that a resource is; raise `Unfit` where it could be judged wrongly."""
+    value = resource.value
+    match resource.role, resource.facts:
+        case Role.USE_TOOL, ToolFacts(server=server, effect=effect) if value.startswith(f"{server}.") and is_sound(value):
+            return Entity(("Tool", value), {"text": value, "effect": effect.value}, (("Server", server),))
+        case ((Role.READ_PATH | Role.WRITE_PATH | Role.DELETE_PATH), _) if is_path(value):
+            return path_entity(value, facts.workspace.path)
+        case ((Role.FETCH_URL | Role.SEND_URL), HostFacts(host=host)) if is_host(host):
+            return _host(resource.facts, lists)
+        case ((Role.READ_REMOTE | Role.WRITE_REMOTE), (HostFacts() | None)):
+            return _remote(value, resource.facts, lists)
+        case Role.RUN_COMMAND, CommandFacts(program=program, parsed=parsed) if value.strip() and is_sound(value + program):
+            return Entity(("Command", value), {"text": value, "parsed": parsed}, (("Program", program),) if program else ())
+        case Role.USE_CREDENTIAL, None if _is_name(value):
+            return Entity(("Credential", value), {})
+        case Role.MESSAGE_TEAM, None if _is_name(value):
+            return Entity(("Team", value), {}, _on(lists.of_team(value)))
+        case Role.RAISE_BUDGET, None if _is_name(value):
+            return Entity(("Budget", value), {})
+        case _:
+            raise Unfit(f"the `{resource.role}` resource is not canonical or lacks its facts")
+
+
+def path_entity(path: str, workspace: str) -> Entity:
+    """Return the entity of a canonical path."""
+    attrs: dict[str, str | int | bool] = {
+        "text": path,
+        "runs_later": runs_later(path, workspace),
+        "secret_name": is_secret_name(path),
+    }
+    return Entity(("Path", path), attrs, tuple(("Path", parent) for parent in ancestors(path)))
+
+
+def is_judged(subject: Subject) -> bool:
+    """Tell whether what the tool does is also judged by another resource: for a tool that sends, by one that says where to."""
+    if subject.effect is ToolEffect.SEND:
+        return any(resource.role in _SENDING for resource in subject.resources)
+    return any(resource.role is not Role.USE_TOOL for resource in subject.resources)
+
+
+def question(entity: Entity, action: str, facts: SessionFacts, grammar: Grammar) -> Question:
+    """Return what Cedar is asked about one entity; raise ValueError where it does not fit the schema."""
+    told = {"uid": _json(entity.uid), "attrs": entity.attrs, "parents": [_json(parent) for parent in entity.parents]}
+    entities = grammar.entities(f"[{_session(facts)},{json.dumps(told)}]")
+    return Question(("Session", facts.session), action, entity.uid, entities)
+
+
+def surroundings(facts: SessionFacts, tool: str) -> dict[str, object]:
+    """Return what holds for every resource of a call."""
+    return {"tool": tool, "mode": facts.mode.value, "channel": facts.channel, "labels": sorted(facts.labels)}
+
+
+@lru_cache(maxsize=256)
+def _session(facts: SessionFacts) -> str:
+    if not is_path(facts.workspace.path):
+        raise Unfit("the workspace is not canonical")
+    above = [("Agent", facts.agent), ("Persona", facts.persona), ("Team", facts.team)]
+    workspace = {"__entity": _json(("Path", facts.workspace.path))}
+    told = {
+        "uid": _json(("Session", facts.session)),
+        "attrs": {"workspace": workspace, "own": facts.workspace.own},
+        "parents": [_json(uid) for uid in above if uid[1]],
+    }
+    return json.dumps(told)
+
+
+def _host(facts: HostFacts, lists: Lists) -> Entity:
+    attrs: dict[str, str | int | bool] = {"scope": facts.scope.value, "port": facts.port, "secure": facts.secure}
+    above = tuple(("Host", parent) for parent in host_parents(facts.host))
+    return Entity(("Host", facts.host), attrs, (*above, *_on(lists.of_host(facts.host, facts.port, facts.scope.value))))
+
+
+def _remote(value: str, facts: HostFacts | None, lists: Lists) -> Entity:
+    """Return a remote; where facts said nothing about its host, a name that looks public is taken for public and nothing else is."""
+    known = split_remote(value)
+    if known is None or (facts is not None and facts.host != known[0]):
+        raise Unfit("the remote is not canonical")
+    host, parts = known
+    scope = guessed_scope(host) if facts is None else facts.scope.value
+    place = value.partition("/")[0]
+    above = [("Remote", "/".join((place, *parts[:end]))) for end in range(1, len(parts))]
+    hosts = [("Host", name) for name in (host, *host_parents(host))]
+    return Entity(("Remote", value), {"scope": scope}, (*above, *hosts, *_on(lists.of_remote(value, scope))))
+
+
+def _on(lists: tuple[str, ...]) -> tuple[Uid, ...]:
+    return tuple(("List", name) for name in lists)
+
+
+def _is_name(text: str) -> bool:
+    return bool(text.strip()) and is_sound(text)
+
+
+def _json(uid: Uid) -> dict[str, str]:
+    return {"type": uid[0], "id": uid[1]}

@@ -1,0 +1,126 @@
+"""Why a verdict is what it is: the rules that decided, the facts they saw, and what would change it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from curtainwall.model import CommandFacts, Effect, Finding, HostFacts, Mode, Resource, Role, RuleId, Subject, ToolFacts, Verdict
+from curtainwall.policy.canonical import is_beneath
+from curtainwall.policy.entities import Unfit, entity_of
+from curtainwall.policy.rulebook import Policy, may_disable
+from curtainwall.policy.rules import RuleCard
+from curtainwall.policy.sessions import SessionFacts
+
+_LIST_FOR = {
+    Role.FETCH_URL: "lists.hosts",
+    Role.READ_REMOTE: "lists.remotes",
+    Role.WRITE_REMOTE: "lists.push-remotes",
+    Role.MESSAGE_TEAM: "lists.teams",
+}
+_LISTABLE = frozenset(map(RuleId, ("unlisted-host", "private-address", "unlisted-remote", "private-remote", "peer-asks")))
+_PLAN = frozenset(map(RuleId, ("plan-reads-only", "plan-tools")))
+_PATHS = (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
+_NEVER_BYPASSED = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A verdict in words: its rules, what they saw, and what a person can do; sentences without a full stop."""
+
+    effect: Effect
+    rules: tuple[RuleCard, ...]
+    facts: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+def explain(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verdict) -> Explanation:
+    """Return why this verdict was given and what would change it."""
+    deciding = [finding for finding in verdict.findings if finding.effect is verdict.effect and finding.resource < len(subject.resources)]
+    seen = [_session_words(facts)]
+    for finding in deciding:
+        seen.extend(_resource_words(policy, subject.resources[finding.resource], facts))
+    changes = dict.fromkeys(_changes(policy, subject, facts, verdict, deciding))
+    return Explanation(verdict.effect, tuple(_card(policy, rule) for rule in verdict.because), tuple(dict.fromkeys(seen)), tuple(changes))
+
+
+def _card(policy: Policy, rule: RuleId) -> RuleCard:
+    return policy.card(rule) or RuleCard(rule, str(rule), "it stands in no rule file that is loaded now", "structural", "elsewhere", "")
+
+
+def _session_words(facts: SessionFacts) -> str:
+    whose = "its own workspace" if facts.workspace.own else "the project"
+    labels = ", ".join(f"`{label}`" for label in sorted(facts.labels)) or "none"
+    return f"the session works in {whose} `{facts.workspace.path}`, in mode `{facts.mode}`; labels: {labels}"
+
+
+def _resource_words(policy: Policy, resource: Resource, facts: SessionFacts) -> Iterator[str]:
+    what = f"`{resource.role}` on `{resource.value}`"
+    try:
+        entity = entity_of(resource, facts, policy.lists)
+    except Unfit:
+        yield f"{what}: not canonical, or without the facts that its role needs"
+        return
+    if resource.role in _PATHS:
+        place = "inside" if is_beneath(resource.value, facts.workspace.path) else "outside"
+        yield f"{what}: {place} the workspace"
+        if entity.attrs["runs_later"]:
+            yield f"`{resource.value}` may run later by itself"
+        if policy.protection.stops(resource.role, resource.value, facts.workspace):
+            yield f"`{resource.value}` is, lies in, or contains a protected path"
+        return
+    match resource.facts:
+        case HostFacts(host=host, port=port, scope=scope):
+            yield f"{what}: host `{host}`, port {port}, {scope}"
+        case CommandFacts(program=program, parsed=parsed):
+            yield f"{what}: " + (f"runs `{program}`" if parsed else "cannot be parsed")
+        case ToolFacts(effect=effect):
+            yield f"{what}: its effect is at most `{effect}`"
+        case None:
+            yield what
+    if resource.role in _LIST_FOR:
+        lists = [name for kind, name in entity.parents if kind == "List"]
+        yield f"`{resource.value}` is on " + (" and ".join(f"`lists.{name}`" for name in lists) or "no list")
+
+
+def _changes(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verdict, deciding: list[Finding]) -> Iterator[str]:
+    match verdict.effect:
+        case Effect.ALLOW:
+            yield "nothing needs to change: it is allowed"
+        case Effect.ASK:
+            yield from _answers(policy, subject, verdict, deciding)
+        case Effect.DENY:
+            yield from _ways_out(policy, facts, verdict)
+
+
+def _answers(policy: Policy, subject: Subject, verdict: Verdict, deciding: list[Finding]) -> Iterator[str]:
+    yield "an operator approves it: `/approve ID`, for once, the session or the project"
+    asked = [(subject.resources[finding.resource], finding) for finding in deciding]
+    for resource, finding in asked:
+        rules = ", ".join(f"`{rule}`" for rule in finding.because)
+        yield f"a grant for `{resource.role}` on `{resource.value}` that was given for {rules}"
+        if resource.role in _LIST_FOR and _LISTABLE & set(finding.because):
+            yield f"`{_listed_as(resource)}` in config `{_LIST_FOR[resource.role]}`"
+    if asked and all(set(finding.because) == {"project-edit"} for _, finding in asked):
+        yield f"mode `{Mode.ACCEPT_EDITS}`"
+    if asked and all(resource.role not in _NEVER_BYPASSED for resource, _ in asked):
+        yield f"mode `{Mode.BYPASS}`"
+    if verdict.because and all(may_disable(policy, rule) for rule in verdict.because):
+        yield "an operator switches off every rule that asks: " + ", ".join(f"`/disable {rule}`" for rule in verdict.because)
+
+
+def _ways_out(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator[str]:
+    for rule in verdict.because:
+        card = _card(policy, rule)
+        if rule in _PLAN:
+            yield f"leaving mode `{facts.mode}`: `/mode {Mode.DEFAULT}`"
+        elif rule == "no-rule":
+            yield "a rule in a policy file that permits it, or permits it `when { context.approved }`"
+        elif rule == "policy-error":
+            yield "a rule or a fact could not be evaluated: `curtainwall policy rules` and the log say more"
+        elif card.kind == "deny" and card.source not in ("default.cedar", "labels.cedar"):
+            yield f"the rule `{rule}` in `{card.source}`, which its author can change"
+        else:
+            yield f"nothing can: `{rule}` holds for every session and every answer"
+
+
+def _listed_as(resource: Resource) -> str:
+    return resource.facts.host if isinstance(resource.facts, HostFacts) and resource.role is Role.FETCH_URL else resource.value

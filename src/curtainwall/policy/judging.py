@@ -1,0 +1,124 @@
+"""Rules in, verdict out. No I/O, no clock; what is remembered changes nothing."""
+
+from curtainwall.model import Effect, Finding, Label, Resource, Role, RuleId, Subject, SubjectKind, Verdict, denial
+from curtainwall.policy.canonical import is_beneath
+from curtainwall.policy.cedar import LABEL
+from curtainwall.policy.entities import entity_of, is_judged, path_entity, question, surroundings
+from curtainwall.policy.rulebook import Found, Policy
+from curtainwall.policy.rules import NO_RESOURCES, NO_RULE, POLICY_ERROR, PROTECTED_PATH, UNKNOWN_TOOL
+from curtainwall.policy.sessions import SessionFacts
+
+_PATHS = (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
+_LABELLED = ("Path", "Host", "Remote", "Tool", "Team")
+_ERROR: Found = (Effect.DENY, (POLICY_ERROR,))
+
+
+def judge(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
+    """Return the strictest verdict over the subject's resources; deny if it has none that a rule knows."""
+    if not subject.resources:
+        return denial(NO_RESOURCES, "the call says nothing that could be judged")
+    if subject.kind is SubjectKind.TOOL_CALL and not any(_is_itself(resource, subject) for resource in subject.resources):
+        return denial(UNKNOWN_TOOL, f"the tool `{subject.tool}` is not in the catalogue")
+    judged = is_judged(subject)
+    found = [_remembered(policy, subject.tool, judged, resource, facts) for resource in subject.resources]
+    effect = max((effect for effect, _ in found), key=lambda effect: effect.strictness)
+    because = policy.in_order(rule for strictness, rules in found if strictness is effect for rule in rules)
+    findings = tuple(Finding(resource=place, effect=effect, because=rules) for place, (effect, rules) in enumerate(found))
+    return Verdict(effect=effect, because=because, reason=reason_of(policy, because), findings=findings)
+
+
+def labels_of(policy: Policy, subject: Subject, facts: SessionFacts) -> tuple[tuple[Label, int], ...]:
+    """Return the labels that a call brings, each with the index of the first resource that sets it."""
+    brought: dict[Label, int] = {}
+    for place, resource in enumerate(subject.resources):
+        for label in _touched(policy, subject.tool, resource, facts):
+            brought.setdefault(label, place)
+    return tuple(brought.items())
+
+
+def reason_of(policy: Policy, because: tuple[RuleId, ...]) -> str:
+    """Return the deciding rules as a sentence for people."""
+    cards = [card for rule in because if (card := policy.card(rule)) is not None]
+    return "; ".join(f"{card.title} ({card.reason})" if card.reason else card.title for card in cards)
+
+
+def _is_itself(resource: Resource, subject: Subject) -> bool:
+    return resource.role is Role.USE_TOOL and resource.value == subject.tool
+
+
+def _remembered(policy: Policy, tool: str, judged: bool, resource: Resource, facts: SessionFacts) -> Found:
+    key = (tool, judged, resource, facts)
+    found = policy.findings.get(key)
+    if found is None:
+        found = _find(policy, tool, judged, resource, facts)
+        policy.findings.put(key, found)
+    return found
+
+
+def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: SessionFacts) -> Found:
+    """Judge one resource without approval, then with it; whatever cannot be judged is denied."""
+    try:
+        entity = entity_of(resource, facts, policy.lists)
+        if resource.role in _PATHS and policy.protection.stops(resource.role, resource.value, facts.workspace):
+            return Effect.DENY, (PROTECTED_PATH,)
+        asked = question(entity, resource.role.value, facts, policy.grammar)
+    except ValueError:
+        return _ERROR
+    context = {**surroundings(facts, tool), "role": resource.role.value, "judged": judged, "approved": False}
+    plain = policy.sets.judging.ask(asked, context)
+    if plain.failed:
+        return _ERROR
+    if plain.allowed:
+        # INVARIANT: a yes never makes a rule stricter (seen to at load), so what is allowed without one needs no second look.
+        return Effect.ALLOW, policy.in_order(plain.rules)
+    approved = policy.sets.judging.ask(asked, {**context, "approved": True})
+    if approved.failed:
+        return _ERROR
+    if not approved.allowed:
+        return Effect.DENY, policy.in_order(approved.rules) or (NO_RULE,)
+    # Without a forbid, no permit held either. With one, Cedar does not say, so the permits are asked alone.
+    permitted = plain.rules and policy.sets.permits.ask(asked, context).allowed
+    return Effect.ASK, policy.in_order(plain.rules if permitted else (*plain.rules, *approved.rules))
+
+
+def _touched(policy: Policy, tool: str, resource: Resource, facts: SessionFacts) -> tuple[Label, ...]:
+    key = (tool, False, resource, facts)
+    found = policy.touches.get(key)
+    if found is None:
+        found = _touch(policy, tool, resource, facts)
+        policy.touches.put(key, found)
+    return found
+
+
+def _touch(policy: Policy, tool: str, resource: Resource, facts: SessionFacts) -> tuple[Label, ...]:
+    brought: list[str] = []
+    try:
+        touched = [(entity_of(resource, facts, policy.lists), resource.role)]
+        read = [path for top in _read_whole(tool, resource, facts) for path in (top, *policy.labelled_paths) if is_beneath(path, top)]
+        touched += ((path_entity(path, facts.workspace.path), Role.READ_PATH) for path in dict.fromkeys(read))
+        for entity, role in touched:
+            if entity.uid[0] in _LABELLED:
+                context = {**surroundings(facts, tool), "role": role.value, "judged": False, "approved": False}
+                reply = policy.sets.labelling.ask(question(entity, LABEL, facts, policy.grammar), context)
+                if reply.failed:
+                    return _every_label(policy)
+                brought.extend(reply.rules)
+    except ValueError:
+        return _every_label(policy)
+    return tuple(dict.fromkeys(policy.labels[rule] for rule in policy.in_order(brought)))
+
+
+def _read_whole(tool: str, resource: Resource, facts: SessionFacts) -> tuple[str, ...]:
+    """Return the directories of which a call may read, or carry off, whatever in there has a label."""
+    workspace, role = facts.workspace.path, resource.role
+    if role is Role.RUN_COMMAND:
+        return (workspace,)
+    if role is Role.READ_PATH and tool.startswith("git."):
+        # Git shows any file of the repository, wherever in it one stands.
+        return (workspace if is_beneath(resource.value, workspace) else resource.value,)
+    # What is moved away is read elsewhere, under a name that no rule knows.
+    return (resource.value,) if role is Role.DELETE_PATH else ()
+
+
+def _every_label(policy: Policy) -> tuple[Label, ...]:
+    return tuple(dict.fromkeys(policy.labels.values()))

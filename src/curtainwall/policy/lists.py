@@ -1,0 +1,108 @@
+"""The config's lists: which hosts, remotes and teams the user named, by exact name or by wildcard."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv6Address
+
+from curtainwall.model import Broken
+from curtainwall.policy.canonical import FORGES, host_parents, is_address, is_host, is_sound, remote_host, split_remote
+
+_HIGHEST_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What config `lists` says, canonical. A wildcard covers public names alone; addresses and private hosts are listed exactly.
+
+    Hosts: `docs.python.org`, `localhost:8080` (that port alone), `*.github.com` (every subdomain), `*`. Remotes: `host/owner/repo`,
+    `host/owner/*`, `host/*`, `*`. Teams: a name, or `*`.
+    """
+
+    hosts: tuple[str, ...] = ()
+    remotes: tuple[str, ...] = ()
+    push_remotes: tuple[str, ...] = ()
+    teams: tuple[str, ...] = ()
+    _sets: dict[str, frozenset[str]] = field(init=False, repr=False, compare=False, hash=False, default_factory=dict[str, frozenset[str]])
+
+    def __post_init__(self) -> None:
+        for name, canonical in (("hosts", _host), ("remotes", _remote), ("push_remotes", _remote), ("teams", _team)):
+            given: Iterable[str] = getattr(self, name)
+            told = tuple(dict.fromkeys(canonical(f"lists.{name.replace('_', '-')}", entry) for entry in given))
+            object.__setattr__(self, name, told)
+            self._sets[name.replace("_", "-")] = frozenset(told)
+
+    def of_host(self, host: str, port: int, scope: str) -> tuple[str, ...]:
+        """Return the lists that a host is on."""
+        entries = self._sets["hosts"]
+        listed = host in entries or _with_port(host, port) in entries
+        if not listed and scope == "public" and not is_address(host):
+            listed = "*" in entries or any(f"*.{parent}" in entries for parent in host_parents(host))
+        return ("hosts",) if listed else ()
+
+    def of_remote(self, remote: str, scope: str) -> tuple[str, ...]:
+        """Return the lists that a remote is on."""
+        return tuple(name for name in ("remotes", "push-remotes") if _covers_remote(self._sets[name], remote, scope))
+
+    def of_team(self, team: str) -> tuple[str, ...]:
+        """Return the lists that a team is on."""
+        entries = self._sets["teams"]
+        return ("teams",) if team in entries or "*" in entries else ()
+
+
+def _covers_remote(entries: frozenset[str], remote: str, scope: str) -> bool:
+    if remote in entries:
+        return True
+    if scope != "public":
+        return False
+    parts = remote.split("/")
+    return "*" in entries or any(f"{'/'.join(parts[:end])}/*" in entries for end in range(1, len(parts)))
+
+
+def _with_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _host(name: str, entry: str) -> str:
+    if entry == "*":
+        return entry
+    plain = entry.lower().removesuffix(".")
+    if plain.startswith("*."):
+        rest = plain.removeprefix("*.")
+        if is_host(rest) and not is_address(rest):
+            return plain
+        raise Broken(f"`{name}`: `{entry}` is no wildcard that we know; write `*.example.com` or `*`")
+    bare = _address(plain)
+    if is_host(bare):
+        return bare
+    host, _, port = plain.rpartition(":")
+    if remote_host(plain) and port.isdigit() and int(port) <= _HIGHEST_PORT:
+        return f"{host}:{port}"
+    raise Broken(
+        f"`{name}`: `{entry}` is no host; write a lower-case ASCII name or an address, alone or with a port, without scheme and path"
+    )
+
+
+def _address(text: str) -> str:
+    """Return an IPv6 address in its one spelling, without brackets; anything else as it is."""
+    try:
+        return str(IPv6Address(text.removeprefix("[").removesuffix("]")))
+    except AddressValueError:
+        return text
+
+
+def _remote(name: str, entry: str) -> str:
+    if entry == "*":
+        return entry
+    host, _, rest = entry.partition("/")
+    told = f"{host.lower()}/{rest.removesuffix('/').removesuffix('.git')}"
+    told = told.lower() if remote_host(host.lower()) in FORGES else told
+    body = told.removesuffix("/*")
+    if "*" not in body and (split_remote(body) or (body != told and remote_host(body))):
+        return told
+    raise Broken(f"`{name}`: `{entry}` is no remote; write `host/owner/repo`, `host/owner/*`, `host/*` or `*`, without scheme and user")
+
+
+def _team(name: str, entry: str) -> str:
+    if entry == "*" or (entry and entry == entry.strip() and is_sound(entry) and "*" not in entry):
+        return entry
+    raise Broken(f"`{name}`: `{entry}` is no team; write its name, or `*`")

@@ -1,0 +1,79 @@
+"""Rule files in, policy out: everything that could make a rule silently not hold is refused here."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from curtainwall.model import Broken, Digest, canonical_json
+from curtainwall.policy.canonical import is_sound
+from curtainwall.policy.cedar import Grammar, RuleSet, parse_rules
+from curtainwall.policy.lists import Lists
+from curtainwall.policy.literals import entities_in, labels_awaited
+from curtainwall.policy.protection import Protection
+from curtainwall.policy.rulebook import Policy, RuleSets
+from curtainwall.policy.rules import STRUCTURAL, Rule, is_free_for_all, read_rule
+from curtainwall.policy.sources import SCHEMA, Source
+
+
+def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, schema: str | None = None) -> Policy:
+    """Return the policy that these files make; raise `Broken` with file, rule and what to do."""
+    schema = SCHEMA if schema is None else schema
+    grammar = Grammar(schema)
+    rules = [rule for source in sources for rule in _read(source)]
+    _see_that_ids_are_single(rules)
+    for source in sources:
+        for name, fault in grammar.faults(source.text):
+            raise Broken(f"`{source.name}`, rule `{name}` does not fit the schema: {fault}; correct it or take it away")
+    judging = [rule for rule in rules if rule.label is None]
+    labelling = {rule.card.id: rule for rule in rules if rule.label is not None}
+    return Policy(
+        version=_version(sources, schema, lists, protection),
+        rules=(*STRUCTURAL, *(rule.card for rule in rules)),
+        warnings=_warnings(rules, {source.name for source in sources if source.user}),
+        lists=lists,
+        protection=protection,
+        grammar=grammar,
+        sets=RuleSets(
+            judging=RuleSet((rule.written for rule in judging), grammar),
+            permits=RuleSet((rule.written for rule in judging if rule.expr["effect"] == "permit"), grammar),
+            labelling=RuleSet((rule.written for rule in labelling.values()), grammar),
+        ),
+        labels={name: rule.label for name, rule in labelling.items() if rule.label is not None},
+        labelled_paths=tuple(sorted({name for rule in labelling.values() for kind, name in entities_in(rule.expr) if kind == "Path"})),
+    )
+
+
+def _read(source: Source) -> list[Rule]:
+    if not is_sound(source.text) or not is_sound(source.name):
+        raise Broken(f"`{source.name!a}` holds a NUL or half a character; save it as UTF-8 text")
+    return [read_rule(source, rule, number) for number, rule in enumerate(parse_rules(source.name, source.text), start=1)]
+
+
+def _see_that_ids_are_single(rules: list[Rule]) -> None:
+    for name, count in Counter(rule.card.id for rule in rules).items():
+        if count > 1:
+            places = " and ".join(dict.fromkeys(f"`{rule.card.source}`" for rule in rules if rule.card.id == name))
+            raise Broken(f"rule `{name}` stands {count} times, in {places}; an id names one rule, rename the others")
+
+
+def _warnings(rules: list[Rule], users: set[str]) -> tuple[str, ...]:
+    known = {rule.label for rule in rules}
+    found: list[str] = []
+    for rule in rules:
+        where = f"`{rule.card.source}`, rule `{rule.card.id}`"
+        if rule.card.source in users and is_free_for_all(rule):
+            found.append(f"{where} allows everything that no rule forbids, and turns most asks off; say for which action and resource")
+        found.extend(f"{where} waits for the label `{label}`, which no rule sets" for label in sorted(labels_awaited(rule.expr) - known))
+    return tuple(found)
+
+
+def _version(sources: Sequence[Source], schema: str, lists: Lists, protection: Protection) -> Digest:
+    told = canonical_json(
+        {
+            "sources": [[source.name, source.text, source.user] for source in sources],
+            "schema": schema,
+            "lists": [list(lists.hosts), list(lists.remotes), list(lists.push_remotes), list(lists.teams)],
+            "protection": [list(protection.never), list(protection.readonly), list(protection.except_)],
+        }
+    )
+    return Digest(hashlib.sha256(told).hexdigest())

@@ -1,0 +1,65 @@
+"""A policy that has loaded: its rules ready to be asked, the lists and protected paths beside them, and their one version."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from curtainwall.model import Digest, Effect, Label, Resource, RuleId
+from curtainwall.policy.cache import Cache
+from curtainwall.policy.cedar import Grammar, RuleSet
+from curtainwall.policy.lists import Lists
+from curtainwall.policy.protection import Protection
+from curtainwall.policy.rules import RuleCard
+from curtainwall.policy.sessions import SessionFacts
+
+_REMEMBERED = 4096
+
+Found = tuple[Effect, tuple[RuleId, ...]]
+"""What was found for one resource, and because of which rules."""
+
+Key = tuple[str, bool, Resource, SessionFacts]
+"""All that a finding depends on besides the policy: the tool, whether its effect is judged elsewhere, the resource, the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSets:
+    """The same rules in three sets: all that judge, the permits among them alone, and those that set labels."""
+
+    judging: RuleSet
+    permits: RuleSet
+    labelling: RuleSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """Rules in force. It never changes; what it remembers are answers that it would give again."""
+
+    version: Digest
+    rules: tuple[RuleCard, ...]
+    warnings: tuple[str, ...]
+    lists: Lists
+    protection: Protection
+    grammar: Grammar
+    sets: RuleSets
+    labels: Mapping[str, Label]
+    labelled_paths: tuple[str, ...]
+    findings: Cache[Key, Found] = field(default_factory=lambda: Cache[Key, Found](_REMEMBERED), repr=False)
+    touches: Cache[Key, tuple[Label, ...]] = field(default_factory=lambda: Cache[Key, tuple[Label, ...]](_REMEMBERED), repr=False)
+    _places: dict[str, int] = field(init=False, repr=False, default_factory=dict[str, int])
+
+    def __post_init__(self) -> None:
+        self._places.update((card.id, place) for place, card in enumerate(self.rules))
+
+    def card(self, rule: RuleId) -> RuleCard | None:
+        """Return the card of a rule, or None for one that is not among them, such as a hook's."""
+        place = self._places.get(rule)
+        return None if place is None else self.rules[place]
+
+    def in_order(self, rules: Iterable[str]) -> tuple[RuleId, ...]:
+        """Return rule ids once each, in the order of the rule files."""
+        return tuple(RuleId(rule) for rule in sorted(set(rules), key=lambda rule: self._places[rule]))
+
+
+def may_disable(policy: Policy, rule: RuleId) -> bool:
+    """Tell whether a session may switch a rule off: only one that makes something ask, never one that denies."""
+    card = policy.card(rule)
+    return card is not None and card.kind == "ask"

@@ -1,0 +1,119 @@
+"""Rules as people see them: a card each, for those in files and for those that stand before any file."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from curtainwall.model import Broken, Label, RuleId
+from curtainwall.policy.approved import approving_only_helps, kind_of, waits_for_a_yes
+from curtainwall.policy.cedar import Expr, Written
+from curtainwall.policy.literals import misspelt
+from curtainwall.policy.sources import Source
+
+Kind = Literal["allow", "ask", "deny", "label", "structural"]
+
+_ID = re.compile(r"[a-z][a-z0-9]*(?:[-.][a-z0-9]+)*")
+_LONGEST_ID = 64
+_LABEL_ACTION = {"type": "Action", "id": "label"}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCard:
+    """One rule: what it is called, what it says, what it does, and where it stands."""
+
+    id: RuleId
+    title: str
+    reason: str
+    kind: Kind
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule from a file: its card, how it is written, and the label it sets, if it is one that does."""
+
+    card: RuleCard
+    written: Written
+    label: Label | None
+
+    @property
+    def expr(self) -> Expr:
+        """Return the rule as Cedar reads it."""
+        return self.written.expr
+
+
+def _structural(name: str, title: str, reason: str) -> RuleCard:
+    return RuleCard(RuleId(name), title, reason, "structural", "built in", "")
+
+
+PROTECTED_PATH = RuleId("protected-path")
+UNKNOWN_TOOL = RuleId("unknown-tool")
+NO_RESOURCES = RuleId("no-resources")
+NO_RULE = RuleId("no-rule")
+POLICY_ERROR = RuleId("policy-error")
+
+STRUCTURAL = (
+    _structural(UNKNOWN_TOOL, "Tools that are not in the catalogue do not exist", "nobody said what their arguments mean"),
+    _structural("invalid-arguments", "Arguments must fit the tool's schema exactly", "what cannot be read in one way is not run"),
+    _structural(NO_RESOURCES, "A call that says nothing to judge is refused", "no rule could see what it does"),
+    _structural("too-many-resources", "One call touches a bounded number of things", "nobody can judge a flood"),
+    _structural(PROTECTED_PATH, "Protected paths are closed", "they hold keys, or what this house itself runs on"),
+    _structural(NO_RULE, "What no rule knows is refused", "there is no rule that allows it or asks for it"),
+    _structural(POLICY_ERROR, "A rule that cannot be evaluated refuses", "a rule that is skipped would not forbid"),
+    _structural("repeated-call", "The same call over and over is stopped", "a loop is not a plan"),
+    _structural("ask-storm", "A storm of asks is stopped", "no human can judge that many"),
+    _structural("no-route", "Without anyone to ask, nothing is asked", "nobody can be reached from this session"),
+)
+"""What holds before any rule file and cannot be switched; other rooms refuse by these ids, too."""
+
+_RESERVED = frozenset(card.id for card in STRUCTURAL)
+
+
+def read_rule(source: Source, written: Written, number: int) -> Rule:
+    """Return a rule of a file; raise `Broken` with file, rule and what to do where it could not hold as it is written."""
+    expr = written.expr
+    notes = cast("dict[str, str | None]", expr.get("annotations", {}))
+    name = notes.get("id") or ""
+    where = f"`{source.name}`, rule `{name}`" if name else f"`{source.name}`, rule number {number}"
+    if not name:
+        raise Broken(f'{where} has no id; write `@id("my-rule")` before it')
+    if not _ID.fullmatch(name) or len(name) > _LONGEST_ID:
+        raise Broken(f"{where}: an id has at most {_LONGEST_ID} lower-case letters and digits, joined by `-` or `.`; rename it")
+    if name in _RESERVED:
+        raise Broken(f"{where}: this id belongs to a structural rule; choose another")
+    for fault in misspelt(expr):
+        raise Broken(f"{where}: {fault}")
+    label = _label_of(where, expr, notes)
+    if label is None and not approving_only_helps(expr):
+        raise Broken(
+            f"{where}: a yes would make this stricter; use `context.approved` plainly, in `when` of a permit or `unless` of a forbid"
+        )
+    kind = "label" if label is not None else kind_of(expr)
+    title = notes.get("title") or name.replace("-", " ")
+    return Rule(RuleCard(RuleId(name), title, notes.get("reason") or "", kind, source.name, written.text), written, label)
+
+
+def is_free_for_all(rule: Rule) -> bool:
+    """Tell whether a rule allows everything that nothing forbids."""
+    heads = (rule.expr["principal"], rule.expr["action"], rule.expr["resource"])
+    return rule.expr["effect"] == "permit" and not rule.expr["conditions"] and all(head == {"op": "All"} for head in heads)
+
+
+def _label_of(where: str, expr: Expr, notes: dict[str, str | None]) -> Label | None:
+    action = cast("dict[str, object]", expr["action"])
+    named = [action["entity"]] if "entity" in action else cast("list[object]", action.get("entities", []))
+    if _LABEL_ACTION not in named:
+        if "label" in notes:
+            raise Broken(f'{where}: a rule that sets a label has `action == Action::"label"` in its head')
+        return None
+    if named != [_LABEL_ACTION]:
+        raise Broken(f"{where}: a rule that sets a label does nothing else; make two rules of it")
+    if expr["effect"] != "permit":
+        raise Broken(f"{where}: a label is never taken back; a rule that sets one is a `permit`, narrow that one with `unless`")
+    if waits_for_a_yes(expr):
+        raise Broken(f"{where}: a label does not wait for a yes; take `context.approved` out")
+    label = notes.get("label") or ""
+    if not _ID.fullmatch(label):
+        raise Broken(f'{where}: say which label it sets, as in `@label("sensitive")`, in lower-case letters, digits and `-`')
+    return Label(label)

@@ -1,0 +1,29 @@
+"""Rule files as text: those that ship, and those that a user adds. Who reads a user's files is not known here."""
+
+from dataclasses import dataclass
+from pkgutil import get_data
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One rule file: its name as people know it, its text, and whether a user wrote it."""
+
+    name: str
+    text: str
+    user: bool
+
+
+def _packaged(name: str) -> str:
+    # The one place that reads: package data belongs to the code and is read once, when the module is.
+    found = get_data("curtainwall.policy", f"shipped/{name}")
+    assert found is not None, f"`{name}` is missing from the installation"
+    return found.decode()
+
+
+SCHEMA = _packaged("schema.cedarschema")
+_SHIPPED = tuple(Source(name, _packaged(name), user=False) for name in ("default.cedar", "labels.cedar"))
+
+
+def shipped() -> tuple[Source, ...]:
+    """Return the rule files that come with the house."""
+    return _SHIPPED

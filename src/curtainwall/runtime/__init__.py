@@ -1,0 +1,45 @@
+"""The async shell: one actor per session, the gate, the feed. It knows no adapter."""
+
+from curtainwall.runtime.actor import (
+    Actor,
+    RulesNow,
+)
+from curtainwall.runtime.clock import (
+    SystemClock,
+)
+from curtainwall.runtime.feed import (
+    LogFeed,
+)
+from curtainwall.runtime.gate import (
+    NoHooks,
+    SessionGate,
+)
+from curtainwall.runtime.house import (
+    House,
+    Stores,
+)
+from curtainwall.runtime.results import (
+    SHOWN_LIMIT,
+    keep,
+    load,
+    shorten,
+)
+from curtainwall.runtime.wakes import (
+    Wakes,
+)
+
+__all__ = [
+    "SHOWN_LIMIT",
+    "Actor",
+    "House",
+    "LogFeed",
+    "NoHooks",
+    "RulesNow",
+    "SessionGate",
+    "Stores",
+    "SystemClock",
+    "Wakes",
+    "keep",
+    "load",
+    "shorten",
+]

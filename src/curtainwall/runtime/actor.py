@@ -1,0 +1,287 @@
+"""One session's single writer: take every command that waits, decide, append once, publish."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from curtainwall.model import (
+    SYSTEM,
+    AnyCommand,
+    AnyEvent,
+    ApprovalAsked,
+    ApprovalJoined,
+    Batch,
+    Broken,
+    CallPermitted,
+    Clock,
+    CommandRefused,
+    Conflict,
+    Consumed,
+    CurtainwallError,
+    ExpireApprovals,
+    GrantGiven,
+    GrantScope,
+    Inbox,
+    Lease,
+    Log,
+    Millis,
+    Moment,
+    Outcome,
+    RepairSession,
+    StreamId,
+    Write,
+    encode_event,
+    project_stream,
+)
+from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift
+from curtainwall.session import apply as apply_event
+
+_PAGE = 500
+
+RulesNow = Callable[[], Rules]
+"""Gives the rules in force; a reload of the policy shows at the next command."""
+
+
+@dataclass(slots=True)
+class _Ticket:
+    command: AnyCommand
+    key: str | None
+    done: "asyncio.Future[tuple[AnyEvent, ...]] | None"
+    events: tuple[AnyEvent, ...] = ()
+    refusal: CommandRefused | None = None
+
+
+class Actor:
+    """The owner of one session's log while it holds the lease.
+
+    INVARIANT: `state` is the fold of what is durably stored, never of what is only meant to be.
+    """
+
+    def __init__(self, stream: StreamId, lease: Lease, log: Log, inbox: Inbox, clock: Clock, rules: RulesNow) -> None:
+        self.stream = stream
+        self.holders = 0
+        self._lease = lease
+        self._log = log
+        self._inbox = inbox
+        self._clock = clock
+        self._rules = rules
+        self._tickets: list[_Ticket] = []
+        self._work = asyncio.Event()
+        self._has_grown = asyncio.Event()
+        self._inbox_changed = True
+        self._is_deciding = False
+        self._task: asyncio.Task[None] | None = None
+        self._alarm: asyncio.Task[None] | None = None
+        self.state = SessionState()
+        self.seq = 0
+        self._logged = 0
+        self._project = ProjectState()
+
+    def start(self) -> None:
+        """Fold the log, close what a crash left open, and begin to take commands."""
+        self._refold()
+        if self.state.opened is not None:
+            self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None))
+            self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
+        self._work.set()
+        self._task = asyncio.create_task(self._run(), name=f"actor {self.stream}")
+
+    async def submit(self, command: AnyCommand, key: str | None = None) -> tuple[AnyEvent, ...]:
+        """Decide one command and return its events once they are durable."""
+        if self._task is None or self._task.done():
+            raise Conflict("this process no longer decides for the session")
+        done: asyncio.Future[tuple[AnyEvent, ...]] = asyncio.get_running_loop().create_future()
+        self._tickets.append(_Ticket(command, key, done))
+        self._work.set()
+        return await done
+
+    def look_at_inbox(self) -> None:
+        """Take up commands that other processes posted."""
+        self._inbox_changed = True
+        self._work.set()
+
+    async def catch_up(self, seq: int) -> None:
+        """Return when the state holds the entry of that number; the log shows an entry a moment before."""
+        while self.seq < seq:
+            self._has_grown.clear()
+            await self._has_grown.wait()
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether the session can be dropped from memory: nobody holds it, nothing waits, no permitted call is out."""
+        running = any(call.standing is Standing.PERMITTED for call in self.state.calls.values())
+        return not (self.holders or self._tickets or self._work.is_set() or self._is_deciding or running)
+
+    async def stop(self) -> None:
+        """Let go of the session; what waits in the inbox stays for the next owner."""
+        for task in (self._task, self._alarm):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        for ticket in self._tickets:
+            if ticket.done is not None and not ticket.done.done():
+                ticket.done.set_exception(Conflict("this process let go of the session before deciding"))
+        self._tickets = []
+        self._lease.release()
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            tickets, self._tickets = self._tickets, []
+            self._is_deciding = True
+            try:
+                if self._inbox_changed:
+                    tickets += (_Ticket(row.command, row.key, None) for row in self._inbox.waiting(self.stream))
+                    self._inbox_changed = False
+                if tickets:
+                    await self._settle(tickets)
+            except CurtainwallError as error:
+                # Fail closed: nothing was written, everyone who waits is told, and the state is what the log says.
+                _fail(tickets, error)
+                self._inbox_changed = True
+            except Exception as error:  # noqa: BLE001 - a fault of ours must not leave anyone waiting for ever
+                _fail(tickets, Broken(f"a command could not be decided: {type(error).__name__}: {error}"))
+                self._inbox_changed = True
+            except asyncio.CancelledError:
+                _fail(tickets, Conflict("this process let go of the session before deciding"))
+                raise
+            finally:
+                self._is_deciding = False
+            self._set_alarm()
+
+    async def _settle(self, tickets: list[_Ticket]) -> None:
+        for _ in range(20):
+            draft, batch = self._decide_all(tickets)
+            try:
+                if batch.writes or batch.consumed:
+                    await self._log.append(batch)
+            except Conflict:
+                self._refold()
+                tickets[:] = [ticket for ticket in tickets if not self._was_decided(ticket)]
+                continue
+            self.state = draft
+            self._note(batch)
+            self._has_grown.set()
+            for ticket in tickets:
+                _tell(ticket)
+            return
+        raise Conflict(f"others keep writing to `{self.stream}`")
+
+    def _decide_all(self, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
+        draft, batch = self._decide_with(self._rules().with_project_grants(self._project.grants), tickets)
+        # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
+        concerned = any(isinstance(event, ApprovalAsked | ApprovalJoined) for ticket in tickets for event in ticket.events)
+        if (concerned or len(batch.writes) > 1) and self._look_at_project(draft):
+            draft, batch = self._decide_with(self._rules().with_project_grants(self._project.grants), tickets)
+        return draft, batch
+
+    def _decide_with(self, rules: Rules, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
+        draft = self.state.copy()
+        own: list[AnyEvent] = []
+        for_project: list[AnyEvent] = []
+        consumed: list[Consumed] = []
+        for ticket in tickets:
+            moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
+            ticket.events, ticket.refusal = (), None
+            try:
+                ticket.events = decide(draft, ticket.command, rules, moment)
+            except CommandRefused as refusal:
+                ticket.refusal = refusal
+            except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on
+                ticket.refusal = CommandRefused(f"this cannot be decided: {type(error).__name__}: {error}")
+            for event in ticket.events:
+                if _is_for_project(event):
+                    for_project.append(event)
+                    continue
+                apply_event(draft, event)
+                own.append(event)
+            if ticket.key is not None:
+                consumed.append(Consumed(self.stream, ticket.key, _outcome(ticket, self.seq + len(own))))
+        writes = [Write(self.stream, self.seq, tuple(own))] if own or consumed else []
+        if draft.opened is not None and (for_project or _used_project(own, self._project)):
+            # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
+            writes.append(Write(project_stream(draft.workspace.path), self._project.seq, tuple(for_project)))
+        return draft, Batch(tuple(writes), tuple(consumed))
+
+    def _look_at_project(self, state: SessionState) -> bool:
+        """Take in what others granted or revoked in the project, and tell whether there was anything."""
+        if state.opened is None:
+            return False
+        stream = project_stream(state.workspace.path)
+        if self._log.head(stream) == self._project.seq:
+            return False
+        new = [lift(entry) for entry in self._log.read(stream, self._project.seq)]
+        self._project = fold_project(new, self._project)
+        return True
+
+    def _note(self, batch: Batch) -> None:
+        for write in batch.writes:
+            if write.stream == self.stream:
+                self.seq += len(write.events)
+                self._logged += sum(len(encode_event(event)[2]) for event in write.events)
+            else:
+                self._project = fold_project(write.events, self._project)
+
+    def _refold(self) -> None:
+        """Fold what is stored, page by page, so that a long log does not have to fit into memory."""
+        state, seq, logged = SessionState(), 0, 0
+        while page := self._log.read(self.stream, seq, _PAGE):
+            state = fold(map(lift, page), state)
+            seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
+        self.state, self.seq, self._logged = state, seq, logged
+        self._has_grown.set()
+        self._project = ProjectState()
+        self._look_at_project(state)
+
+    def _was_decided(self, ticket: _Ticket) -> bool:
+        outcome = self._inbox.outcome(self.stream, ticket.key) if ticket.key is not None else None
+        if outcome is None:
+            return False
+        if ticket.done is not None and not ticket.done.done():
+            ticket.done.set_exception(Conflict(f"command `{ticket.key}` was decided by another process"))
+        return True
+
+    def _set_alarm(self) -> None:
+        deadlines = [open_.asked.deadline for open_ in self.state.approvals.values() if open_.asked.deadline is not None]
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if deadlines:
+            self._alarm = asyncio.create_task(self._expire_at(min(deadlines)))
+
+    async def _expire_at(self, at: Millis) -> None:
+        await self._clock.sleep_until(at)
+        self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
+        self._work.set()
+
+
+def _is_for_project(event: AnyEvent) -> bool:
+    return isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT
+
+
+def _used_project(events: list[AnyEvent], project: ProjectState) -> bool:
+    if not project.grants:
+        return False
+    return any(name in project.grants for event in events if isinstance(event, CallPermitted) for name in event.answered_by)
+
+
+def _outcome(ticket: _Ticket, seq: int) -> Outcome:
+    if ticket.refusal is None:
+        return Outcome(seq=seq)
+    return Outcome(code=ticket.refusal.code, message=str(ticket.refusal))
+
+
+def _tell(ticket: _Ticket) -> None:
+    if ticket.done is None or ticket.done.done():
+        return
+    if ticket.refusal is not None:
+        ticket.done.set_exception(ticket.refusal)
+    else:
+        ticket.done.set_result(ticket.events)
+
+
+def _fail(tickets: list[_Ticket], error: CurtainwallError) -> None:
+    for ticket in tickets:
+        if ticket.done is not None and not ticket.done.done():
+            ticket.done.set_exception(error)

@@ -1,0 +1,318 @@
+"""The one way out: every subject walks the same ten steps, in this order."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from pydantic import JsonValue
+
+from curtainwall.model import (
+    LEFT,
+    SYSTEM,
+    Answer,
+    AnswerApproval,
+    AnyEvent,
+    ApprovalAsked,
+    ApprovalId,
+    ApprovalJoined,
+    Approver,
+    Ask,
+    BadCall,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallPermitted,
+    CommandRefused,
+    CountDenials,
+    CurtainwallError,
+    Digest,
+    DropCall,
+    Effect,
+    FinishCall,
+    HookEvent,
+    HookReply,
+    Hooks,
+    NotFound,
+    OverBudget,
+    Payload,
+    Place,
+    Prepared,
+    ProceedCall,
+    RefuseCall,
+    RequestCall,
+    SessionId,
+    Subject,
+    ToolEffect,
+    ToolHost,
+    ToolResult,
+    TurnId,
+    Verdict,
+    Who,
+    canonical_json,
+    denial,
+)
+from curtainwall.runtime.actor import Actor
+from curtainwall.runtime.house import House
+from curtainwall.runtime.orphans import Orphans
+from curtainwall.runtime.results import keep, load, shorten
+from curtainwall.session import Standing
+
+_COUNT_EVERY = 100
+_REFUSED_KEPT = 8_192
+_LONGEST_NAME = 200
+
+
+class NoHooks:
+    """The user has no programs around calls."""
+
+    async def before_call(self, subject: Subject, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
+        """Want nothing."""
+        return HookReply()
+
+    async def after_call(self, subject: Subject, result: ToolResult, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
+        """Say nothing."""
+        return HookReply()
+
+    async def tell(self, event: HookEvent, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
+        """Say nothing."""
+        return HookReply()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """One call on its way through the gate."""
+
+    call: CallId
+    tool: str
+    arguments: JsonValue
+    turn: TurnId | None
+    place: Place
+
+
+class SessionGate:
+    """The gate for the sessions of one house."""
+
+    def __init__(self, house: House, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
+        self._house = house
+        self._tools = tools
+        self._hooks = hooks or NoHooks()
+        self._approver = approver
+        self._uncounted: dict[SessionId, int] = {}
+        self._orphans = Orphans(house)
+
+    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True) -> Answer:
+        """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
+        async with self._house.hold(session) as actor:
+            place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
+            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place)
+            try:
+                return await self._walk(actor, wish, wait=wait)
+            except OverBudget as refusal:
+                await self._count(actor, session)
+                return Answer(call=wish.call, verdict=denial("call-budget", str(refusal)))
+
+    async def take_up(self, session: SessionId) -> Sequence[Answer]:
+        """Go on with the calls that were answered while nobody was there to run them."""
+        answers: list[Answer] = []
+        async with self._house.hold(session) as actor:
+            place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
+            for call, open_ in tuple(actor.state.calls.items()):
+                if open_.standing is Standing.ANSWERED:
+                    wish = _Wish(call, open_.subject.tool, dict(open_.subject.raw), open_.turn, place)
+                    answers.append(await self._look_again(actor, wish, wait=False))
+        return answers
+
+    async def _walk(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
+        try:
+            return await self._walk_through(actor, wish, wait=wait)
+        except asyncio.CancelledError as gone:
+            await asyncio.shield(self._let_go(actor, wish, has_left=LEFT in gone.args))
+            raise
+
+    async def _let_go(self, actor: Actor, wish: _Wish, *, has_left: bool) -> None:
+        """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
+        open_ = actor.state.calls.get(wish.call)
+        approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
+        if approval is not None and has_left and approval.calls == (wish.call,):
+            is_kept = self._orphans.keep(wish.place.session, wish.call, approval.asked.approval, actor.seq)
+            if is_kept:
+                return
+        with suppress(CurtainwallError):
+            try:
+                await actor.submit(DropCall(by=SYSTEM, call=wish.call, why="the agent no longer waits for it"))
+            except NotFound:
+                return
+            except CommandRefused:
+                permit = actor.state.calls[wish.call].permit
+                assert permit is not None
+                told = Payload(inline="interrupted before it ran")
+                await actor.submit(FinishCall(by=SYSTEM, call=wish.call, permit=permit, ok=False, result=told))
+
+    async def _walk_through(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
+        try:
+            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            reply = await self._hooks.before_call(prepared.subject, wish.place)
+            if reply.arguments is not None:
+                # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
+                wish = replace(wish, arguments=dict(reply.arguments))
+                prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+        except BadCall as bad:
+            return await self._refuse(actor, wish, bad)
+        cursor = actor.seq
+        command = RequestCall(by=SYSTEM, call=wish.call, subject=prepared.subject, turn=wish.turn, hook=reply.says)
+        events = await actor.submit(command)
+        return _with_words(await self._go_on(actor, wish, prepared, events, cursor, wait=wait), reply)
+
+    async def _refuse(self, actor: Actor, wish: _Wish, bad: BadCall) -> Answer:
+        """Log a call that never became a subject; what it said is kept masked and short."""
+        # The words may quote an argument, and whatever is wrong with those must not keep the denial out of the log.
+        verdict = denial(bad.rule, str(self._tools.masked(_storable(str(bad)))))
+        name = str(self._tools.masked(_storable(wish.tool)))[:_LONGEST_NAME]
+        raw = self._kept(wish.arguments)
+        subject = Subject(tool=name, effect=ToolEffect.SEND, raw=raw, canonical={}, resources=(), digest=Digest(""))
+        await actor.submit(RefuseCall(by=SYSTEM, call=wish.call, subject=subject, verdict=verdict, turn=wish.turn))
+        return Answer(call=wish.call, verdict=verdict)
+
+    def _kept(self, arguments: JsonValue) -> dict[str, JsonValue]:
+        """Return refused arguments as the log can hold them."""
+        try:
+            # Measured first: what is not kept need not be masked either.
+            if len(canonical_json(arguments)) >= _REFUSED_KEPT:
+                return {"": "too long to keep"}
+            written = self._tools.masked(arguments)
+            raw: dict[str, JsonValue] = written if isinstance(written, dict) else {"": written}
+            json.dumps(raw, ensure_ascii=False).encode()
+        except Exception:  # noqa: BLE001 - whatever is wrong with the words, that they were refused is logged
+            return {"": "nothing that could be kept"}
+        return raw
+
+    async def _go_on(self, actor: Actor, wish: _Wish, prepared: Prepared, events: Sequence[AnyEvent], cursor: int, *, wait: bool) -> Answer:
+        for event in events:
+            match event:
+                case CallPermitted():
+                    return await self._run(actor, wish, prepared, event)
+                case CallDenied(call=wish.call, verdict=verdict):
+                    return Answer(call=wish.call, verdict=verdict)
+                case ApprovalAsked():
+                    await self._try_approver(actor, prepared.subject, event.approval)
+                    return await self._wait(actor, wish, event.approval, cursor, wait=wait)
+                case ApprovalJoined(call=wish.call, approval=approval):
+                    return await self._wait(actor, wish, approval, cursor, wait=wait)
+                case CallDropped(call=wish.call):
+                    # The approved subject means something else by now: what it means now is a new one.
+                    return await self._walk(actor, replace(wish, call=CallId(self._house.mint())), wait=wait)
+                case _:
+                    continue
+        raise CommandRefused(f"the gate cannot go on with call `{wish.call}`")
+
+    async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
+        """Step 7, where configured: an automatic approver may only approve; anything else it does passes the ask on."""
+        if self._approver is None:
+            return
+        try:
+            name = await self._approver.approves(subject, ())
+        except Exception:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
+            return
+        if name:
+            # A human may have been faster; then that answer counts.
+            with suppress(CommandRefused):
+                await actor.submit(AnswerApproval(by=Who(name=name, channel="runtime"), approval=approval, granted=True))
+
+    async def _wait(self, actor: Actor, wish: _Wish, approval: ApprovalId, cursor: int, *, wait: bool) -> Answer:
+        """Wait for whatever ends the asking. Nothing of ours is held meanwhile but this coroutine."""
+        open_ = actor.state.approvals.get(approval)
+        if not wait and open_ is not None:
+            return Answer(call=wish.call, verdict=_asking(open_.asked), waiting=True)
+        finished: CallFinished | None = None
+        async for recorded in self._house.feed.follow(actor.stream, cursor):
+            await actor.catch_up(recorded.seq)
+            if _is_answered(actor, wish.call):
+                return await self._look_again(actor, wish, wait=wait)
+            match recorded.event:
+                case CallFinished() as event:
+                    finished = event
+                case CallDenied() as denied if denied.call == wish.call:
+                    return Answer(call=wish.call, verdict=denied.verdict)
+                case CallDropped() as dropped if dropped.call == wish.call:
+                    if finished is not None and dropped.shares == finished.call:
+                        return self._shared(wish, finished)
+                    return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
+                case _:
+                    continue
+        raise CommandRefused("the feed ended")
+
+    async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
+        """Step 8: facts and verdict anew."""
+        try:
+            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+        except BadCall as bad:
+            await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad)))
+            return await self._refuse(actor, replace(wish, call=CallId(self._house.mint())), bad)
+        cursor = actor.seq
+        events = await actor.submit(ProceedCall(by=SYSTEM, call=wish.call, subject=prepared.subject))
+        return await self._go_on(actor, wish, prepared, events, cursor, wait=wait)
+
+    async def _run(self, actor: Actor, wish: _Wish, prepared: Prepared, permit: CallPermitted) -> Answer:
+        """Steps 9 and 10: the permit is durable by now; run with the canonical arguments, then log what came of it."""
+        try:
+            result = await self._tools.run(prepared, permit, wish.place)
+        except asyncio.CancelledError:
+            cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
+            await asyncio.shield(self._finish(actor, wish, permit, cut))
+            raise
+        except Exception as error:  # noqa: BLE001 - a tool's failure is an outcome, whatever it raised
+            result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
+        shown = await self._finish(actor, wish, permit, result)
+        reply = await self._hooks.after_call(prepared.subject, result, wish.place)
+        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=ToolResult(ok=result.ok, value=shown)), reply)
+
+    async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult) -> JsonValue:
+        blobs = self._house.stores.blobs
+        shown = shorten(result.value)
+        command = FinishCall(
+            by=SYSTEM,
+            call=wish.call,
+            permit=permit.permit,
+            ok=result.ok,
+            result=await keep(result.value, blobs),
+            shown=None if shown is result.value else Payload(inline=shown),
+        )
+        await actor.submit(command)
+        return shown
+
+    def _shared(self, wish: _Wish, finished: CallFinished) -> Answer:
+        value = load(finished.shown or finished.result, self._house.stores.blobs)
+        verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
+        return Answer(call=wish.call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
+
+    async def _count(self, actor: Actor, session: SessionId) -> None:
+        """Past the budget of logged calls: one event for many denials."""
+        self._uncounted[session] = self._uncounted.get(session, 0) + 1
+        if self._uncounted[session] >= _COUNT_EVERY:
+            await actor.submit(CountDenials(by=SYSTEM, count=self._uncounted.pop(session)))
+
+
+def _with_words(answer: Answer, reply: HookReply) -> Answer:
+    """Return the answer with what hooks want the agent to know; those before the call speak first."""
+    if not reply.context and reply.stopped is None:
+        return answer
+    context = "\n".join(filter(None, (reply.context, answer.context)))
+    return answer.model_copy(update={"context": context, "stopped": answer.stopped or reply.stopped})
+
+
+def _storable(text: str) -> str:
+    """Return a text without half characters, which no encoding holds."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_answered(actor: Actor, call: CallId) -> bool:
+    open_ = actor.state.calls.get(call)
+    return open_ is not None and open_.standing is Standing.ANSWERED
+
+
+def _asking(asked: ApprovalAsked) -> Verdict:
+    rules = dict.fromkeys(rule for cover in asked.covers for rule in cover.rules)
+    return Verdict(effect=Effect.ASK, because=tuple(rules), reason="a human is asked")

@@ -1,0 +1,33 @@
+"""Results on their way to log and model: whole in the log, shortened for the model with the cut stated."""
+
+import json
+
+from pydantic import JsonValue
+
+from curtainwall.model import INLINE_LIMIT, Blobs, Payload
+
+SHOWN_LIMIT = 30_000
+
+
+async def keep(value: JsonValue, blobs: Blobs) -> Payload:
+    """Return the payload of a value: inline where small, a blob otherwise."""
+    content = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    if len(content) <= INLINE_LIMIT:
+        return Payload(inline=value)
+    return Payload(blob=await blobs.put(content))
+
+
+def load(payload: Payload, blobs: Blobs) -> JsonValue:
+    """Return the value of a payload, wherever it is kept."""
+    if payload.blob is None:
+        return payload.inline
+    return json.loads(blobs.get(payload.blob.digest))
+
+
+def shorten(value: JsonValue, limit: int = SHOWN_LIMIT) -> JsonValue:
+    """Return the value, or its head and tail as text with the number of characters cut in between."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) <= limit:
+        return value
+    half = limit // 2
+    return f"{text[:half]}\n…[{len(text) - 2 * half} characters cut; ask for a part to see more]…\n{text[-half:]}"

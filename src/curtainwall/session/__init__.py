@@ -1,0 +1,159 @@
+"""The pure core: commands in, events out, state as the fold of the log. It reads no clock and does no I/O."""
+
+from curtainwall.session.answers import (
+    answer,
+    expire,
+    revoke,
+)
+from curtainwall.session.breaker import (
+    ASKS_KEPT,
+    DIGESTS_KEPT,
+    BreakerLimits,
+    count_asks,
+    count_repeats,
+    forget_oldest,
+    remember_ask,
+    remember_repeat,
+)
+from curtainwall.session.budget import (
+    Figure,
+    budget_events,
+    figures,
+)
+from curtainwall.session.calls import (
+    MANY_RESOURCES,
+    drop,
+    finish,
+    proceed,
+    refuse,
+    request,
+)
+from curtainwall.session.card import (
+    card_text,
+    inert,
+    shows_all,
+)
+from curtainwall.session.decide import (
+    decide,
+)
+from curtainwall.session.diagnostics import (
+    Diagnostic,
+    DiagnosticKind,
+    diagnose,
+)
+from curtainwall.session.evolve import (
+    apply,
+    evolve,
+    fold,
+)
+from curtainwall.session.in_force import (
+    RuleInForce,
+    rules_in_force,
+)
+from curtainwall.session.project import (
+    ProjectState,
+    decide_project,
+    fold_project,
+)
+from curtainwall.session.repair import (
+    closers,
+)
+from curtainwall.session.replay import (
+    BlobCheck,
+    Violation,
+    replay,
+)
+from curtainwall.session.rules import (
+    Rules,
+)
+from curtainwall.session.standing import (
+    covered,
+    covers_of,
+    reach,
+    standing_answer,
+)
+from curtainwall.session.state import (
+    SETTLED_KEPT,
+    OpenApproval,
+    OpenCall,
+    Phase,
+    SessionState,
+    Settled,
+    Spent,
+    Standing,
+    Totals,
+)
+from curtainwall.session.transcript import (
+    Said,
+    Transcript,
+    Turn,
+    transcript,
+)
+from curtainwall.session.upcast import (
+    LIFTS,
+    Lift,
+    lift,
+)
+
+__all__ = [
+    "ASKS_KEPT",
+    "DIGESTS_KEPT",
+    "LIFTS",
+    "MANY_RESOURCES",
+    "SETTLED_KEPT",
+    "BlobCheck",
+    "BreakerLimits",
+    "Diagnostic",
+    "DiagnosticKind",
+    "Figure",
+    "Lift",
+    "OpenApproval",
+    "OpenCall",
+    "Phase",
+    "ProjectState",
+    "RuleInForce",
+    "Rules",
+    "Said",
+    "SessionState",
+    "Settled",
+    "Spent",
+    "Standing",
+    "Totals",
+    "Transcript",
+    "Turn",
+    "Violation",
+    "answer",
+    "apply",
+    "budget_events",
+    "card_text",
+    "closers",
+    "count_asks",
+    "count_repeats",
+    "covered",
+    "covers_of",
+    "decide",
+    "decide_project",
+    "diagnose",
+    "drop",
+    "evolve",
+    "expire",
+    "figures",
+    "finish",
+    "fold",
+    "fold_project",
+    "forget_oldest",
+    "inert",
+    "lift",
+    "proceed",
+    "reach",
+    "refuse",
+    "remember_ask",
+    "remember_repeat",
+    "replay",
+    "request",
+    "revoke",
+    "rules_in_force",
+    "shows_all",
+    "standing_answer",
+    "transcript",
+]

@@ -1,0 +1,111 @@
+"""Answers: who may give one, what it settles, and what stands afterwards."""
+
+from datetime import UTC, datetime
+
+from curtainwall.model import (
+    SYSTEM,
+    AlreadyAnswered,
+    AnswerApproval,
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalExpired,
+    ApprovalId,
+    CallDenied,
+    Grant,
+    GrantGiven,
+    GrantRevoked,
+    GrantScope,
+    Millis,
+    Moment,
+    NotAllowed,
+    NotFound,
+    RevokeGrant,
+    Role,
+    Settlement,
+    denial,
+)
+from curtainwall.session.card import shows_all
+from curtainwall.session.rules import Rules
+from curtainwall.session.standing import reach
+from curtainwall.session.state import OpenApproval, SessionState
+
+
+def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Settle an open approval; the first valid answer wins and a later one is told truthfully by whom it was settled."""
+    if not rules.may_control(command.by):
+        raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not answer")
+    approval = _open(state, command.approval)
+    if _is_over(approval, moment):
+        raise AlreadyAnswered(f"too late: the deadline of approval `{command.approval}` passed at {_clock(approval.asked.deadline or 0)}")
+    covers = approval.asked.covers
+    # An automatic approver says yes to what it saw, and to nothing that comes later.
+    scope = command.scope if command.by.channel == SYSTEM.channel else reach(command.scope, covers)
+    if command.granted and scope is not GrantScope.ONCE and not shows_all(covers):
+        raise NotAllowed(f"approval `{command.approval}` was too long to be shown whole, so it can be granted once alone")
+    if command.granted and scope is GrantScope.PROJECT and any(cover.role is Role.USE_CREDENTIAL for cover in covers):
+        raise NotAllowed(f"approval `{command.approval}` is about a credential, which is granted for one session at most")
+    if command.granted and command.scope is not GrantScope.ONCE and any(cover.role is Role.RAISE_BUDGET for cover in approval.asked.covers):
+        raise NotAllowed("a budget is raised once at a time; the grant would answer for any later amount")
+    answered = ApprovalAnswered(
+        at=moment.at,
+        approval=command.approval,
+        granted=command.granted,
+        by=command.by,
+        scope=scope if command.granted else GrantScope.ONCE,
+        reason=command.reason,
+    )
+    if not command.granted:
+        words = f"a human denied it: {command.reason}" if command.reason else "a human denied it"
+        return (answered, *_deny_all(approval, "denied-by-human", words, moment))
+    if scope is GrantScope.ONCE:
+        return (answered,)
+    grant = Grant(id=moment.grant_id(command.approval), scope=scope, covers=covers, by=command.by, at=moment.at)
+    return (answered, GrantGiven(at=moment.at, grant=grant))
+
+
+def expire(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Settle what nobody answered in time; its calls are denied."""
+    events: list[AnyEvent] = []
+    for id_, approval in state.approvals.items():
+        if _is_over(approval, moment):
+            events.append(ApprovalExpired(at=moment.at, approval=id_))
+            events += _deny_all(approval, "approval-expired", "nobody answered in time", moment)
+    return tuple(events)
+
+
+def revoke(state: SessionState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Take back an answer that stands in this session."""
+    if not rules.may_control(command.by):
+        raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not revoke")
+    if command.grant not in state.grants:
+        raise NotFound(f"there is no grant `{command.grant}` in this session")
+    return (GrantRevoked(at=moment.at, grant=command.grant, by=command.by),)
+
+
+def _open(state: SessionState, approval: ApprovalId) -> OpenApproval:
+    found = state.approvals.get(approval)
+    if found is not None:
+        return found
+    settled = state.settled.get(approval)
+    if settled is None:
+        raise NotFound(f"there is no approval `{approval}` in this session")
+    when = _clock(settled.at)
+    match settled.how:
+        case Settlement.GRANTED | Settlement.DENIED:
+            raise AlreadyAnswered(f"already answered by `{settled.by}`: {settled.how} at {when}")
+        case Settlement.EXPIRED:
+            raise AlreadyAnswered(f"too late: approval `{approval}` expired at {when}")
+        case Settlement.WITHDRAWN:
+            raise AlreadyAnswered(f"too late: approval `{approval}` was withdrawn at {when} ({settled.by})")
+
+
+def _clock(at: Millis) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _is_over(approval: OpenApproval, moment: Moment) -> bool:
+    return approval.asked.deadline is not None and moment.at >= approval.asked.deadline
+
+
+def _deny_all(approval: OpenApproval, rule: str, words: str, moment: Moment) -> list[AnyEvent]:
+    return [CallDenied(at=moment.at, call=call, verdict=denial(rule, words)) for call in approval.calls]

@@ -1,0 +1,43 @@
+"""What a session has used of its budgets: warned at most of it, parked at all of it."""
+
+from dataclasses import dataclass
+
+from curtainwall.model import AnyEvent, Basis, BudgetExhausted, BudgetKind, BudgetWarned, Millis
+from curtainwall.session.state import SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One budget: how much is used, of how much, and how sure that is."""
+
+    kind: BudgetKind
+    used: float
+    limit: float
+    basis: Basis
+
+    @property
+    def share(self) -> float:
+        """Return the used part; a limit of nothing is used up."""
+        return self.used / self.limit if self.limit > 0 else 1.0
+
+
+def figures(state: SessionState) -> tuple[Figure, ...]:
+    """Return every budget of the session."""
+    spent, limits = state.spent, state.limits
+    return (
+        Figure(BudgetKind.TOKENS, spent.tokens, limits.tokens, spent.tokens_basis),
+        Figure(BudgetKind.STEPS, spent.steps, limits.steps, Basis.MEASURED),
+        Figure(BudgetKind.SECONDS, spent.seconds, limits.seconds, Basis.MEASURED),
+        Figure(BudgetKind.DOLLARS, spent.dollars, limits.dollars, spent.dollars_basis),
+    )
+
+
+def budget_events(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
+    """Return the warnings and exhaustions that this state has not told yet."""
+    events: list[AnyEvent] = []
+    for figure in figures(state):
+        if figure.share >= 1 and figure.kind not in state.exhausted:
+            events.append(BudgetExhausted(at=at, kind=figure.kind, used=figure.used, limit=figure.limit))
+        elif figure.share >= state.limits.warn_at and figure.kind not in state.warned | state.exhausted:
+            events.append(BudgetWarned(at=at, kind=figure.kind, used=figure.used, limit=figure.limit))
+    return tuple(events)

@@ -1,0 +1,274 @@
+"""The pure half of the gate: judge, break, answer from what stands, ask, look again, permit."""
+
+from dataclasses import dataclass
+
+from curtainwall.model import (
+    SYSTEM,
+    AnyEvent,
+    ApprovalAsked,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallPermitted,
+    CallRequested,
+    CommandRefused,
+    DropCall,
+    Effect,
+    Finding,
+    FinishCall,
+    Grant,
+    GrantGiven,
+    GrantScope,
+    GrantUsed,
+    HookSays,
+    Label,
+    LabelSource,
+    LoopDetected,
+    Moment,
+    NotFound,
+    OverBudget,
+    ProceedCall,
+    RefuseCall,
+    RequestCall,
+    RuleId,
+    Subject,
+    Verdict,
+    denial,
+)
+from curtainwall.policy import judge, labels_of
+from curtainwall.session.breaker import count_asks, count_repeats
+from curtainwall.session.card import card_text
+from curtainwall.session.rules import Rules
+from curtainwall.session.standing import covered, covers_of, standing_answer
+from curtainwall.session.state import OpenCall, SessionState, Standing
+
+MANY_RESOURCES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One call, and all that its decision stands on."""
+
+    state: SessionState
+    call: CallId
+    subject: Subject
+    rules: Rules
+    moment: Moment
+
+    def deny(self, verdict: Verdict) -> CallDenied:
+        return CallDenied(at=self.moment.at, call=self.call, verdict=verdict)
+
+
+def request(state: SessionState, command: RequestCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the events of one subject at the gate: it is permitted, asked for, or denied."""
+    _within_budget(state, command.call, rules, moment)
+    requested = CallRequested(at=moment.at, call=command.call, subject=command.subject, turn=command.turn)
+    return (requested, *_decide_on(_Case(state, command.call, command.subject, rules, moment), command.hook))
+
+
+def refuse(state: SessionState, command: RefuseCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the events of a call that never became a subject."""
+    _within_budget(state, command.call, rules, moment)
+    if command.verdict.effect is not Effect.DENY:
+        raise CommandRefused("a call without a meaning can only be denied")
+    return (
+        CallRequested(at=moment.at, call=command.call, subject=command.subject, turn=command.turn),
+        CallDenied(at=moment.at, call=command.call, verdict=command.verdict),
+    )
+
+
+def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Look again after a wait: the answer counts only for the same subject and only for the rules that were shown."""
+    call = _open(state, command.call)
+    if call.standing is not Standing.ANSWERED:
+        raise CommandRefused(f"call `{command.call}` has no answer to proceed on: it is {call.standing}")
+    if command.subject.digest != call.subject.digest:
+        why = "it means something else than when it was approved"
+        return tuple(CallDropped(at=moment.at, call=each, why=why) for each in (command.call, *_joined_to(state, command.call)))
+    verdict = judge(rules.policy, command.subject, state.facts)
+    if verdict.effect is Effect.DENY:
+        return tuple(CallDenied(at=moment.at, call=each, verdict=verdict) for each in (command.call, *_joined_to(state, command.call)))
+    case = _Case(state, command.call, command.subject, rules, moment)
+    if verdict.effect is Effect.ALLOW or covered(covers_of(verdict, command.subject), call.covers):
+        return (_permit(case, verdict, (str(call.approval),)),)
+    events = _answer_or_ask(case, verdict)
+    return (*events, *_followed(events, _joined_to(state, command.call)))
+
+
+def finish(state: SessionState, command: FinishCall, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Record the outcome of a permitted call; calls that had joined its approval share it."""
+    call = _open(state, command.call)
+    if call.standing is not Standing.PERMITTED or call.permit != command.permit:
+        raise CommandRefused(f"call `{command.call}` holds no such permit")
+    finished = CallFinished(
+        at=moment.at, call=command.call, permit=command.permit, ok=command.ok, result=command.result, shown=command.shown
+    )
+    sharing = _joined_to(state, command.call)
+    return (
+        finished,
+        *(CallDropped(at=moment.at, call=other, why="it had joined this call", shares=command.call) for other in sharing),
+    )
+
+
+def drop(state: SessionState, command: DropCall, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Let go of a call that nobody waits for; its answer goes to a call that had joined it, or is kept for the same subject, once."""
+    call = _open(state, command.call)
+    if call.standing is Standing.PERMITTED:
+        raise CommandRefused(f"call `{command.call}` is permitted and may be running; finish it instead")
+    events: list[AnyEvent] = [CallDropped(at=moment.at, call=command.call, why=command.why)]
+    approval = state.approvals.get(call.approval) if call.approval is not None else None
+    if approval is not None and approval.calls == (command.call,):
+        events.append(ApprovalWithdrawn(at=moment.at, approval=approval.asked.approval, why=command.why))
+    if call.standing is Standing.ANSWERED and not _joined_to(state, command.call):
+        kept = Grant(
+            id=moment.grant_id(command.call),
+            scope=GrantScope.ONCE,
+            covers=call.covers,
+            by=call.answered_by or SYSTEM,
+            at=moment.at,
+            digest=call.subject.digest,
+        )
+        events.append(GrantGiven(at=moment.at, grant=kept))
+    return tuple(events)
+
+
+def _decide_on(case: _Case, hook: HookSays | None) -> tuple[AnyEvent, ...]:
+    verdict = _tighten(_judged(case), hook, case.subject)
+    if verdict.effect is Effect.DENY:
+        return (case.deny(verdict),)
+    at, limits = case.moment.at, case.rules.breaker
+    repeats = count_repeats(case.state.repeats, case.subject.digest, at, limits)
+    if repeats >= limits.repeats:
+        stop = denial("repeated-call", f"the same call was made {repeats} times within a minute; change it or wait")
+        return (LoopDetected(at=at, call=case.call, what="repeat", count=repeats), case.deny(stop))
+    if verdict.effect is Effect.ALLOW:
+        return (_permit(case, verdict, ()),)
+    return _answer_or_ask(case, verdict)
+
+
+def _judged(case: _Case) -> Verdict:
+    if len(case.subject.resources) > MANY_RESOURCES:
+        return denial("too-many-resources", f"one call may touch at most {MANY_RESOURCES} resources; split it")
+    return judge(case.rules.policy, case.subject, case.state.facts)
+
+
+def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdict:
+    """Return the verdict with what a hook says on top. It asks about the whole call, so a grant has to cover every resource."""
+    if hook is None or verdict.effect is Effect.DENY:
+        return verdict
+    rule = RuleId(f"hook:{hook.hook}")
+    if hook.effect == "deny":
+        return denial(rule, hook.reason)
+    asking = {finding.resource: finding.because for finding in verdict.asked}
+    findings = tuple(
+        Finding(resource=place, effect=Effect.ASK, because=(*asking.get(place, ()), rule)) for place in range(len(subject.resources))
+    )
+    if verdict.effect is Effect.ALLOW:
+        return Verdict(effect=Effect.ASK, because=(rule,), reason=hook.reason, findings=findings)
+    reason = f"{verdict.reason}; {hook.reason}"
+    return Verdict(effect=Effect.ASK, because=(*verdict.because, rule), reason=reason, findings=findings)
+
+
+def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
+    at, state = case.moment.at, case.state
+    answer = standing_answer(state, case.subject, verdict, case.rules)
+    if answer is not None:
+        once = (grant.id for grant in state.grants.values() if grant.id == answer and grant.scope is GrantScope.ONCE)
+        return (*(GrantUsed(at=at, grant=grant) for grant in once), _permit(case, verdict, (answer,)))
+    open_ = _same_ask(state, case.subject, verdict)
+    if open_ is not None:
+        return (ApprovalJoined(at=at, approval=open_, call=case.call),)
+    asks = count_asks(state.recent_asks, at, case.rules.breaker)
+    if asks >= case.rules.breaker.asks:
+        stop = denial("ask-storm", f"{asks} asks within a minute; no human can judge that, slow down")
+        return (LoopDetected(at=at, call=case.call, what="ask-storm", count=asks), case.deny(stop))
+    if case.rules.unrouted == "deny" and not state.routes:
+        return (case.deny(denial("no-route", "nobody can be asked from this session")),)
+    deadline = case.rules.deadline
+    return (
+        ApprovalAsked(
+            at=at,
+            approval=_free_id(case),
+            call=case.call,
+            digest=case.subject.digest,
+            covers=covers_of(verdict, case.subject),
+            shown=card_text(case.subject, verdict, state.labels),
+            policy=case.rules.policy.version,
+            deadline=None if deadline is None else at + deadline,
+        ),
+    )
+
+
+def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...]) -> CallPermitted:
+    brought = dict[Label, LabelSource]()
+    for label, resource in labels_of(case.rules.policy, case.subject, case.state.facts):
+        origin = case.subject.resources[resource].value
+        brought.setdefault(label, LabelSource(label=label, call=case.call, origin=origin))
+    return CallPermitted(
+        at=case.moment.at,
+        call=case.call,
+        permit=case.moment.permit_id(case.call),
+        digest=case.subject.digest,
+        verdict=verdict,
+        answered_by=answered_by,
+        labels=tuple(brought.values()),
+    )
+
+
+def _same_ask(state: SessionState, subject: Subject, verdict: Verdict) -> ApprovalId | None:
+    asked = covers_of(verdict, subject)
+    for approval, open_ in state.approvals.items():
+        if open_.asked.digest == subject.digest and open_.calls and covered(asked, open_.asked.covers):
+            return approval
+    return None
+
+
+def _joined_to(state: SessionState, call: CallId) -> tuple[CallId, ...]:
+    approval = state.calls[call].approval
+    if approval is None:
+        return ()
+    return tuple(
+        other for other, open_ in state.calls.items() if other != call and open_.approval == approval and open_.standing is Standing.ASKED
+    )
+
+
+def _followed(events: tuple[AnyEvent, ...], joined: tuple[CallId, ...]) -> list[AnyEvent]:
+    """Return what becomes of the calls that had joined one which is asked for anew, or denied."""
+    followed: list[AnyEvent] = []
+    for event in events:
+        match event:
+            case ApprovalAsked() | ApprovalJoined():
+                followed += (ApprovalJoined(at=event.at, approval=event.approval, call=other) for other in joined)
+            case CallDenied():
+                followed += (event.model_copy(update={"call": other}) for other in joined)
+            case _:
+                continue
+    return followed
+
+
+def _open(state: SessionState, call: CallId) -> OpenCall:
+    found = state.calls.get(call)
+    if found is None:
+        raise NotFound(f"there is no open call `{call}`")
+    return found
+
+
+def _within_budget(state: SessionState, call: CallId, rules: Rules, moment: Moment) -> None:
+    if call in state.calls:
+        raise CommandRefused(f"call `{call}` was requested before")
+    if state.totals.calls >= rules.calls:
+        raise OverBudget(f"this session has made {state.totals.calls} calls, as many as it may")
+    if moment.logged >= rules.logged_bytes:
+        raise OverBudget(f"this session's log holds {moment.logged} bytes, as many as it may")
+
+
+def _free_id(case: _Case) -> ApprovalId:
+    for attempt in range(100):
+        found = case.moment.approval_id(f"{case.call}:{attempt}")
+        if found not in case.state.approvals and found not in case.state.settled:
+            return found
+    raise CommandRefused("no free approval id")

@@ -1,0 +1,89 @@
+"""The exact text that a human is shown: what the agent wrote is inert, cuts are stated."""
+
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from curtainwall.model import Cover, GrantScope, Label, LabelSource, Subject, Verdict
+from curtainwall.session.standing import covers_of, reach
+
+_VALUE_LIMIT = 2_000
+_WANTS_LIMIT = 12_000
+_ARGUMENTS_LIMIT = 8_000
+_MARKS_LIMIT = 3
+# What is behind a mask was not seen, and two things can have the same one.
+_MASK_START = "[masked:"
+
+# Letters and marks that Unicode calls printable and nobody sees: fillers, the braille blank, joiners and variation selectors.
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0").union(
+    map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
+)
+
+
+def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource]) -> str:
+    """Return what an approval shows: tool, roles and resources, both argument forms, the rules, and what set the labels."""
+    covers = covers_of(verdict, subject)
+    lines = [f"tool: {inert(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
+    if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
+        lines.append("a yes holds for the rest of this session")
+    if verdict.reason:
+        lines.append(f"because {inert(verdict.reason)}")
+    lines += [f"label {inert(source.label)} was set by {_origin(source)}" for source in labels.values()]
+    lines += _arguments("as written", subject.raw)
+    if subject.canonical != subject.raw:
+        lines += _arguments("would run as", subject.canonical)
+    return "\n".join(lines)
+
+
+def shows_all(covers: Sequence[Cover]) -> bool:
+    """Tell whether a card shows every role and resource that is asked for, uncut; only then may an answer stand for longer."""
+    wants = _wants(covers)
+    whole = all(len(_visible(cover.value)) <= _VALUE_LIMIT and _MASK_START not in cover.value for cover in covers)
+    return whole and _cut_lines(wants, _WANTS_LIMIT) == wants
+
+
+def inert(text: str) -> str:
+    """Return text that cannot move a cursor, hide itself or pretend to be ours: one line, visible characters only, cut if long."""
+    shown = _visible(text)
+    if len(shown) <= _VALUE_LIMIT:
+        return shown
+    half = _VALUE_LIMIT // 2
+    return f"{shown[:half]} …[{len(shown) - 2 * half} characters cut]… {shown[-half:]}"
+
+
+def _visible(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    shown: list[str] = []
+    marks = 0
+    for char in text:
+        # A few marks make an accent; a pile of them grows over the lines around it.
+        marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+        plain = char.isprintable() and char not in _UNSEEN and marks <= _MARKS_LIMIT
+        shown.append(char if plain else char.encode("unicode_escape", "surrogatepass").decode())
+    return "".join(shown)
+
+
+def _wants(covers: Iterable[Cover]) -> list[str]:
+    return [f"wants {cover.role} {inert(cover.value)} ({inert(', '.join(cover.rules))})" for cover in covers]
+
+
+def _arguments(title: str, arguments: Mapping[str, JsonValue]) -> list[str]:
+    told = [f"  {inert(name)}: {inert(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()]
+    return [f"{title}:", *_cut_lines(told, _ARGUMENTS_LIMIT)]
+
+
+def _origin(source: LabelSource) -> str:
+    where = inert(source.origin)
+    return f"call {inert(source.call)} ({where})" if source.call else where
+
+
+def _cut_lines(lines: list[str], limit: int) -> list[str]:
+    room = limit
+    for place, line in enumerate(lines):
+        room -= len(line) + 1
+        if room < 0:
+            return [*lines[:place], f"…[{len(lines) - place} more are not shown]…"]
+    return lines

@@ -1,0 +1,250 @@
+"""Command in, events out. Every transition of a session is here or one call away; a refusal changes nothing."""
+
+from typing import assert_never
+
+from curtainwall.model import (
+    AddLabels,
+    AddRoute,
+    AnswerApproval,
+    AnyCommand,
+    AnyEvent,
+    ApprovalWithdrawn,
+    BudgetRaised,
+    CallDropped,
+    CallLost,
+    ChangeMode,
+    ChangeModel,
+    Closed,
+    CloseSession,
+    CommandRefused,
+    CountDenials,
+    DenialsCounted,
+    DisableRule,
+    DropCall,
+    EnableRule,
+    EndTurn,
+    ExpireApprovals,
+    FinishCall,
+    HistoryInherited,
+    InheritHistory,
+    LabelsAdded,
+    MessageAccepted,
+    Mode,
+    ModeChanged,
+    ModelChanged,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    Moment,
+    NotAllowed,
+    NotReady,
+    OpenSession,
+    ProceedCall,
+    RaiseBudget,
+    ReadySession,
+    RecordProgress,
+    RefuseCall,
+    RemoveRoute,
+    RenameSession,
+    RepairSession,
+    RequestCall,
+    ResumeTurn,
+    RevokeGrant,
+    RouteAdded,
+    RouteRemoved,
+    RuleDisabled,
+    RuleEnabled,
+    SendMessage,
+    SessionClosed,
+    SessionOpened,
+    SessionReady,
+    SessionRenamed,
+    StartTurn,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    TurnStatus,
+)
+from curtainwall.policy import may_disable
+from curtainwall.session import answers, calls
+from curtainwall.session.budget import budget_events
+from curtainwall.session.evolve import fold
+from curtainwall.session.repair import closers
+from curtainwall.session.rules import Rules
+from curtainwall.session.state import SessionState, Standing
+
+_BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
+_AFTER_CLOSE = (RepairSession, RenameSession, ExpireApprovals)
+_CONTROL = (
+    ChangeMode,
+    ChangeModel,
+    DisableRule,
+    EnableRule,
+    RaiseBudget,
+    RenameSession,
+    CloseSession,
+    AddRoute,
+    RemoveRoute,
+)
+
+
+def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return what happens because of the command, or raise `CommandRefused` and change nothing."""
+    _may(state, command, rules)
+    at, by = moment.at, command.by
+    match command:
+        case OpenSession():
+            return _open(command, moment)
+        case ReadySession():
+            return () if state.ready else (SessionReady(at=at),)
+        case InheritHistory():
+            return (HistoryInherited(at=at, parent=command.parent, upto=command.upto, history=command.history, how=command.how),)
+        case RenameSession():
+            if not command.name.strip():
+                raise CommandRefused("a name cannot be empty")
+            return (SessionRenamed(at=at, name=command.name, by=by),)
+        case CloseSession():
+            return _close(state, command, moment)
+        case ChangeMode():
+            return () if command.mode is state.mode else (ModeChanged(at=at, mode=command.mode, by=by),)
+        case ChangeModel():
+            return (ModelChanged(at=at, model=command.model, by=by),)
+        case DisableRule():
+            if not may_disable(rules.policy, command.rule):
+                raise NotAllowed(f"rule `{command.rule}` does not ask; only a rule that asks can be disabled")
+            return (RuleDisabled(at=at, rule=command.rule, by=by),)
+        case EnableRule():
+            if command.rule not in state.disabled:
+                raise CommandRefused(f"rule `{command.rule}` is not disabled")
+            return (RuleEnabled(at=at, rule=command.rule, by=by),)
+        case AddLabels():
+            return (LabelsAdded(at=at, labels=command.labels),) if command.labels else ()
+        case AddRoute():
+            return () if command.route in state.routes else (RouteAdded(at=at, route=command.route, by=by),)
+        case RemoveRoute():
+            return (RouteRemoved(at=at, route=command.route, by=by),) if command.route in state.routes else ()
+        case SendMessage():
+            return (MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role),)
+        case StartTurn():
+            return _start_turn(state, command, moment)
+        case ResumeTurn():
+            if state.turn != command.turn or not state.turn_waits:
+                raise CommandRefused(f"turn `{command.turn}` does not wait")
+            return (TurnResumed(at=at, turn=command.turn),)
+        case RecordProgress():
+            return _progress(state, command, moment)
+        case EndTurn():
+            if state.turn != command.turn:
+                raise CommandRefused(f"turn `{command.turn}` is not running")
+            return (TurnEnded(at=at, turn=command.turn, status=command.status, failure=command.failure),)
+        case RequestCall():
+            return calls.request(state, command, rules, moment)
+        case RefuseCall():
+            return calls.refuse(state, command, rules, moment)
+        case ProceedCall():
+            return calls.proceed(state, command, rules, moment)
+        case FinishCall():
+            return calls.finish(state, command, moment)
+        case DropCall():
+            return calls.drop(state, command, moment)
+        case CountDenials():
+            return (DenialsCounted(at=at, count=command.count),) if command.count > 0 else ()
+        case AnswerApproval():
+            return answers.answer(state, command, rules, moment)
+        case ExpireApprovals():
+            return answers.expire(state, moment)
+        case RevokeGrant():
+            return answers.revoke(state, command, rules, moment)
+        case RaiseBudget():
+            return _raise_budget(state, command, moment)
+        case RepairSession():
+            return closers(state, at)
+        case _:
+            assert_never(command)
+
+
+def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
+    if isinstance(command, OpenSession):
+        if state.opened is not None:
+            raise CommandRefused("this session was opened before")
+        if command.mode in (Mode.ACCEPT_EDITS, Mode.BYPASS) and not rules.may_control(command.by):
+            raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not open in mode `{command.mode}`")
+        return
+    if state.opened is None:
+        raise NotReady("this session was never opened")
+    if state.closed is not None and not isinstance(command, (*_AFTER_CLOSE, FinishCall)):
+        # A late answer deserves the truth about its approval before it hears that the session is closed.
+        if isinstance(command, AnswerApproval) and command.approval in state.settled:
+            return
+        raise Closed(f"this session is closed: {state.closed}")
+    if not state.ready and not isinstance(command, _BEFORE_READY):
+        raise NotReady("this session is still opening")
+    if isinstance(command, _CONTROL) and not rules.may_control(command.by):
+        raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}`")
+
+
+def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:
+    opened = SessionOpened(
+        at=moment.at,
+        session=command.session,
+        name=command.name,
+        agent=command.agent,
+        model=command.model,
+        channel=command.by.channel,
+        workspace=command.workspace,
+        mode=command.mode,
+        limits=command.limits,
+        policy=command.policy,
+        by=command.by,
+        parent=command.parent,
+    )
+    labels = (LabelsAdded(at=moment.at, labels=command.labels),) if command.labels else ()
+    routes = (RouteAdded(at=moment.at, route=route, by=command.by) for route in command.routes)
+    return (opened, *labels, *routes)
+
+
+def _close(state: SessionState, command: CloseSession, moment: Moment) -> tuple[AnyEvent, ...]:
+    at, why = moment.at, "the session was closed"
+    calls_ended = (
+        CallLost(at=at, call=call) if open_.standing is Standing.PERMITTED else CallDropped(at=at, call=call, why=why)
+        for call, open_ in state.calls.items()
+    )
+    withdrawn = (ApprovalWithdrawn(at=at, approval=approval, why=why) for approval in state.approvals)
+    failed = (ModelFailed(at=at, turn=turn, request=request, failure=why) for request, turn in state.requests.items())
+    ended = (TurnEnded(at=at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why),) if state.turn is not None else ()
+    return (*calls_ended, *withdrawn, *failed, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
+
+
+def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tuple[AnyEvent, ...]:
+    if state.turn is not None:
+        raise CommandRefused(f"turn `{state.turn}` is still {'waiting' if state.turn_waits else 'running'}")
+    if not state.queue:
+        raise CommandRefused("there is no message to take up")
+    return (TurnStarted(at=moment.at, turn=command.turn, messages=tuple(state.queue)),)
+
+
+def _progress(state: SessionState, command: RecordProgress, moment: Moment) -> tuple[AnyEvent, ...]:
+    open_ = set(state.requests)
+    for event in command.events:
+        match event:
+            case ModelRequested():
+                if event.request in open_:
+                    raise CommandRefused(f"request `{event.request}` was made before")
+                open_.add(event.request)
+            case ModelResponded() | ModelFailed():
+                if event.request not in open_:
+                    raise CommandRefused(f"there is no open request `{event.request}`")
+                open_.remove(event.request)
+            case _:
+                continue
+    return (*command.events, *budget_events(fold(command.events, state), moment.at))
+
+
+def _raise_budget(state: SessionState, command: RaiseBudget, moment: Moment) -> tuple[AnyEvent, ...]:
+    now: float = getattr(state.limits, command.kind.value)
+    limit = type(now)(command.limit)
+    if limit <= now:
+        raise CommandRefused(f"the {command.kind} budget is already {now}")
+    raised = BudgetRaised(at=moment.at, kind=command.kind, limit=limit, by=command.by)
+    # A raise that is not enough leaves the budget used up, and says so.
+    return (raised, *budget_events(fold((raised,), state), moment.at))

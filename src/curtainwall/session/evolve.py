@@ -1,0 +1,255 @@
+"""One event further: the state after something happened."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from curtainwall.model import (
+    AgentSpoke,
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    Basis,
+    Broken,
+    BudgetExhausted,
+    BudgetRaised,
+    BudgetWarned,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    ContextMeasured,
+    DenialsCounted,
+    ExtensionNoted,
+    GrantGiven,
+    GrantRevoked,
+    GrantUsed,
+    HistoryCompacted,
+    HistoryInherited,
+    LabelsAdded,
+    LabelSource,
+    LoopDetected,
+    MessageAccepted,
+    Millis,
+    ModeChanged,
+    ModelChanged,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    RouteAdded,
+    RouteRemoved,
+    RuleDisabled,
+    RuleEnabled,
+    SessionClosed,
+    SessionDeleted,
+    SessionOpened,
+    SessionReady,
+    SessionRenamed,
+    Settlement,
+    TextStreamed,
+    ToolEffect,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    TurnStatus,
+    WorkTimed,
+)
+from curtainwall.session.breaker import forget_oldest, remember_ask, remember_repeat
+from curtainwall.session.state import SETTLED_KEPT, OpenApproval, OpenCall, SessionState, Settled, Standing
+
+
+def evolve(state: SessionState, event: AnyEvent) -> SessionState:
+    """Return the state after the event; the given one stays as it was."""
+    return fold((event,), state)
+
+
+def fold(events: Iterable[AnyEvent], state: SessionState | None = None) -> SessionState:
+    """Return the state after all the events; the same as evolving one by one, without a copy for each.
+
+    A log that speaks of a call or an approval that is not open is damaged: it raises `Broken`.
+    """
+    new = SessionState() if state is None else state.copy()
+    try:
+        for event in events:
+            apply(new, event)
+    except LookupError:
+        raise Broken(f"event {new.totals.events} of this log does not fit what came before it; `sessions replay` says more") from None
+    return new
+
+
+def apply(state: SessionState, event: AnyEvent) -> None:
+    """Change a state that nobody else has seen yet."""
+    state.totals.events += 1
+    # The frequent come first: a case that does not fit costs time in every fold.
+    match event:
+        case TextStreamed() | AgentSpoke():
+            pass
+        case MessageAccepted():
+            state.totals.messages += 1
+            if event.role == "human":
+                state.queue.append(event.message)
+                state.repeats.clear()
+        case TurnStarted():
+            state.totals.turns += 1
+            state.turn, state.turn_waits = event.turn, False
+            taken = frozenset(event.messages)
+            state.queue = [message for message in state.queue if message not in taken]
+        case TurnEnded():
+            state.turn_waits = event.status is TurnStatus.WAITING
+            state.turn = event.turn if state.turn_waits else None
+        case CallRequested():
+            state.totals.calls += 1
+            state.calls[event.call] = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
+            if event.subject.effect is not ToolEffect.INSPECT:
+                remember_repeat(state.repeats, event.subject.digest, event.at)
+        case CallPermitted():
+            call = state.calls.get(event.call)
+            if call is not None:
+                state.calls[event.call] = call._replace(standing=Standing.PERMITTED, permit=event.permit)
+            _label(state, event.labels)
+        case CallFinished() | CallLost() | CallDropped():
+            _close(state, event.call)
+        case ModelRequested():
+            state.requests[event.request] = event.turn
+            state.spent.steps += 1
+        case ModelResponded():
+            state.requests.pop(event.request, None)
+            _spend(state, event)
+        case ContextMeasured():
+            state.context_used, state.context_size, state.context_measured = event.used, event.size, event.measured
+        case WorkTimed():
+            state.spent.seconds += event.seconds
+        case ApprovalAsked():
+            _ask(state, event)
+        case ApprovalAnswered():
+            if event.granted:
+                _answer(state, event)
+            how = Settlement.GRANTED if event.granted else Settlement.DENIED
+            _settle(state, event.approval, how, str(event.by), event.at)
+        case CallDenied():
+            state.totals.denials += 1
+            _close(state, event.call)
+        case ModelFailed():
+            state.requests.pop(event.request, None)
+        case TurnResumed():
+            state.turn, state.turn_waits = event.turn, False
+        case DenialsCounted():
+            state.totals.uncounted_denials += event.count
+        case ApprovalJoined():
+            _join(state, event)
+        case ApprovalExpired():
+            _settle(state, event.approval, Settlement.EXPIRED, "its deadline", event.at)
+        case ApprovalWithdrawn():
+            _settle(state, event.approval, Settlement.WITHDRAWN, event.why, event.at)
+        case GrantGiven():
+            state.grants[event.grant.id] = event.grant
+        case GrantUsed() | GrantRevoked():
+            state.grants.pop(event.grant, None)
+        case SessionOpened():
+            state.opened = event
+            state.name, state.model, state.mode, state.limits = event.name, event.model, event.mode, event.limits
+        case SessionReady():
+            state.ready = True
+        case SessionRenamed():
+            state.name = event.name
+        case SessionClosed():
+            state.closed = event.reason
+        case ModeChanged():
+            state.mode = event.mode
+        case ModelChanged():
+            state.model = event.model
+        case RuleDisabled():
+            state.disabled.add(event.rule)
+        case RuleEnabled():
+            state.disabled.discard(event.rule)
+        case LabelsAdded():
+            _label(state, event.labels)
+        case RouteAdded():
+            if event.route not in state.routes:
+                state.routes.append(event.route)
+        case RouteRemoved():
+            if event.route in state.routes:
+                state.routes.remove(event.route)
+        case BudgetWarned():
+            state.warned.add(event.kind)
+        case BudgetExhausted():
+            state.exhausted.add(event.kind)
+        case BudgetRaised():
+            now = getattr(state.limits, event.kind.value)
+            state.limits = state.limits.model_copy(update={event.kind.value: type(now)(event.limit)})
+            state.warned.discard(event.kind)
+            state.exhausted.discard(event.kind)
+        case HistoryCompacted() | ExtensionNoted() | LoopDetected() | SessionDeleted() | HistoryInherited():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _spend(state: SessionState, event: ModelResponded) -> None:
+    usage, spent = event.usage, state.spent
+    spent.tokens += usage.input_tokens + usage.output_tokens
+    spent.dollars += usage.dollars
+    spent.tokens_basis = _weaker(spent.tokens_basis, usage.tokens_basis)
+    spent.dollars_basis = _weaker(spent.dollars_basis, usage.dollars_basis)
+
+
+def _weaker(one: Basis, other: Basis) -> Basis:
+    order = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
+    return max(one, other, key=order.index)
+
+
+def _label(state: SessionState, sources: tuple[LabelSource, ...]) -> None:
+    # INVARIANT: a label is never lost, and the first cause is kept.
+    for source in sources:
+        state.labels.setdefault(source.label, source)
+
+
+def _ask(state: SessionState, event: ApprovalAsked) -> None:
+    state.totals.asks += 1
+    remember_ask(state.recent_asks, event.at)
+    state.approvals[event.approval] = OpenApproval(asked=event, calls=(event.call,))
+    call = state.calls[event.call]
+    state.calls[event.call] = call._replace(standing=Standing.ASKED, approval=event.approval, covers=())
+    if call.subject.effect is ToolEffect.INSPECT:
+        remember_repeat(state.repeats, event.digest, event.at)
+
+
+def _join(state: SessionState, event: ApprovalJoined) -> None:
+    approval, call = state.approvals[event.approval], state.calls[event.call]
+    state.approvals[event.approval] = approval._replace(calls=(*approval.calls, event.call))
+    state.calls[event.call] = call._replace(standing=Standing.ASKED, approval=event.approval, covers=())
+    if call.subject.effect is ToolEffect.INSPECT:
+        remember_repeat(state.repeats, call.subject.digest, event.at)
+
+
+def _answer(state: SessionState, event: ApprovalAnswered) -> None:
+    found = state.approvals[event.approval]
+    primary = found.calls[0]
+    state.calls[primary] = state.calls[primary]._replace(standing=Standing.ANSWERED, covers=found.asked.covers, answered_by=event.by)
+
+
+def _settle(state: SessionState, approval: ApprovalId, how: Settlement, by: str, at: Millis) -> None:
+    state.approvals.pop(approval, None)
+    state.settled[approval] = Settled(how, by, at)
+    forget_oldest(state.settled, SETTLED_KEPT)
+
+
+def _close(state: SessionState, call: CallId) -> None:
+    closed = state.calls.pop(call, None)
+    if closed is None or closed.approval is None:
+        return
+    approval = state.approvals.get(closed.approval)
+    if approval is not None:
+        state.approvals[closed.approval] = approval._replace(calls=tuple(other for other in approval.calls if other != call))
+    elif closed.standing is Standing.ANSWERED:
+        # An answer that was not used goes to the next call that had joined the question.
+        for other, heir in state.calls.items():
+            if heir.approval == closed.approval and heir.standing is Standing.ASKED:
+                state.calls[other] = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
+                return

@@ -1,0 +1,215 @@
+"""A log folded again, with every broken promise named."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    BlobRef,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    Digest,
+    Effect,
+    ExtensionNoted,
+    GrantGiven,
+    GrantId,
+    GrantRevoked,
+    GrantUsed,
+    HistoryCompacted,
+    HistoryInherited,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    Payload,
+    PermitId,
+    SessionClosed,
+    SessionOpened,
+    SessionRenamed,
+    TurnEnded,
+    TurnId,
+    TurnStarted,
+)
+
+_AFTER_CLOSE = (SessionRenamed, ExtensionNoted)
+
+BlobCheck = Callable[[BlobRef], str | None]
+"""Returns what is wrong with a blob, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise and the entry where it shows."""
+
+    seq: int
+    what: str
+
+
+@dataclass(slots=True)
+class _Seen:
+    calls: dict[CallId, Digest] = field(default_factory=dict[CallId, Digest])
+    permitted: set[CallId] = field(default_factory=set[CallId])
+    ended: set[CallId] = field(default_factory=set[CallId])
+    permits: dict[PermitId, CallId] = field(default_factory=dict[PermitId, CallId])
+    used: set[PermitId] = field(default_factory=set[PermitId])
+    asked: dict[ApprovalId, Digest] = field(default_factory=dict[ApprovalId, Digest])
+    settled: set[ApprovalId] = field(default_factory=set[ApprovalId])
+    granted: set[str] = field(default_factory=set[str])
+    grants: set[GrantId] = field(default_factory=set[GrantId])
+    requests: dict[str, int] = field(default_factory=dict[str, int])
+    turns: set[TurnId] = field(default_factory=set[TurnId])
+    opened: bool = False
+    closed: bool = False
+
+
+def replay(events: Iterable[AnyEvent], check_blob: BlobCheck) -> tuple[Violation, ...]:
+    """Return every violated invariant of a session's log, in order."""
+    seen, found = _Seen(), list[Violation]()
+    for seq, event in enumerate(events, start=1):
+        if not seen.opened and not isinstance(event, SessionOpened):
+            found.append(Violation(seq, "the log does not begin with the session's opening"))
+        if seen.closed and not isinstance(event, _AFTER_CLOSE):
+            found.append(Violation(seq, f"a `{type(event).__name__}` came after the session was closed"))
+        found += (Violation(seq, what) for what in (*_broken(seen, seq, event), *_bad_blobs(event, check_blob)))
+        seen.opened = True
+    if seen.closed:
+        found += (Violation(at, f"request `{request}` never got a response") for request, at in seen.requests.items())
+    return tuple(found)
+
+
+def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
+    match event:
+        case SessionOpened() if seen.opened:
+            return ["the session was opened twice"]
+        case SessionClosed():
+            seen.closed = True
+        case CallRequested():
+            if event.call in seen.calls:
+                return [f"call `{event.call}` was requested twice"]
+            seen.calls[event.call] = event.subject.digest
+        case CallPermitted():
+            return _permitted(seen, event)
+        case CallFinished():
+            return _finished(seen, event)
+        case CallDenied() | CallLost() | CallDropped():
+            return _ended(seen, event.call, ran=isinstance(event, CallLost))
+        case ApprovalAsked() | ApprovalJoined():
+            return _asked(seen, event)
+        case ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
+            if event.approval not in seen.asked or event.approval in seen.settled:
+                return [f"approval `{event.approval}` was settled without being open"]
+            seen.settled.add(event.approval)
+            if isinstance(event, ApprovalAnswered) and event.granted:
+                seen.granted.add(event.approval)
+        case GrantGiven():
+            seen.grants.add(event.grant.id)
+        case GrantUsed() | GrantRevoked():
+            if event.grant not in seen.grants:
+                return [f"grant `{event.grant}` was used or revoked and did not stand"]
+            seen.grants.remove(event.grant)
+        case ModelRequested():
+            seen.requests[event.request] = seq
+        case ModelResponded() | ModelFailed():
+            if seen.requests.pop(event.request, None) is None:
+                return [f"a response came before its request `{event.request}`"]
+        case TurnStarted():
+            seen.turns.add(event.turn)
+        case TurnEnded():
+            if event.turn not in seen.turns:
+                return [f"turn `{event.turn}` ended before it started"]
+        case _:
+            pass
+    return []
+
+
+def _permitted(seen: _Seen, event: CallPermitted) -> list[str]:
+    broken: list[str] = []
+    if event.call not in seen.calls:
+        broken.append(f"call `{event.call}` was permitted before it was requested")
+    elif seen.calls[event.call] != event.digest:
+        broken.append(f"the permit of call `{event.call}` is for another subject")
+    if event.call in seen.permitted:
+        broken.append(f"call `{event.call}` was permitted twice")
+    if event.call in seen.ended:
+        broken.append(f"call `{event.call}` was permitted after it had ended")
+    if event.permit in seen.permits:
+        broken.append(f"permit `{event.permit}` was given twice")
+    if event.verdict.effect is Effect.DENY:
+        broken.append(f"call `{event.call}` was permitted against a denial")
+    if event.verdict.effect is Effect.ASK and not event.answered_by:
+        broken.append(f"call `{event.call}` was permitted without the answer it needed")
+    for name in event.answered_by:
+        asked = seen.asked.get(ApprovalId(name))
+        if asked is not None and (name not in seen.granted or asked != event.digest):
+            broken.append(f"call `{event.call}` was permitted by approval `{name}`, which was not granted for it")
+    seen.permits[event.permit] = event.call
+    seen.permitted.add(event.call)
+    return broken
+
+
+def _asked(seen: _Seen, event: ApprovalAsked | ApprovalJoined) -> list[str]:
+    broken: list[str] = []
+    if event.call not in seen.calls or event.call in seen.permitted or event.call in seen.ended:
+        broken.append(f"approval `{event.approval}` is for call `{event.call}`, which does not wait")
+    if isinstance(event, ApprovalJoined):
+        if event.approval not in seen.asked or event.approval in seen.settled:
+            broken.append(f"call `{event.call}` joined approval `{event.approval}`, which is not open")
+        return broken
+    if event.approval in seen.asked:
+        broken.append(f"approval `{event.approval}` was asked twice")
+    seen.asked[event.approval] = event.digest
+    return broken
+
+
+def _finished(seen: _Seen, event: CallFinished) -> list[str]:
+    broken = _ended(seen, event.call, ran=True)
+    if seen.permits.get(event.permit) != event.call:
+        broken.append(f"call `{event.call}` finished without its permit")
+    if event.permit in seen.used:
+        broken.append(f"permit `{event.permit}` was used twice")
+    seen.used.add(event.permit)
+    return broken
+
+
+def _ended(seen: _Seen, call: CallId, *, ran: bool) -> list[str]:
+    """Return what is wrong with the end of a call; what may have run had a permit, and what did not had none."""
+    if call not in seen.calls:
+        return [f"call `{call}` has a result and no request"]
+    if call in seen.ended:
+        return [f"call `{call}` ended twice"]
+    seen.ended.add(call)
+    if ran and call not in seen.permitted:
+        return [f"call `{call}` has an outcome and was never permitted"]
+    if not ran and call in seen.permitted:
+        return [f"call `{call}` was permitted, and its outcome is missing"]
+    return []
+
+
+def _bad_blobs(event: AnyEvent, check: BlobCheck) -> list[str]:
+    refs: list[BlobRef | None] = []
+    payloads: list[Payload | None] = []
+    match event:
+        case CallFinished():
+            payloads += (event.result, event.shown)
+        case ModelRequested():
+            payloads.append(event.added)
+        case ModelResponded():
+            payloads += (event.raw, event.normalised)
+        case HistoryCompacted():
+            payloads.append(event.summary)
+        case HistoryInherited():
+            refs.append(event.history)
+        case _:
+            return []
+    refs += (payload.blob for payload in payloads if payload is not None)
+    return [problem for ref in refs if ref is not None and (problem := check(ref)) is not None]

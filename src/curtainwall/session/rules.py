@@ -1,0 +1,31 @@
+"""What a decision stands on besides the log: policy, standing project grants, operators and limits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, Who
+from curtainwall.policy import Policy
+from curtainwall.session.breaker import BreakerLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force at the moment of a decision."""
+
+    policy: Policy
+    project_grants: Mapping[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
+    operators: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    deadline: Millis | None = None
+    unrouted: Literal["park", "deny"] = "park"
+    breaker: BreakerLimits = field(default_factory=BreakerLimits)
+    calls: int = 100_000
+    logged_bytes: int = 1_000_000_000
+
+    def may_control(self, who: Who) -> bool:
+        """Tell whether someone may answer asks and use control words: the local user, or an operator of their channel."""
+        return who.channel in HOUSE_CHANNELS or who.name in self.operators.get(who.channel, frozenset())
+
+    def with_project_grants(self, grants: Mapping[GrantId, Grant]) -> "Rules":
+        """Return the rules of a session that works in a project with these grants."""
+        return self if not grants and not self.project_grants else replace(self, project_grants=grants)

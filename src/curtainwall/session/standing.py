@@ -1,0 +1,65 @@
+"""Standing answers: what has been answered before it is asked."""
+
+from collections.abc import Iterable, Sequence
+
+from curtainwall.model import Cover, Finding, Grant, GrantScope, Mode, Role, RuleId, Subject, Verdict
+from curtainwall.session.rules import Rules
+from curtainwall.session.state import SessionState
+
+_NEVER_BYPASSED = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
+_EDIT_RULES = frozenset({RuleId("project-edit")})
+_CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
+
+
+def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
+    """Return what a human is asked: every asked role and resource with the rules that ask."""
+    return tuple(
+        Cover(role=subject.resources[finding.resource].role, value=subject.resources[finding.resource].value, rules=finding.because)
+        for finding in verdict.asked
+    )
+
+
+def covered(asked: Iterable[Cover], by: Iterable[Cover]) -> bool:
+    """Tell whether every asked role, resource and rule was among those that were answered."""
+    known = {(cover.role, cover.value): frozenset(cover.rules) for cover in by}
+    return all((cover.role, cover.value) in known and known[cover.role, cover.value].issuperset(cover.rules) for cover in asked)
+
+
+def reach(wanted: GrantScope, covers: Sequence[Cover]) -> GrantScope:
+    """Return how far a human's yes reaches: one to credentials alone holds for the session, because each is asked for once in it.
+
+    A rule of the user's own that asks about a credential is another question, and `once` stays once.
+    """
+    once_a_session = all(cover.role is Role.USE_CREDENTIAL and frozenset(cover.rules) == _CREDENTIAL_RULES for cover in covers)
+    return GrantScope.SESSION if wanted is GrantScope.ONCE and covers and once_a_session else wanted
+
+
+def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rules: Rules) -> str | None:
+    """Return the name of the one standing answer that covers everything asked, or None.
+
+    INVARIANT: half an answer is none. Two answers that cover one half each do not add up, and an ask that does not say what it asks
+    is covered by nothing.
+    """
+    asked = covers_of(verdict, subject)
+    if not asked:
+        return None
+    for grant in (*state.grants.values(), *rules.project_grants.values()):
+        if _answers(grant, subject, asked):
+            return grant.id
+    if all(finding.because and state.disabled.issuperset(finding.because) for finding in verdict.asked):
+        return "disabled-rule"
+    if state.mode is Mode.ACCEPT_EDITS and all(finding.because and _EDIT_RULES.issuperset(finding.because) for finding in verdict.asked):
+        return "mode:accept-edits"
+    if state.mode is Mode.BYPASS and all(_role(subject, finding) not in _NEVER_BYPASSED for finding in verdict.asked):
+        return "mode:bypass"
+    return None
+
+
+def _answers(grant: Grant, subject: Subject, asked: tuple[Cover, ...]) -> bool:
+    if grant.digest is not None and grant.digest != subject.digest:
+        return False
+    return covered(asked, grant.covers)
+
+
+def _role(subject: Subject, finding: Finding) -> Role:
+    return subject.resources[finding.resource].role

@@ -1,0 +1,214 @@
+"""What a session is at one point of its log: what is still open, plus small totals. Never stored."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from curtainwall.model import (
+    ApprovalAsked,
+    ApprovalId,
+    Basis,
+    BudgetKind,
+    CallId,
+    Cover,
+    Digest,
+    Grant,
+    GrantId,
+    Label,
+    LabelSource,
+    Limits,
+    MessageId,
+    Millis,
+    Mode,
+    PermitId,
+    Route,
+    RuleId,
+    SessionOpened,
+    Settlement,
+    Subject,
+    TurnId,
+    Who,
+    Workspace,
+)
+from curtainwall.policy import SessionFacts
+
+SETTLED_KEPT = 128
+"""How many settled approvals are remembered at least, so that a late answer is told by whom it was settled."""
+
+
+class Phase(StrEnum):
+    """Where a session stands."""
+
+    OPENING = "opening"
+    READY = "ready"
+    WORKING = "working"
+    WAITING = "waiting"
+    CLOSED = "closed"
+
+
+class Standing(StrEnum):
+    """Where an open call stands."""
+
+    REQUESTED = "requested"
+    ASKED = "asked"
+    ANSWERED = "answered"
+    PERMITTED = "permitted"
+
+
+class OpenCall(NamedTuple):
+    """A call without an outcome."""
+
+    subject: Subject
+    standing: Standing
+    turn: TurnId | None
+    approval: ApprovalId | None = None
+    covers: tuple[Cover, ...] = ()
+    answered_by: Who | None = None
+    permit: PermitId | None = None
+
+
+class OpenApproval(NamedTuple):
+    """An ask without an answer; the first of its calls is the one that runs, the others share its outcome."""
+
+    asked: ApprovalAsked
+    calls: tuple[CallId, ...]
+
+
+class Settled(NamedTuple):
+    """How an approval ended."""
+
+    how: Settlement
+    by: str
+    at: Millis
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the session has used of its budgets, and how sure we are."""
+
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    dollars: float = 0.0
+    tokens_basis: Basis = Basis.MEASURED
+    dollars_basis: Basis = Basis.MEASURED
+
+    def copy(self) -> "Spent":
+        """Return the same figures, to go on from."""
+        return Spent(self.tokens, self.steps, self.seconds, self.dollars, self.tokens_basis, self.dollars_basis)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Small sums over the whole log."""
+
+    events: int = 0
+    turns: int = 0
+    messages: int = 0
+    calls: int = 0
+    asks: int = 0
+    denials: int = 0
+    uncounted_denials: int = 0
+
+    def copy(self) -> "Totals":
+        """Return the same sums, to go on from."""
+        return Totals(self.events, self.turns, self.messages, self.calls, self.asks, self.denials, self.uncounted_denials)
+
+
+@dataclass(slots=True)
+class SessionState:
+    """The fold of a session's log.
+
+    INVARIANT: nobody but `evolve.apply` changes a state; everyone else is handed a copy that stays as it is.
+    """
+
+    opened: SessionOpened | None = None
+    ready: bool = False
+    closed: str | None = None
+    name: str = ""
+    model: str = ""
+    mode: Mode = Mode.DEFAULT
+    limits: Limits = field(default_factory=Limits)
+    turn: TurnId | None = None
+    turn_waits: bool = False
+    context_used: int = 0
+    context_size: int = 0
+    context_measured: bool = False
+    spent: Spent = field(default_factory=Spent)
+    totals: Totals = field(default_factory=Totals)
+    labels: dict[Label, LabelSource] = field(default_factory=dict[Label, LabelSource])
+    disabled: set[RuleId] = field(default_factory=set[RuleId])
+    routes: list[Route] = field(default_factory=list[Route])
+    queue: list[MessageId] = field(default_factory=list[MessageId])
+    calls: dict[CallId, OpenCall] = field(default_factory=dict[CallId, OpenCall])
+    approvals: dict[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
+    settled: dict[ApprovalId, Settled] = field(default_factory=dict[ApprovalId, Settled])
+    grants: dict[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
+    requests: dict[str, TurnId] = field(default_factory=dict[str, TurnId])
+    repeats: dict[Digest, tuple[Millis, ...]] = field(default_factory=dict[Digest, tuple[Millis, ...]])
+    recent_asks: deque[Millis] = field(default_factory=deque[Millis])
+    warned: set[BudgetKind] = field(default_factory=set[BudgetKind])
+    exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
+
+    def copy(self) -> "SessionState":
+        """Return a state that can go on without changing this one."""
+        return SessionState(
+            opened=self.opened,
+            ready=self.ready,
+            closed=self.closed,
+            name=self.name,
+            model=self.model,
+            mode=self.mode,
+            limits=self.limits,
+            turn=self.turn,
+            turn_waits=self.turn_waits,
+            context_used=self.context_used,
+            context_size=self.context_size,
+            context_measured=self.context_measured,
+            spent=self.spent.copy(),
+            totals=self.totals.copy(),
+            labels=self.labels.copy(),
+            disabled=self.disabled.copy(),
+            routes=self.routes.copy(),
+            queue=self.queue.copy(),
+            calls=self.calls.copy(),
+            approvals=self.approvals.copy(),
+            settled=self.settled.copy(),
+            grants=self.grants.copy(),
+            requests=self.requests.copy(),
+            repeats=self.repeats.copy(),
+            recent_asks=self.recent_asks.copy(),
+            warned=self.warned.copy(),
+            exhausted=self.exhausted.copy(),
+        )
+
+    @property
+    def phase(self) -> Phase:
+        """Return where the session stands."""
+        if self.closed is not None:
+            return Phase.CLOSED
+        if not self.ready:
+            return Phase.OPENING
+        if self.turn is not None and not self.turn_waits:
+            return Phase.WORKING
+        return Phase.WAITING if self.turn is not None or self.approvals else Phase.READY
+
+    @property
+    def workspace(self) -> Workspace:
+        """Return the workspace of an opened session."""
+        assert self.opened is not None
+        return self.opened.workspace
+
+    @property
+    def facts(self) -> SessionFacts:
+        """Return what policy needs to know of the session."""
+        assert self.opened is not None
+        return SessionFacts(
+            session=self.opened.session,
+            agent=self.opened.agent,
+            workspace=self.opened.workspace,
+            mode=self.mode,
+            channel=self.opened.channel,
+            labels=frozenset(self.labels),
+        )

@@ -1,0 +1,8 @@
+"""The log and what stands beside it, on disk and in memory: entries, inboxes, leases, blobs, lists. It knows the model alone."""
+
+from curtainwall.store.audit import AuditFault
+from curtainwall.store.chain import Fault, Head, parse_head
+from curtainwall.store.memory import MemoryDisk, MemoryStore
+from curtainwall.store.sqlite import SqliteStore
+
+__all__ = ["AuditFault", "Fault", "Head", "MemoryDisk", "MemoryStore", "SqliteStore", "parse_head"]

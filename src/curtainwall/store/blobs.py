@@ -1,0 +1,106 @@
+"""Big payloads as files named by their digest: whole or not there at all."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from curtainwall.model import BlobRef, Broken, NotFound
+from curtainwall.store.faults import explain_file
+from curtainwall.store.home import private_directory, private_file, sync_directory, write_durably
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_IN_TEXT = re.compile(rb"[0-9a-f]{64}")
+# A blob is kept before the event that names it: what is younger than this may still be on its way into the log.
+_GRACE_SECONDS = 24 * 3600
+
+
+class FileBlobs:
+    """The blobs below one directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def put(self, content: bytes) -> BlobRef:
+        """Keep the bytes durably and return their name."""
+        return await asyncio.to_thread(self._put, content)
+
+    def get(self, digest: str) -> bytes:
+        """Return the bytes, checked against their digest; raise `NotFound` or `Broken`."""
+        if not _DIGEST.fullmatch(digest):
+            raise NotFound(f"`{digest[:80]}` is not the name of a blob")
+        try:
+            content = self._path(digest).read_bytes()
+        except FileNotFoundError:
+            raise NotFound(f"blob `{digest}` is missing: put back the directory `{self._root}` from a backup") from None
+        except OSError as error:
+            raise explain_file(error, self._path(digest)) from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise Broken(f"blob `{digest}` was altered: put back `{self._path(digest)}` from a backup")
+        return content
+
+    def collect(self, payloads: Iterable[bytes]) -> int:
+        """Delete the blobs that no payload names, nor a blob that one names, and return how many went."""
+        there = {path.name: path for path in self._root.glob("??/*")}
+        named: set[str] = set()
+        unread: list[str] = []
+
+        def note(text: bytes) -> None:
+            fresh = {found.decode() for found in _IN_TEXT.findall(text)} & there.keys() - named
+            named.update(fresh)
+            unread.extend(fresh)
+
+        for payload in payloads:
+            note(payload)
+        while unread:
+            with contextlib.suppress(FileNotFoundError):
+                note(there[unread.pop()].read_bytes())
+        gone = 0
+        too_young = time.time() - _GRACE_SECONDS
+        for name, path in there.items():
+            with contextlib.suppress(FileNotFoundError):
+                if name not in named and path.stat().st_mtime < too_young:
+                    path.unlink()
+                    gone += 1
+        return gone
+
+    def _put(self, content: bytes) -> BlobRef:
+        digest = hashlib.sha256(content).hexdigest()
+        path = self._path(digest)
+        try:
+            private_directory(path.parent)
+            if self._is_kept(path, digest):
+                os.utime(path)
+            else:
+                self._write(path, content)
+            sync_directory(path.parent)
+        except OSError as error:
+            raise explain_file(error, path) from error
+        return BlobRef(digest=digest, size=len(content))
+
+    def _is_kept(self, path: Path, digest: str) -> bool:
+        """Say whether the blob is there and whole; a damaged one is written again."""
+        try:
+            return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+        except FileNotFoundError:
+            return False
+
+    def _write(self, path: Path, content: bytes) -> None:
+        draft = path.with_name(f".{secrets.token_hex(8)}")
+        descriptor = private_file(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            write_durably(descriptor, content)
+            draft.rename(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _path(self, digest: str) -> Path:
+        return self._root / digest[:2] / digest

@@ -1,0 +1,207 @@
+"""What binds the log: each entry to the one before it, each head to a key outside the database, all heads to one seal."""
+
+import hashlib
+import hmac
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from curtainwall.model import HOUSE, SessionDeleted, StreamId, session_stream
+from curtainwall.store.schema import STREAM_SHIFT
+
+START = bytes(32)
+"""The hash before the first entry."""
+
+_ROOM = 1 << 256
+_ENTRIES = """
+SELECT place - ?1, CAST(kind AS TEXT), CAST(version AS INTEGER), CAST(payload AS BLOB), CAST(hash AS BLOB),
+    typeof(kind) = 'text' AND typeof(version) = 'integer' AND typeof(payload) = 'blob' AND typeof(hash) = 'blob'
+FROM entry WHERE place > ?1 AND place < ?2
+"""
+
+What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stream missing", "older copy", "foreign schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The first thing that is wrong: where, what, and in words; no stream means that the log as a whole does not fit its seal."""
+
+    stream: StreamId | None
+    seq: int | None
+    what: What
+    why: str
+
+    def __str__(self) -> str:
+        place = "the log" if self.stream is None else f"`{self.stream}`" if self.seq is None else f"`{self.stream}` entry {self.seq}"
+        return f"{place}: {self.what}: {self.why}"
+
+
+class Head(NamedTuple):
+    """Where a stream ended when someone wrote it down."""
+
+    stream: StreamId
+    seq: int
+    hash: bytes
+
+    def __str__(self) -> str:
+        return f"{self.hash.hex()} {self.seq} {json.dumps(self.stream)}"
+
+
+def parse_head(line: str) -> Head:
+    """Return the head that a printed line tells; raise ValueError for anything else."""
+    digest, seq, stream = line.strip().split(" ", 2)
+    name: object = json.loads(stream)
+    if not isinstance(name, str) or len(digest) != 64:
+        raise ValueError(f"not a head: `{line.strip()}`")
+    return Head(StreamId(name), int(seq), bytes.fromhex(digest))
+
+
+def link(before: bytes, stream: bytes, seq: int, kind: str, version: int, payload: bytes) -> bytes:
+    """Return the hash of an entry, given that of the one before it."""
+    name = kind.encode()
+    lead = b"%b%d:%b%d:%d:%b%d:%d:" % (before, len(stream), stream, seq, len(name), name, version, len(payload))
+    return hashlib.sha256(lead + payload).digest()
+
+
+def head_mac(key: bytes, stream: bytes, seq: int, digest: bytes) -> bytes:
+    """Return the proof that we ourselves left the stream at this entry."""
+    return hmac.digest(key, b"head%d:%b%d:%b" % (len(stream), stream, seq, digest), "sha256")
+
+
+def seal_mac(key: bytes, streams: int, entries: int, total: bytes) -> bytes:
+    """Return the proof that these are all the heads there are."""
+    return hmac.digest(key, b"seal%d:%d:%b" % (streams, entries, total), "sha256")
+
+
+def as_number(mac: bytes) -> int:
+    """Return a head's MAC as a number; no head is 0."""
+    return int.from_bytes(mac, "big")
+
+
+def as_total(summed: int) -> bytes:
+    """Return the sum of all heads' MACs for the seal; order does not matter, so a change costs the same with any number of streams."""
+    return (summed % _ROOM).to_bytes(32, "big")
+
+
+def seal_empty(db: sqlite3.Connection, key: bytes) -> None:
+    """Seal a log that has no streams yet."""
+    db.execute("INSERT INTO seal VALUES (1, 0, 0, ?, ?)", (START, seal_mac(key, 0, 0, START)))
+
+
+def heads(db: sqlite3.Connection) -> list[Head]:
+    """Return where every stream ends, to be kept elsewhere."""
+    return [Head(StreamId(name), seq, digest) for name, seq, digest in db.execute("SELECT stream, seq, hash FROM head ORDER BY stream")]
+
+
+def verify(db: sqlite3.Connection, key: bytes, stream: StreamId | None = None, against: Iterable[Head] = ()) -> Fault | None:
+    """Return the first thing that is wrong with the log, or None; a stream alone can be asked for, and heads that were kept elsewhere."""
+    db.execute("BEGIN")
+    try:
+        return _verify(db, key, stream, list(against))
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _verify(db: sqlite3.Connection, key: bytes, only: StreamId | None, against: list[Head]) -> Fault | None:
+    for kind, name in db.execute("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"):
+        return Fault(None, None, "foreign schema", f"the {kind} `{name}` in the database is not ours, and could show or change anything")
+    summed = entries = 0
+    # The casts are for values that someone else put in: whatever they are, they are compared, never trusted.
+    columns = "id, CAST(stream AS TEXT), CAST(seq AS INTEGER), CAST(hash AS BLOB), CAST(mac AS BLOB)"
+    rows = db.execute(f"SELECT {columns} FROM head ORDER BY stream").fetchall()  # noqa: S608 - the text above
+    for number, name, seq, digest, mac in rows:
+        if only is None or name == only:
+            fault = _walk(db, number, StreamId(name), Head(StreamId(name), seq, digest))
+            if fault is None and not hmac.compare_digest(mac, head_mac(key, name.encode(), seq, digest)):
+                fault = Fault(StreamId(name), seq, "head forged", "the stream's head does not carry our seal")
+            if fault:
+                return fault
+        summed, entries = summed + as_number(mac), entries + seq
+    names = {row[1] for row in rows}
+    if only is not None and only not in names:
+        return Fault(only, None, "stream missing", "there is no such stream")
+    if fault := _kept_elsewhere(db, [head for head in against if only is None or head.stream == only]):
+        return fault
+    return _whole(db, key, (len(rows), entries, as_total(summed)), names) if only is None else None
+
+
+def _whole(db: sqlite3.Connection, key: bytes, found: tuple[int, int, bytes], names: set[str]) -> Fault | None:
+    """Check what no single stream can tell: that none is missing and none was set back."""
+    for (lost,) in db.execute("SELECT 'session:' || session FROM session UNION SELECT stream FROM standing ORDER BY 1"):
+        if lost not in names:
+            return Fault(StreamId(lost), None, "stream missing", "lists still show it, but its entries and its head are gone")
+    stray = db.execute(f"SELECT place FROM entry WHERE place >> {STREAM_SHIFT} NOT IN (SELECT id FROM head) ORDER BY place").fetchone()  # noqa: S608 - a number of ours
+    if stray:
+        return Fault(
+            None, None, "stream missing", f"entry {stray[0] & (1 << STREAM_SHIFT) - 1} and others belong to a stream without a head"
+        )
+    row = db.execute("SELECT streams, entries, CAST(total AS BLOB), CAST(mac AS BLOB) FROM seal").fetchone()
+    if row is None or not hmac.compare_digest(row[3], seal_mac(key, row[0], row[1], row[2])):
+        return Fault(None, None, "head forged", "the seal over all heads is not ours")
+    streams, entries, total = row[:3]
+    if streams > found[0]:
+        return Fault(None, None, "stream missing", f"{streams - found[0]} of {streams} streams are gone with their heads")
+    if (streams, entries, total) != found:
+        return Fault(None, None, "older copy", f"streams were set back or exchanged: {entries} entries were sealed, {found[1]} are here")
+    return None
+
+
+def _walk(db: sqlite3.Connection, number: int, stream: StreamId, head: Head) -> Fault | None:
+    name, before, expected = stream.encode(), START, 1
+    base = number << STREAM_SHIFT
+    rows = db.execute(f"{_ENTRIES} ORDER BY place", (base, (number + 1) << STREAM_SHIFT))
+    for seq, kind, version, payload, digest, is_ours in rows:
+        if seq != expected:
+            return Fault(stream, expected, "removed", f"entry {seq} follows entry {expected - 1}")
+        if seq > head.seq:
+            return Fault(stream, seq, "head forged", f"the head ends at entry {head.seq}")
+        if not is_ours or link(before, name, seq, kind, version, payload) != digest:
+            if _stands_elsewhere(db, base, name, (seq, kind, version, payload, digest)):
+                return Fault(stream, seq, "reordered", "it is another entry of this stream")
+            return Fault(stream, seq, "edited", "it does not fit its hash")
+        before, expected = digest, seq + 1
+    if expected <= head.seq:
+        return Fault(stream, expected, "cut off", f"the head says that there are {head.seq} entries")
+    if head.hash != before:
+        return Fault(stream, head.seq, "head forged", "the head's hash is not that of the last entry")
+    return None
+
+
+def _stands_elsewhere(db: sqlite3.Connection, base: int, name: bytes, row: tuple[int, str, int, bytes, bytes]) -> bool:
+    """Say whether an entry that does not fit was written at another place of its stream: moved as a whole, or without its hash."""
+    own, kind, version, payload, digest = row
+    before = START
+    for seq, _, _, _, other, _ in db.execute(f"{_ENTRIES} ORDER BY place", (base, base + (1 << STREAM_SHIFT))):
+        if seq != own and link(before, name, seq, kind, version, payload) == other:
+            return True
+        if any(link(other, name, place, kind, version, payload) == digest for place in {seq, seq + 1} - {own}):
+            return True
+        before = other
+    return False
+
+
+def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> Fault | None:
+    for stream, seq, digest in kept:
+        row = db.execute(
+            f"SELECT h.seq, e.hash FROM head h LEFT JOIN entry e ON e.place = (h.id << {STREAM_SHIFT}) + ? WHERE h.stream = ?",  # noqa: S608 - a number of ours
+            (seq, stream),
+        ).fetchone()
+        if row is None:
+            if stream not in deleted(db):
+                return Fault(stream, None, "stream missing", f"it had {seq} entries when its head was kept")
+        elif row[0] < seq:
+            return Fault(stream, row[0] + 1, "older copy", f"it had {seq} entries when its head was kept")
+        elif row[1] != digest:
+            return Fault(stream, seq, "older copy", "the entry is another than when its head was kept")
+    return None
+
+
+def deleted(db: sqlite3.Connection) -> set[StreamId]:
+    """Return the sessions that were deleted on purpose, as the house's own log tells."""
+    rows = db.execute(
+        f"SELECT e.payload FROM head h JOIN entry e ON e.place >> {STREAM_SHIFT} = h.id WHERE h.stream = ? AND e.kind = ?",  # noqa: S608 - a number of ours
+        (HOUSE, SessionDeleted.__name__),
+    )
+    return {session_stream(json.loads(payload)["session"]) for (payload,) in rows}

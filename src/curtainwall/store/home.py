@@ -1,0 +1,124 @@
+"""The directory everything lives in: where each thing is, and that nobody else may read it, whatever the umask says."""
+
+import contextlib
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.model import Broken, SessionId
+
+KEY_SIZE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The places of the store below `CURTAINWALL_HOME`."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """Return the file that holds the log."""
+        return self.root / "curtainwall.db"
+
+    @property
+    def blobs(self) -> Path:
+        """Return the directory of big payloads."""
+        return self.root / "blobs"
+
+    @property
+    def audit_key(self) -> Path:
+        """Return the file with the key that heads are sealed with; it stays outside the database."""
+        return self.root / "keys" / "audit.key"
+
+    @property
+    def leases(self) -> Path:
+        """Return the file whose bytes are locked by the owners of streams."""
+        return self.root / "run" / "leases"
+
+    @property
+    def watch(self) -> Path:
+        """Return the directory of sockets among our own processes."""
+        return self.root / "run" / "watch"
+
+    def session(self, session: SessionId) -> Path | None:
+        """Return the directory of a session, or None for an id that cannot be a directory's name."""
+        safe = session and not session.startswith(".") and "/" not in session and "\0" not in session
+        return self.root / "sessions" / session if safe else None
+
+    def prepare(self) -> None:
+        """Make the directories that are missing and close those that others could read."""
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        for path in (self.root, self.blobs, self.audit_key.parent, self.root / "run", self.watch, self.root / "sessions"):
+            private_directory(path)
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory with mode 0700, or give an existing one that mode."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    if stat.S_IMODE(path.stat().st_mode) != 0o700:
+        path.chmod(0o700)
+
+
+def private_file(path: Path, flags: int) -> int:
+    """Open a file with mode 0600 and return its descriptor; it is closed in children."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all bytes; a full disk may take only some, and then says so."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def write_durably(descriptor: int, content: bytes) -> None:
+    """Write all bytes and wait until the disk has them."""
+    write_all(descriptor, content)
+    os.fsync(descriptor)
+
+
+def make_audit_key(path: Path) -> None:
+    """Make the key unless it is there; of two processes that do so at once, both end up with the same one."""
+    if path.exists():
+        return
+    draft = path.with_name(f".{secrets.token_hex(8)}")
+    descriptor = private_file(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_durably(descriptor, secrets.token_bytes(KEY_SIZE))
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+        sync_directory(path.parent)
+    finally:
+        os.close(descriptor)
+        draft.unlink()
+
+
+def read_audit_key(path: Path) -> bytes:
+    """Return the key; raise `Broken` where it is missing or damaged."""
+    try:
+        descriptor = private_file(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise Broken(f"the audit key `{path}` is missing: put it back from a backup, the log cannot be extended without it") from None
+    try:
+        key = os.read(descriptor, KEY_SIZE + 1)
+    finally:
+        os.close(descriptor)
+    if len(key) != KEY_SIZE:
+        raise Broken(f"the audit key `{path}` is damaged: put it back from a backup, the log cannot be extended without it")
+    return key

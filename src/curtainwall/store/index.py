@@ -1,0 +1,83 @@
+"""Lists and searches, answered from the projections."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from curtainwall.model import ApprovalQuery, ApprovalRow, Grant, GrantRow, SessionQuery, SessionRow
+from curtainwall.store.reading import Reader, Row
+from curtainwall.store.tables import COVERS
+
+_SESSIONS = """
+SELECT s.session, s.name, s.agent, s.model, s.channel, s.status, s.mode, s.workspace, s.own_workspace, s.created, h.at, s.turns,
+    (SELECT count(*) FROM approval a WHERE a.session = s.session AND a.status = 'open'),
+    (SELECT json_group_array(label) FROM label l WHERE l.session = s.session), s.parent
+FROM session s CROSS JOIN head h ON h.stream = 'session:' || s.session
+"""
+_ASKS = "EXISTS (SELECT 1 FROM approval a WHERE a.session = s.session AND a.status = 'open')"
+# A session that is ready and has an open ask waits, as its state says; only the listing has to put the two together.
+_WITH_STATUS = {
+    "ready": f"(s.status = ? AND NOT {_ASKS})",
+    "waiting": f"(s.status = ? OR (s.status = 'ready' AND {_ASKS}))",
+}
+_APPROVALS = "SELECT approval, session, tool, shown, covers, digest, asked, deadline, status, settled, settled_by, reason FROM approval"
+
+
+class SqliteIndex:
+    """The lists of one database."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def sessions(self, query: SessionQuery) -> Sequence[SessionRow]:
+        """Return sessions, newest first; `since` and `before` speak of the last change, `text` of name and workspace."""
+        wanted: list[tuple[str, object]] = [
+            (f"s.{column} = ?", value) for column, value in (("agent", query.agent), ("channel", query.channel)) if value is not None
+        ]
+        if query.status is not None:
+            wanted.append((_WITH_STATUS.get(query.status, "s.status = ?"), query.status))
+        if query.since is not None:
+            wanted.append(("h.at >= ?", query.since))
+        if query.before is not None:
+            wanted.append(("h.at < ?", query.before))
+        if query.prefix is not None:
+            wanted.append(("substr(s.session, 1, length(?)) = ?", query.prefix))
+        if query.text is not None:
+            wanted.append(("(instr(lower(s.name), lower(?)) OR instr(lower(s.workspace), lower(?)))", query.text))
+        where = f"WHERE {' AND '.join(condition for condition, _ in wanted)}" if wanted else ""
+        values = [value for condition, value in wanted for _ in range(condition.count("?"))]
+        rows = self._reader.all(f"{_SESSIONS}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
+        return [_session(row) for row in rows]
+
+    def approvals(self, query: ApprovalQuery) -> Sequence[ApprovalRow]:
+        """Return approvals, newest first."""
+        wanted: list[tuple[str, object]] = [
+            (f"{column} = ?", value) for column, value in (("session", query.session), ("approval", query.approval)) if value is not None
+        ]
+        conditions = [condition for condition, _ in wanted] + (["status = 'open'"] if query.open_only else [])
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        values = [value for _, value in wanted]
+        rows = self._reader.all(
+            f"{_APPROVALS}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, max(query.limit, 0)]
+        )
+        return [_approval(row) for row in rows]
+
+    def grants(self, *, all_of_them: bool = False) -> Sequence[GrantRow]:
+        """Return standing answers of every session and project, newest first; revoked and used ones only when all are wanted."""
+        where = "" if all_of_them else "WHERE revoked IS NULL"
+        rows = self._reader.all(f"SELECT body, stream, revoked FROM standing {where} ORDER BY at DESC, stream, id")  # noqa: S608 - one of two texts
+        return [GrantRow(Grant.model_validate_json(body), stream, revoked) for body, stream, revoked in rows]
+
+
+def _session(row: Row) -> SessionRow:
+    told: list[Any] = [*row]
+    told[8], told[13] = bool(told[8]), tuple(sorted(json.loads(told[13])))
+    if told[5] == "ready" and told[12]:
+        told[5] = "waiting"
+    return SessionRow(*told)
+
+
+def _approval(row: Row) -> ApprovalRow:
+    told: list[Any] = [*row]
+    told[4] = COVERS.validate_json(told[4])
+    return ApprovalRow(*told)

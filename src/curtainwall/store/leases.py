@@ -1,0 +1,97 @@
+"""Who decides: a lock on one byte of a file per stream, which the kernel takes back with the process."""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import struct
+import threading
+from pathlib import Path
+
+from curtainwall.model import Clock, Owner, StreamId, TryLater
+from curtainwall.store.faults import explain_file
+from curtainwall.store.home import private_file
+
+# `struct flock` of 64-bit Linux: type, whence, start, length, pid (which must be 0 for locks of open file descriptions).
+_FLOCK = struct.Struct("hhqqi4x")
+# What messages say about an owner: which byte it holds, its process, since when. Slots may be overwritten; nothing hangs on them.
+_SLOT = struct.Struct("<QQQ")
+_SLOTS = 1 << 14
+
+
+class OfdLease:
+    """One held lock; it ends with this object's file description."""
+
+    def __init__(self, descriptor: int, held: "set[OfdLease]") -> None:
+        self._descriptor: int | None = descriptor
+        self._held = held
+        held.add(self)
+
+    def release(self) -> None:
+        """Let someone else decide; calling it twice is harmless."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._held.discard(self)
+            os.close(descriptor)
+
+
+class OfdLeases:
+    """The leases of one home. Every take has a file description of its own, so two takers in one process exclude each other too."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._held: set[OfdLease] = set()
+
+    def take(self, stream: StreamId) -> OfdLease | None:
+        """Return the lease, or None while someone else holds it."""
+        byte = _byte_of(stream)
+        descriptor = self._open()
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise explain_file(error, self._path) from error
+        # A full disk does not keep anyone from deciding; the message is poorer then.
+        with contextlib.suppress(OSError):
+            os.pwrite(descriptor, _SLOT.pack(byte, os.getpid(), self._clock.now()), byte % _SLOTS * _SLOT.size)
+        with self._lock:
+            return OfdLease(descriptor, self._held)
+
+    def owner(self, stream: StreamId) -> Owner | None:
+        """Return who holds the lease, for a message; None when nobody does."""
+        byte = _byte_of(stream)
+        descriptor = self._open()
+        try:
+            found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+            if _FLOCK.unpack(found)[0] == fcntl.F_UNLCK:
+                return None
+            slot = os.pread(descriptor, _SLOT.size, byte % _SLOTS * _SLOT.size)
+        finally:
+            os.close(descriptor)
+        told, pid, since = _SLOT.unpack(slot.ljust(_SLOT.size, b"\0"))
+        return Owner(pid, since) if told == byte else Owner(0, 0)
+
+    def close(self) -> None:
+        """Release everything that was taken here."""
+        with self._lock:
+            held = list(self._held)
+        for lease in held:
+            lease.release()
+
+    def _open(self) -> int:
+        try:
+            return private_file(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise TryLater("too many files are open to take a lease: raise the limit or close sessions") from error
+            raise explain_file(error, self._path) from error
+
+
+def _byte_of(stream: StreamId) -> int:
+    """Return the byte that stands for a stream: told from its name, so that a lease needs no write to the database."""
+    return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 2

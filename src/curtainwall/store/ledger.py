@@ -1,0 +1,276 @@
+"""One transaction: batches are checked and written one after the other, heads and seal follow, all of it or nothing stays."""
+
+import hmac
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from curtainwall.model import (
+    AnyEvent,
+    Batch,
+    Broken,
+    Conflict,
+    Millis,
+    Outcome,
+    Post,
+    StreamId,
+    Write,
+    encode_command,
+    encode_event,
+    session_of,
+)
+from curtainwall.store import tables
+from curtainwall.store.audit import AUDITED
+from curtainwall.store.chain import START, as_number, as_total, head_mac, link, seal_mac
+from curtainwall.store.projection import Change, changes
+from curtainwall.store.schema import STREAM_SHIFT
+
+_CACHED_HEADS = 4096
+
+
+@dataclass(slots=True, eq=False)
+class PreparedWrite:
+    """Events as bytes and row changes, made outside the transaction."""
+
+    stream: StreamId
+    expected: int
+    events: list[tuple[str, int, bytes]]
+    changes: list[Change]
+    at: Millis
+    audited: bool
+
+
+@dataclass(slots=True, eq=False)
+class PreparedBatch:
+    """A batch that needs nothing but a transaction; `erase` names a stream that goes with it."""
+
+    writes: list[PreparedWrite]
+    consumed: list[tuple[StreamId, str, Outcome]]
+    posts: list[tuple[StreamId, str, str, bytes]]
+    erase: StreamId | None = None
+
+    @property
+    def touched(self) -> set[StreamId]:
+        """Return the streams whose entries or inbox change."""
+        names = {write.stream for write in self.writes if write.events}
+        if self.consumed or self.posts:
+            names.update(row[0] for row in (*self.consumed, *self.posts))
+        if self.erase is not None:
+            names.add(self.erase)
+        return names
+
+
+def prepare(batch: Batch, erase: StreamId | None = None) -> PreparedBatch:
+    """Do everything for a batch that can be done before the transaction."""
+    if erase is not None and any(write.stream == erase and write.events for write in batch.writes):
+        raise ValueError(f"`{erase}` cannot be erased and written to at once")
+    return PreparedBatch(
+        [_prepared(write) for write in batch.writes],
+        [(row.stream, row.key, row.outcome) for row in batch.consumed],
+        [prepare_post(post) for post in batch.posts],
+        erase,
+    )
+
+
+def prepare_post(post: Post) -> tuple[StreamId, str, str, bytes]:
+    """Return the inbox row of a command."""
+    kind, payload = encode_command(post.command)
+    return post.stream, post.key, kind, payload
+
+
+def _prepared(write: Write) -> PreparedWrite:
+    stream, events = write.stream, write.events
+    encoded = [encode_event(event) for event in events]
+    audited = any(kind in AUDITED for kind, _, _ in encoded) and session_of(stream) is not None
+    return PreparedWrite(stream, write.expected, encoded, _changes(stream, events), events[-1].at if events else 0, audited)
+
+
+def _changes(stream: StreamId, events: Iterable[AnyEvent]) -> list[Change]:
+    return [change for event in events for change in changes(stream, event)]
+
+
+class _Head:
+    """A stream's end as this transaction sees it."""
+
+    __slots__ = ("at", "audited", "hash", "id", "mac", "name", "seq")
+
+    def __init__(self, name: bytes, row: tuple[int, int, bytes, bytes, Millis, int] | None) -> None:
+        self.name = name
+        self.id, self.seq, self.hash, self.mac, self.at, self.audited = row or (0, 0, START, b"", 0, 0)
+
+
+class Ledger:
+    """The transactions of one connection. Heads are remembered until another connection writes."""
+
+    def __init__(self, db: sqlite3.Connection, key: bytes) -> None:
+        self._db = db
+        self._key = key
+        self._heads: dict[StreamId, _Head] = {}
+        self._seal: tuple[int, int, bytes] | None = None
+        self._seen = -1
+        self._changed: dict[StreamId, _Head] = {}
+        self._entries: list[tuple[int, str, int, bytes, bytes]] = []
+        self._posts: list[tuple[StreamId, str, str, bytes]] = []
+        self._decided: dict[tuple[StreamId, str], Outcome] = {}
+
+    def data_version(self) -> int:
+        """Return a number that changes when another connection wrote."""
+        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+    def begin(self) -> None:
+        """Begin to write; nobody else can meanwhile."""
+        self._db.execute("BEGIN IMMEDIATE")
+        version = self.data_version()
+        if version != self._seen or len(self._heads) > _CACHED_HEADS:
+            self._heads.clear()
+            self._seal = None
+            self._seen = version
+
+    def write(self, batch: PreparedBatch, now: Millis) -> Mapping[StreamId, int]:
+        """Write one batch and return where its streams end; raise `Conflict` or `Broken` before anything of it is written."""
+        ends = self._check(batch)
+        if batch.erase is not None:
+            self._erase(batch.erase, now)
+        for write in batch.writes:
+            if write.events:
+                self._extend(write)
+        for row in batch.posts:
+            self._posts.append(row)
+        for stream, key, outcome in batch.consumed:
+            self._decided[stream, key] = outcome
+        return ends
+
+    def mark_audited(self, stream: StreamId, upto: int) -> None:
+        """Note that the stream's audit file is complete up to an entry."""
+        head = self._head(stream)
+        if head.audited < upto <= head.seq:
+            head.audited = upto
+            self._changed[stream] = head
+
+    def commit(self, now: Millis) -> None:
+        """Make everything since `begin` durable."""
+        self._flush(now)
+        self._db.execute("COMMIT")
+
+    def abandon(self) -> None:
+        """Forget everything since `begin`."""
+        self._forget()
+        self._heads.clear()
+        self._seal = None
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def _check(self, batch: PreparedBatch) -> dict[StreamId, int]:
+        ends: dict[StreamId, int] = {}
+        for write in batch.writes:
+            stream = write.stream
+            end = ends.get(stream)
+            if end is None:
+                end = self._head(stream).seq
+            if end != write.expected:
+                raise Conflict(f"`{stream}` ends at entry {end}, not {write.expected}: someone else wrote first")
+            ends[stream] = end + len(write.events)
+        for stream, key, _ in batch.consumed:
+            if self._is_decided(stream, key):
+                raise Conflict(f"command `{key}` for `{stream}` was decided by someone else")
+        # INVARIANT: whatever can refuse a batch does so here, before anything of it is written.
+        if batch.erase is not None:
+            self._head(batch.erase)
+        self._sealed()
+        return ends
+
+    def _head(self, stream: StreamId) -> _Head:
+        head = self._heads.get(stream)
+        if head is None:
+            row = self._db.execute("SELECT id, seq, hash, mac, at, audited FROM head WHERE stream = ?", (stream,)).fetchone()
+            head = _Head(stream.encode(), row)
+            # INVARIANT: a head that is not ours is never extended, or our MAC would launder it.
+            if row and not hmac.compare_digest(head.mac, head_mac(self._key, head.name, head.seq, head.hash)):
+                raise Broken(f"the head of `{stream}` was forged: run `audit verify`, put back a copy that passes")
+            self._heads[stream] = head
+        return head
+
+    def _extend(self, write: PreparedWrite) -> None:
+        head = self._head(write.stream)
+        if not head.id:
+            head.id = self._db.execute("INSERT INTO head VALUES (NULL, ?, 0, x'', x'', 0, 0)", (write.stream,)).lastrowid or 0
+        if not write.audited and head.audited == head.seq:
+            head.audited += len(write.events)
+        before, seq, base, name = head.hash, head.seq, head.id << STREAM_SHIFT, head.name
+        for kind, version, payload in write.events:
+            seq += 1
+            before = link(before, name, seq, kind, version, payload)
+            self._entries.append((base + seq, kind, version, payload, before))
+        head.hash, head.seq, head.at = before, seq, write.at
+        self._changed[write.stream] = head
+        for change in write.changes:
+            tables.apply(self._db, change)
+
+    def _is_decided(self, stream: StreamId, key: str) -> bool:
+        if (stream, key) in self._decided:
+            return True
+        row = self._db.execute("SELECT decided FROM inbox WHERE stream = ? AND key = ?", (stream, key)).fetchone()
+        return row is not None and row[0] is not None
+
+    def _erase(self, stream: StreamId, now: Millis) -> None:
+        self._flush(now)
+        head = self._head(stream)
+        if head.id:
+            self._db.execute("DELETE FROM entry WHERE place > ? AND place < ?", (head.id << STREAM_SHIFT, (head.id + 1) << STREAM_SHIFT))
+            self._db.execute("DELETE FROM head WHERE id = ?", (head.id,))
+            streams, entries, total = self._sealed()
+            self._write_seal(streams - 1, entries - head.seq, as_total(as_number(total) - as_number(head.mac)))
+        self._db.execute("DELETE FROM inbox WHERE stream = ?", (stream,))
+        tables.forget(self._db, stream)
+        self._heads.pop(stream, None)
+
+    def _flush(self, now: Millis) -> None:
+        """Bring everything that was collected into the tables."""
+        db = self._db
+        if self._entries:
+            db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", self._entries)
+        if self._changed:
+            self._write_heads()
+        if self._posts:
+            db.executemany("INSERT OR IGNORE INTO inbox (stream, key, kind, payload) VALUES (?, ?, ?, ?)", self._posts)
+        if self._decided:
+            # What was decided stands in the log; the row only keeps the key from being used again.
+            db.executemany(
+                "INSERT INTO inbox (stream, key, kind, payload, decided, seq, code, message) VALUES (?, ?, '', x'', ?, ?, ?, ?)"
+                " ON CONFLICT (stream, key) DO UPDATE SET payload = x'', decided = excluded.decided, seq = excluded.seq,"
+                " code = excluded.code, message = excluded.message",
+                [(stream, key, now, it.seq, it.code, it.message) for (stream, key), it in self._decided.items()],
+            )
+        self._forget()
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self._changed.clear()
+        self._posts.clear()
+        self._decided.clear()
+
+    def _write_heads(self) -> None:
+        streams, entries, total = self._sealed()
+        entries += len(self._entries)
+        summed = as_number(total)
+        rows: list[tuple[int, bytes, bytes, Millis, int, int]] = []
+        for head in self._changed.values():
+            mac = head_mac(self._key, head.name, head.seq, head.hash)
+            summed += as_number(mac) - as_number(head.mac)
+            streams += not head.mac
+            head.mac = mac
+            rows.append((head.seq, head.hash, mac, head.at, head.audited, head.id))
+        self._db.executemany("UPDATE head SET seq = ?, hash = ?, mac = ?, at = ?, audited = ? WHERE id = ?", rows)
+        self._write_seal(streams, entries, as_total(summed))
+
+    def _sealed(self) -> tuple[int, int, bytes]:
+        if self._seal is None:
+            row = self._db.execute("SELECT streams, entries, total, mac FROM seal").fetchone()
+            if row is None or not hmac.compare_digest(row[3], seal_mac(self._key, row[0], row[1], row[2])):
+                raise Broken("the seal over all heads is not ours: run `audit verify`, put back a copy that passes")
+            self._seal = row[0], row[1], row[2]
+        return self._seal
+
+    def _write_seal(self, streams: int, entries: int, total: bytes) -> None:
+        self._seal = streams, entries, total
+        self._db.execute("UPDATE seal SET streams = ?, entries = ?, total = ?, mac = ?", (*self._seal, seal_mac(self._key, *self._seal)))

@@ -1,0 +1,215 @@
+"""Events in, row changes out: what lists and searches show, told from the log alone; it knows no table."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalWithdrawn,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    Grant,
+    GrantGiven,
+    GrantId,
+    GrantRevoked,
+    GrantUsed,
+    LabelsAdded,
+    LabelSource,
+    Millis,
+    ModeChanged,
+    ModelChanged,
+    SessionClosed,
+    SessionId,
+    SessionOpened,
+    SessionReady,
+    SessionRenamed,
+    Settlement,
+    StreamId,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+    TurnStatus,
+    session_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionListed:
+    """A session is new."""
+
+    session: SessionId
+    event: SessionOpened
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSet:
+    """One column of a session has another value; a closed session's status stays."""
+
+    session: SessionId
+    column: Literal["status", "name", "mode", "model"]
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCounted:
+    """A session has one turn more."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsSeen:
+    """A session carries these labels."""
+
+    session: SessionId
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallNamed:
+    """A call is open, and this is its tool; approvals are shown with it."""
+
+    session: SessionId
+    call: CallId
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallForgotten:
+    """A call has ended."""
+
+    session: SessionId
+    call: CallId
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalListed:
+    """An approval is open."""
+
+    session: SessionId
+    event: ApprovalAsked
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSettled:
+    """An approval is settled; the first settlement stays."""
+
+    session: SessionId
+    approval: ApprovalId
+    status: Literal["granted", "denied", "expired", "withdrawn"]
+    at: Millis
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantListed:
+    """An answer stands."""
+
+    stream: StreamId
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class GrantEnded:
+    """An answer no longer stands: revoked, or used up."""
+
+    stream: StreamId
+    grant: GrantId
+    at: Millis
+
+
+Change = (
+    SessionListed
+    | SessionSet
+    | TurnCounted
+    | LabelsSeen
+    | CallNamed
+    | CallForgotten
+    | ApprovalListed
+    | ApprovalSettled
+    | GrantListed
+    | GrantEnded
+)
+
+
+_TELLING = frozenset(
+    {ApprovalAnswered, ApprovalAsked, ApprovalExpired, ApprovalWithdrawn, CallDenied, CallDropped, CallFinished, CallLost, CallPermitted}
+    | {CallRequested, GrantGiven, GrantRevoked, GrantUsed, LabelsAdded, ModeChanged, ModelChanged, SessionClosed, SessionOpened}
+    | {SessionReady, SessionRenamed, TurnEnded, TurnResumed, TurnStarted}
+)
+"""The events that change a list; most do not, and the log is written as fast as this is known."""
+
+
+def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
+    """Return what an event changes in the lists."""
+    if type(event) not in _TELLING:
+        return ()
+    match event:
+        case GrantGiven():
+            return (GrantListed(stream, event.grant),)
+        case GrantUsed() | GrantRevoked():
+            return (GrantEnded(stream, event.grant, event.at),)
+        case _:
+            session = session_of(stream)
+            return () if session is None else _of_session(session, event)
+
+
+def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
+    match event:
+        case SessionOpened():
+            return (SessionListed(session, event),)
+        case SessionReady():
+            return (SessionSet(session, "status", "ready"),)
+        case SessionClosed():
+            return (SessionSet(session, "status", "closed"),)
+        case TurnStarted():
+            return SessionSet(session, "status", "working"), TurnCounted(session)
+        case TurnResumed():
+            return (SessionSet(session, "status", "working"),)
+        case TurnEnded():
+            return (SessionSet(session, "status", "waiting" if event.status is TurnStatus.WAITING else "ready"),)
+        case SessionRenamed():
+            return (SessionSet(session, "name", event.name),)
+        case ModeChanged():
+            return (SessionSet(session, "mode", event.mode.value),)
+        case ModelChanged():
+            return (SessionSet(session, "model", event.model),)
+        case LabelsAdded():
+            return _labels(session, event.labels)
+        case _:
+            return _of_gate(session, event)
+
+
+def _of_gate(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
+    match event:
+        case CallRequested():
+            return (CallNamed(session, event.call, event.subject.tool),)
+        case CallPermitted():
+            return _labels(session, event.labels)
+        case CallDenied() | CallFinished() | CallLost() | CallDropped():
+            return (CallForgotten(session, event.call),)
+        case ApprovalAsked():
+            return (ApprovalListed(session, event),)
+        case ApprovalAnswered():
+            status = Settlement.GRANTED.value if event.granted else Settlement.DENIED.value
+            return (ApprovalSettled(session, event.approval, status, event.at, str(event.by), event.reason),)
+        case ApprovalExpired():
+            return (ApprovalSettled(session, event.approval, Settlement.EXPIRED.value, event.at, "", ""),)
+        case ApprovalWithdrawn():
+            return (ApprovalSettled(session, event.approval, Settlement.WITHDRAWN.value, event.at, "", event.why),)
+        case _:
+            return ()
+
+
+def _labels(session: SessionId, sources: tuple[LabelSource, ...]) -> tuple[Change, ...]:
+    return (LabelsSeen(session, tuple(source.label for source in sources)),) if sources else ()

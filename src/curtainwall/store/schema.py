@@ -1,0 +1,156 @@
+"""The tables, their format's version, and how a connection to them is set up."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from curtainwall.model import Broken
+from curtainwall.store.faults import explain, explain_file
+from curtainwall.store.home import private_file
+
+FORMAT = 1
+"""The version of the store's format that this program writes."""
+
+BUSY_MILLIS = 5_000
+"""How long another process may hold the database before we give up."""
+
+STREAM_SHIFT = 32
+"""An entry's place is its stream's number and its sequence number in one integer, so that a stream lies in one piece."""
+
+# `entry`, `head`, `seal` and `inbox` are the truth; everything below them can be rebuilt from `entry`.
+_TABLES = """
+CREATE TABLE entry (
+    place INTEGER PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, payload BLOB NOT NULL, hash BLOB NOT NULL
+);
+CREATE TABLE head (
+    id INTEGER PRIMARY KEY, stream TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL, hash BLOB NOT NULL, mac BLOB NOT NULL,
+    at INTEGER NOT NULL, audited INTEGER NOT NULL
+);
+CREATE TABLE seal (
+    one INTEGER PRIMARY KEY CHECK (one = 1), streams INTEGER NOT NULL, entries INTEGER NOT NULL, total BLOB NOT NULL, mac BLOB NOT NULL
+);
+CREATE TABLE inbox (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, payload BLOB NOT NULL,
+    decided INTEGER, seq INTEGER, code TEXT NOT NULL DEFAULT '', message TEXT NOT NULL DEFAULT '', UNIQUE (stream, key)
+);
+CREATE INDEX inbox_waiting ON inbox (stream, row) WHERE decided IS NULL;
+
+CREATE TABLE session (
+    session TEXT PRIMARY KEY, name TEXT NOT NULL, agent TEXT NOT NULL, model TEXT NOT NULL, channel TEXT NOT NULL, status TEXT NOT NULL,
+    mode TEXT NOT NULL, workspace TEXT NOT NULL, own_workspace INTEGER NOT NULL, created INTEGER NOT NULL, turns INTEGER NOT NULL,
+    parent TEXT
+);
+CREATE INDEX session_created ON session (created, session);
+CREATE INDEX session_status ON session (status, created, session);
+CREATE INDEX session_agent ON session (agent, created, session);
+CREATE INDEX session_channel ON session (channel, created, session);
+CREATE TABLE label (session TEXT NOT NULL, label TEXT NOT NULL, PRIMARY KEY (session, label)) WITHOUT ROWID;
+CREATE TABLE call (session TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (session, call)) WITHOUT ROWID;
+CREATE TABLE approval (
+    session TEXT NOT NULL, approval TEXT NOT NULL, tool TEXT NOT NULL, shown TEXT NOT NULL, covers BLOB NOT NULL, digest TEXT NOT NULL,
+    asked INTEGER NOT NULL, deadline INTEGER, status TEXT NOT NULL, settled INTEGER, settled_by TEXT NOT NULL, reason TEXT NOT NULL,
+    UNIQUE (session, approval)
+);
+CREATE INDEX approval_asked ON approval (asked, session, approval);
+CREATE INDEX approval_named ON approval (approval);
+CREATE INDEX approval_open ON approval (session, asked) WHERE status = 'open';
+CREATE TABLE standing (
+    stream TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, at INTEGER NOT NULL, revoked INTEGER, PRIMARY KEY (stream, id)
+) WITHOUT ROWID;
+"""
+
+PROJECTIONS = ("session", "label", "call", "approval", "standing")
+"""The tables that hold nothing but what can be told from the log."""
+
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+"""For each older format the step that lifts it to the next one."""
+
+
+def connect(path: Path, busy_millis: int = BUSY_MILLIS) -> sqlite3.Connection:
+    """Return a connection to an existing database; raise `TryLater` or `Broken`."""
+    try:
+        # The file must be there: SQLite would make an empty one in place of a log that someone moved away.
+        db = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=busy_millis / 1000
+        )
+        try:
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA trusted_schema = OFF")
+            db.execute("PRAGMA cell_size_check = ON")
+            db.execute("PRAGMA journal_size_limit = 16777216")
+            _check_format(db, path)
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+    return db
+
+
+def create(path: Path, seal: Callable[[sqlite3.Connection], None], busy_millis: int = BUSY_MILLIS) -> None:
+    """Make the database unless it is there, and lift an older one; `seal` closes a log that is still empty."""
+    try:
+        os.close(private_file(path, os.O_RDWR | os.O_CREAT))
+    except OSError as error:
+        raise explain_file(error, path) from error
+    try:
+        db = sqlite3.connect(path, isolation_level=None, timeout=busy_millis / 1000)
+        try:
+            if _format_of(db) < FORMAT:
+                _lift(db, path, seal, busy_millis)
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+
+
+def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection], None], busy_millis: int) -> None:
+    _switch_to_wal(db, busy_millis)
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = _format_of(db)
+        if found == 0:
+            if db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise Broken(f"`{path}` is a database of another program")
+            for statement in _TABLES.split(";"):
+                db.execute(statement)
+            seal(db)
+            found = FORMAT
+        while found < FORMAT:
+            MIGRATIONS[found](db)
+            found += 1
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _switch_to_wal(db: sqlite3.Connection, busy_millis: int) -> None:
+    """Switch, also while others do so: SQLite does not wait by itself here."""
+    give_up = time.monotonic() + busy_millis / 1000
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.002)
+        else:
+            return
+
+
+def _format_of(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _check_format(db: sqlite3.Connection, path: Path) -> None:
+    found = _format_of(db)
+    if found > FORMAT:
+        raise Broken(f"`{path}` has format {found} and this version knows {FORMAT} at most: use the newer version")
+    if found < FORMAT:
+        raise Broken(f"`{path}` is no log of ours, or was cut off: put back a copy that `audit verify` passes")

@@ -1,0 +1,225 @@
+"""The store on disk: one SQLite database and the files beside it, behind the ports of the model."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Self
+
+from curtainwall.model import (
+    AnyEvent,
+    Batch,
+    Clock,
+    Entry,
+    Outcome,
+    Post,
+    SessionId,
+    StreamId,
+    Waiting,
+    decode_command,
+    decode_event,
+    session_of,
+)
+from curtainwall.store import chain, tables
+from curtainwall.store.audit import AUDITED, AuditFault
+from curtainwall.store.blobs import FileBlobs
+from curtainwall.store.chain import Fault, Head
+from curtainwall.store.faults import explain_file
+from curtainwall.store.home import Home, make_audit_key, read_audit_key
+from curtainwall.store.index import SqliteIndex
+from curtainwall.store.leases import OfdLeases
+from curtainwall.store.ledger import PreparedBatch, prepare, prepare_post
+from curtainwall.store.projection import changes
+from curtainwall.store.reading import Reader
+from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, STREAM_SHIFT, create
+from curtainwall.store.trail import Decode, Told, Trail
+from curtainwall.store.watching import Watching
+from curtainwall.store.writer import Heard, Writer
+
+_READ = f"""
+SELECT ?1, e.place & {(1 << STREAM_SHIFT) - 1}, e.kind, e.version, e.payload, e.hash
+FROM head h CROSS JOIN entry e ON e.place > (h.id << {STREAM_SHIFT}) + ?2 AND e.place < (h.id + 1) << {STREAM_SHIFT}
+WHERE h.stream = ?1
+"""  # noqa: S608 - numbers of our own
+_KINDS = ", ".join(f"'{kind}'" for kind in sorted(AUDITED))
+_READ_AUDITED = f"{_READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
+_KEPT_MILLIS = 7 * 24 * 3600 * 1000
+_PRUNED_AT_ONCE = 2000
+
+
+class SqliteLog:
+    """The append-only truth in one database."""
+
+    def __init__(self, writer: Writer, reader: Reader, watching: Watching) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._watching = watching
+
+    async def append(self, batch: Batch) -> Mapping[StreamId, int]:
+        """Write the batch durably and return where its streams end now; raise `Conflict`, `TryLater` or `Broken` and write nothing."""
+        return await self._writer.write(prepare(batch))
+
+    def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Entry]:
+        """Return the entries after a sequence number, oldest first."""
+        rows = self._reader.all(f"{_READ} ORDER BY e.place LIMIT ?3", (stream, max(after, 0), -1 if limit is None else max(limit, 0)))
+        return list(map(Entry._make, rows))
+
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
+        """Tell which streams changed (entries or inbox), by any process; the empty set means that any may have."""
+        return self._watching.watch()
+
+    def head(self, stream: StreamId) -> int:
+        """Return the sequence number of the last entry, 0 for none."""
+        row = self._reader.one("SELECT seq FROM head WHERE stream = ?", (stream,))
+        return row[0] if row else 0
+
+    async def erase(self, stream: StreamId, batch: Batch) -> None:
+        """Delete a stream, its inbox and everything projected from it, together with the batch that records so."""
+        await self._writer.write(prepare(batch, erase=stream))
+
+
+class SqliteInbox:
+    """Commands that wait, in the same database."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def post(self, post: Post) -> None:
+        """Keep the command durably; a key that was posted before changes nothing."""
+        await self._writer.write(PreparedBatch([], [], [prepare_post(post)]))
+
+    def waiting(self, stream: StreamId) -> Sequence[Waiting]:
+        """Return the undecided commands in the order in which they came."""
+        rows = self._reader.all("SELECT row, key, kind, payload FROM inbox WHERE stream = ? AND decided IS NULL ORDER BY row", (stream,))
+        return [Waiting(row, stream, key, decode_command(kind, payload)) for row, key, kind, payload in rows]
+
+    def outcome(self, stream: StreamId, key: str) -> Outcome | None:
+        """Return what became of a command, or None while it waits or is unknown."""
+        row = self._reader.one("SELECT seq, code, message FROM inbox WHERE stream = ? AND key = ? AND decided IS NOT NULL", (stream, key))
+        return Outcome(*row) if row else None
+
+
+class SqliteStore:
+    """Everything below one home: `log`, `inbox`, `leases`, `blobs` and `index`, and what keeps them honest."""
+
+    def __init__(self, home: Home, clock: Clock, decode: Decode, busy_millis: int) -> None:
+        self._home = home
+        self._key = read_audit_key(home.audit_key)
+        self._decode = decode
+        self._reader = Reader(home.database, busy_millis)
+        self._trail_reader = Reader(home.database, busy_millis)
+        self._watching = Watching(home.watch, self._look)
+        self._trail = Trail(home, self._told, decode, self._marked)
+        heard = Heard(self._watching.tell_others, self._trail.touch, self._watching.loops, self._watching.tell)
+        self._writer = Writer(home.database, self._key, clock, busy_millis, heard)
+        self.log = SqliteLog(self._writer, self._reader, self._watching)
+        self.inbox = SqliteInbox(self._writer, self._reader)
+        self.leases = OfdLeases(home.leases, clock)
+        self.blobs = FileBlobs(home.blobs)
+        self.index = SqliteIndex(self._reader)
+
+    @classmethod
+    def open(cls, home: Path, clock: Clock, *, decode: Decode | None = None, busy_millis: int = BUSY_MILLIS) -> Self:
+        """Open the store of a home directory, making what is missing; `decode` also lifts older events, for audit files."""
+        places = Home(home.absolute())
+        try:
+            places.prepare()
+            # A log that is there was sealed with a key that must be there too; a new one would only hide that.
+            if not places.database.exists() or places.database.stat().st_size == 0:
+                make_audit_key(places.audit_key)
+            key = read_audit_key(places.audit_key)
+        except OSError as error:
+            raise explain_file(error, places.root) from error
+        create(places.database, lambda db: chain.seal_empty(db, key), busy_millis)
+        store = cls(places, clock, decode or _current, busy_millis)
+        try:
+            store._reader.run(lambda db: _prune(db, clock.now() - _KEPT_MILLIS))
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        """Finish what waits, release the leases, and let go of every file; calling it twice is harmless."""
+        self._writer.drain()
+        self._trail.close()
+        self._writer.close()
+        self._watching.close()
+        self.leases.close()
+        self._reader.close()
+        self._trail_reader.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def heads(self) -> Sequence[Head]:
+        """Return where every stream ends; printed and kept elsewhere, they show that an older copy was put back."""
+        return self._reader.run(chain.heads)
+
+    def verify(self, stream: StreamId | None = None, against: Iterable[Head] = ()) -> Fault | None:
+        """Return the first thing that is wrong with the log, or None."""
+        return self._reader.run(lambda db: chain.verify(db, self._key, stream, against))
+
+    def deleted(self) -> frozenset[SessionId]:
+        """Return the sessions that were deleted on purpose, as the house's own log tells."""
+        return frozenset(found for stream in self._reader.run(chain.deleted) if (found := session_of(stream)) is not None)
+
+    def verify_audit(self, session: SessionId) -> AuditFault | None:
+        """Return the first line of a session's `audit.jsonl` that is not what the log says, or None."""
+        return self._trail.verify(session)
+
+    def rebuild_audit(self, session: SessionId) -> int:
+        """Write a session's `audit.jsonl` anew from the log and return how many lines it has."""
+        try:
+            return self._trail.rebuild(session)
+        except OSError as error:
+            raise explain_file(error, self._home.root / "sessions" / session / "audit.jsonl") from error
+
+    async def rebuild(self, decode: Decode) -> None:
+        """Make all lists anew from the log."""
+        await self._writer.run(lambda db: _rebuild(db, decode))
+
+    def collect_blobs(self) -> int:
+        """Delete the blobs of yesterday and before that neither log nor inbox name, and return how many went."""
+        named = "SELECT payload FROM entry UNION ALL SELECT payload FROM inbox WHERE decided IS NULL"
+        return self._reader.run(lambda db: self.blobs.collect(row[0] for row in db.execute(named)))
+
+    def _look(self) -> None:
+        self._writer.look()
+
+    def _marked(self, upto: Mapping[StreamId, int]) -> None:
+        self._writer.mark_audited(upto)
+
+    def _told(self, stream: StreamId, after: int) -> Told:
+        head = self._trail_reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
+        rows = self._trail_reader.all(_READ_AUDITED, (stream, after)) if head else []
+        seq, audited = head or (0, 0)
+        return Told(seq, audited, list(map(Entry._make, rows)))
+
+
+def _current(entry: Entry) -> AnyEvent:
+    return decode_event(entry.kind, entry.payload)
+
+
+def _prune(db: sqlite3.Connection, before: int) -> None:
+    """Forget keys that were decided long ago, a bounded number at a time."""
+    old = f"SELECT row FROM inbox WHERE row IN (SELECT row FROM inbox ORDER BY row LIMIT {_PRUNED_AT_ONCE}) AND decided < ?"  # noqa: S608 - a number of ours
+    if db.execute(f"{old} LIMIT 1", (before,)).fetchone():
+        db.execute(f"DELETE FROM inbox WHERE row IN ({old})", (before,))  # noqa: S608 - the text above
+
+
+def _rebuild(db: sqlite3.Connection, decode: Decode) -> None:
+    for table in PROJECTIONS:
+        db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own tables
+    for number, name in db.execute("SELECT id, stream FROM head ORDER BY id").fetchall():
+        stream, at = StreamId(name), 0
+        for row in db.execute(f"{_READ} ORDER BY e.place", (stream, 0)):
+            event = decode(Entry._make(row))
+            at = event.at
+            for change in changes(stream, event):
+                tables.apply(db, change)
+        db.execute("UPDATE head SET at = ? WHERE id = ? AND at <> ?", (at, number, at))

@@ -1,0 +1,192 @@
+"""Tells who watches that something changed: directly in this store, by datagram to other processes."""
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from pathlib import Path
+
+from curtainwall.model import StreamId, TryLater
+from curtainwall.store.faults import explain_file
+
+NET_SECONDS = 1.0
+"""How often watchers look for changes that no datagram told them of."""
+
+# Small, so that a watcher who does not read cannot use up the sender's buffer; what does not fit becomes "look at everything".
+_DATAGRAM = 1024
+# The kernel queues about ten datagrams per socket: whoever finds so many may have missed one.
+_MANY = 8
+_ADDRESS = 107
+
+
+class Watcher:
+    """One who watches: changes coalesce until they are taken. Everything here happens on the watcher's own loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._names: set[StreamId] = set()
+        self._any = False
+        self._awake = asyncio.Event()
+
+    def tell(self, names: Collection[StreamId]) -> None:
+        """Note what changed; nothing named means that anything may have."""
+        self._any = self._any or not names
+        self._names.update(names)
+        self._awake.set()
+
+    def __aiter__(self) -> AsyncIterator[frozenset[StreamId]]:
+        return self
+
+    async def __anext__(self) -> frozenset[StreamId]:
+        await self._awake.wait()
+        self._awake.clear()
+        changed = frozenset[StreamId]() if self._any else frozenset(self._names)
+        self._any = False
+        self._names.clear()
+        return changed
+
+
+class Watching:
+    """The watchers of one store, and the way to those of others."""
+
+    def __init__(self, directory: Path, look_again: Callable[[], None]) -> None:
+        self._directory = directory
+        self._look_again = look_again
+        self._lock = threading.Lock()
+        self._watchers: dict[Watcher, str] = {}
+        self._others: list[str] = []
+        self._listed: tuple[int, float] = (-1, 0.0)
+        self._sender: socket.socket | None = None
+        self._place: int | None = None
+
+    @contextlib.asynccontextmanager
+    async def watch(self) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
+        """Tell which streams change from here on."""
+        watcher = Watcher()
+        name = secrets.token_hex(4)
+        ear = self._bind(name)
+        with self._lock:
+            self._watchers[watcher] = name
+        watcher.loop.add_reader(ear.fileno(), _hear, ear, watcher)
+        self._look_again()
+        net = asyncio.create_task(self._net())
+        try:
+            yield watcher
+        finally:
+            net.cancel()
+            watcher.loop.remove_reader(ear.fileno())
+            with self._lock:
+                del self._watchers[watcher]
+            ear.close()
+            (self._directory / name).unlink(missing_ok=True)
+
+    def loops(self) -> set[asyncio.AbstractEventLoop]:
+        """Return the loops that have watchers."""
+        with self._lock:
+            return {watcher.loop for watcher in self._watchers}
+
+    def tell(self, loop: asyncio.AbstractEventLoop, names: frozenset[StreamId]) -> None:
+        """Tell the watchers of a loop; called on that loop."""
+        with self._lock:
+            there = [watcher for watcher in self._watchers if watcher.loop is loop]
+        for watcher in there:
+            watcher.tell(names)
+
+    def tell_others(self, names: frozenset[StreamId]) -> None:
+        """Send a datagram to every other watcher; called by the writer alone. Nobody is waited for."""
+        with contextlib.suppress(OSError):
+            others = self._find_others()
+            if others:
+                self._send(others, names)
+
+    def close(self) -> None:
+        """Let go of what is needed for sending."""
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+        if self._place is not None:
+            os.close(self._place)
+            self._place = None
+
+    async def _net(self) -> None:
+        while True:
+            await asyncio.sleep(NET_SECONDS)
+            self._look_again()
+
+    def _send(self, others: list[str], names: frozenset[StreamId]) -> None:
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        message = json.dumps(sorted(names)).encode()
+        if len(message) > _DATAGRAM:
+            message = b"[]"
+        for name in others:
+            try:
+                self._sender.sendto(message, self._address(name))
+            except ConnectionRefusedError:
+                # Its process is gone without a word.
+                (self._directory / name).unlink(missing_ok=True)
+            except OSError as error:
+                # A full queue is enough to wake its owner, who then looks at everything.
+                if error.errno not in (errno.EAGAIN, errno.ENOENT, errno.ENOBUFS):
+                    raise
+
+    def _find_others(self) -> list[str]:
+        changed = self._directory.stat().st_mtime_ns
+        before, at = self._listed
+        # A directory that changed just before it was listed may have changed again within the same tick of its clock.
+        if changed != before or at - changed / 1e9 < 0.1:
+            self._others = os.listdir(self._directory)
+            self._listed = changed, time.time()
+        with self._lock:
+            ours = set(self._watchers.values())
+        return [name for name in self._others if name not in ours]
+
+    def _bind(self, name: str) -> socket.socket:
+        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            ear.bind(self._address(name))
+            (self._directory / name).chmod(0o600)
+        except OSError as error:
+            ear.close()
+            raise explain_file(error, self._directory) from error
+        return ear
+
+    def _address(self, name: str) -> str:
+        """Return a socket's address: its path, or a short way to it where the path is longer than addresses may be."""
+        path = str(self._directory / name)
+        if len(os.fsencode(path)) <= _ADDRESS:
+            return path
+        with self._lock:
+            if self._place is None:
+                self._place = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._place}/{name}"
+
+
+def _hear(ear: socket.socket, watcher: Watcher) -> None:
+    """Take all datagrams that wait. What they say is a hint: anything but a list of names means "look at everything"."""
+    count = 0
+    while count < 1000:
+        try:
+            message = ear.recv(4 * _DATAGRAM)
+        except BlockingIOError:
+            break
+        except OSError as error:
+            raise TryLater(f"a watcher's socket cannot be read: {error.strerror}") from error
+        count += 1
+        watcher.tell(_names_in(message))
+    if count >= _MANY:
+        watcher.tell(())
+
+
+def _names_in(message: bytes) -> list[StreamId]:
+    try:
+        names: object = json.loads(message)
+    except (ValueError, RecursionError):
+        return []
+    return [StreamId(name) for name in names if isinstance(name, str)] if isinstance(names, list) else []  # pyright: ignore[reportUnknownVariableType] - whatever is in it is looked at

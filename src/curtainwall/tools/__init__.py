@@ -1,0 +1,36 @@
+"""What an agent can ask for: the catalogue, what a call means, and the tools that run in process."""
+
+from curtainwall.tools.catalogue import Catalogue, Entry
+from curtainwall.tools.fetch import fetch_runners
+from curtainwall.tools.filesystem import filesystem_runners
+from curtainwall.tools.git import git_runners
+from curtainwall.tools.host import NativeTools, WorkingDirectories
+from curtainwall.tools.hub import Hub
+from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
+from curtainwall.tools.native import NATIVE_TOOLS
+from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.sandbox import CONFINED, Sandboxes
+from curtainwall.tools.schema_check import Check, compile_check
+from curtainwall.tools.shell import shell_runners
+
+__all__ = [
+    "CONFINED",
+    "MAX_RESOURCES",
+    "NATIVE_TOOLS",
+    "CannotDo",
+    "Catalogue",
+    "Check",
+    "Entry",
+    "Hub",
+    "NativeTools",
+    "Runner",
+    "Sandboxes",
+    "Setting",
+    "WorkingDirectories",
+    "compile_check",
+    "fetch_runners",
+    "filesystem_runners",
+    "git_runners",
+    "prepare",
+    "shell_runners",
+]

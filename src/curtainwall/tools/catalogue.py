@@ -1,0 +1,109 @@
+"""Every tool that can be asked for, by name; what is not in here does not exist."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from curtainwall.facts import quoted
+from curtainwall.model import BadCall, Broken, Case, Meaning, Resource, Role, ToolFacts, ToolSpec
+from curtainwall.tools.schema_check import Check, compile_check
+
+# A case may put the stronger role in place of the weaker; that is not looser.
+_STRONGER: Mapping[Role, Role] = {Role.FETCH_URL: Role.SEND_URL, Role.READ_REMOTE: Role.WRITE_REMOTE}
+_LONGEST_NAME = 128
+# Roles that read a value in the same way; one argument has roles of one such group.
+_ALIKE: tuple[frozenset[Role], ...] = (
+    frozenset({Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH}),
+    frozenset({Role.FETCH_URL, Role.SEND_URL}),
+    frozenset({Role.READ_REMOTE, Role.WRITE_REMOTE}),
+    frozenset({Role.RUN_COMMAND}),
+    frozenset({Role.USE_CREDENTIAL}),
+    frozenset({Role.MESSAGE_TEAM}),
+    frozenset({Role.RAISE_BUDGET}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tool with what is worked out once: its check, and itself as a resource."""
+
+    spec: ToolSpec
+    check: Check
+    itself: Resource
+
+
+class Catalogue:
+    """The tools by their full names, each there once."""
+
+    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+        self._entries: dict[str, Entry] = {}
+        for spec in specs:
+            name = spec.full_name
+            if name in self._entries:
+                raise Broken(f"the tool {quoted(name)} is in the catalogue twice")
+            try:
+                _see_that_meanings_hold(spec)
+                check = compile_check(spec.schema_)
+            except Broken as fault:
+                raise Broken(f"the tool {quoted(name)} is refused: {fault}") from fault
+            itself = Resource(role=Role.USE_TOOL, value=name, facts=ToolFacts(server=spec.server, effect=spec.effect))
+            self._entries[name] = Entry(spec, check, itself)
+
+    def find(self, tool: str) -> ToolSpec | None:
+        """Return the tool of that full name, or None."""
+        entry = self._entries.get(tool)
+        return entry.spec if entry else None
+
+    def entry(self, tool: str) -> Entry:
+        """Return the tool with its check; raise `BadCall` with what was probably meant."""
+        try:
+            return self._entries[tool]
+        except (KeyError, TypeError):
+            raise BadCall("unknown-tool", f"there is no tool {quoted(tool)}{self._meant(tool)}") from None
+
+    def listing(self, server: str | None = None) -> tuple[ToolSpec, ...]:
+        """Return the tools of one server or of all, by name."""
+        return tuple(self._entries[name].spec for name in sorted(self._entries) if server in {None, self._entries[name].spec.server})
+
+    def _meant(self, tool: object) -> str:
+        if not isinstance(tool, str) or len(tool) > _LONGEST_NAME:
+            return ""
+        near = get_close_matches(tool, self._entries, n=1, cutoff=0.6)
+        if not near:
+            last = tool.rpartition(".")[2]
+            near = [name for name, entry in self._entries.items() if entry.spec.name == last][:1]
+        return f"; did you mean `{near[0]}`?" if near else "; the list of tools says which there are"
+
+
+def _see_that_meanings_hold(spec: ToolSpec) -> None:
+    """Raise `Broken` for meanings that name no argument, lean on a later one, or get looser without an exact value that says so."""
+    properties = spec.schema_.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    told: list[str] = []
+    for meaning in spec.meanings:
+        named = [meaning.argument, *(case.argument for case in meaning.cases)]
+        for argument in named:
+            if argument not in known:
+                raise Broken(f"a meaning speaks of {quoted(argument)}, which its schema does not name")
+        if meaning.argument in told:
+            raise Broken(f"the argument {quoted(meaning.argument)} has two meanings")
+        if meaning.within is not None and meaning.within not in told:
+            raise Broken(f"{quoted(meaning.argument)} starts from {quoted(meaning.within)}, which must come before it")
+        if not meaning.roles:
+            raise Broken(f"the argument {quoted(meaning.argument)} plays no role")
+        for case in meaning.cases:
+            _see_that_the_case_holds(meaning, case)
+        played = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
+        if not any(played <= group for group in _ALIKE):
+            raise Broken(f"the roles of {quoted(meaning.argument)} do not go together: {', '.join(sorted(played))}")
+        told.append(meaning.argument)
+
+
+def _see_that_the_case_holds(meaning: Meaning, case: Case) -> None:
+    if not case.roles:
+        raise Broken(f"a case leaves {quoted(meaning.argument)} without a role")
+    if any(isinstance(value, list | dict) for value in case.equals):
+        raise Broken(f"a case of {quoted(meaning.argument)} must name plain values")
+    kept = all(role in case.roles or _STRONGER.get(role) in case.roles for role in meaning.roles)
+    if not kept and not case.equals:
+        raise Broken(f"a case makes {quoted(meaning.argument)} looser without an exact value that says so")

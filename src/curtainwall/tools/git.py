@@ -1,0 +1,59 @@
+"""The `git` tools as they run: local steps confined, network steps in a clean repository with the judged URL."""
+
+import os
+from collections.abc import Iterable, Mapping
+
+from curtainwall.facts import Unclear
+from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
+from curtainwall.tools import git_local, git_remotes
+from curtainwall.tools.git_call import Call, Deed, House
+from curtainwall.tools.git_network import WayOut
+from curtainwall.tools.host import WorkingDirectories
+from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.sandbox import Sandboxes
+
+
+def git_runners(
+    directories: WorkingDirectories,
+    *,
+    protected: Iterable[str] = (),
+    sandboxes: Sandboxes | None = None,
+    environ: Mapping[str, str] = os.environ,
+    own_ports: frozenset[int] = frozenset(),
+) -> Mapping[str, Runner]:
+    """Return the runners of `git.*`; where bubblewrap is missing they must not be in the catalogue.
+
+    `protected` are the paths that no agent reads; a repository outside the workspace that contains one is not opened.
+    """
+    house = House(directories, tuple(protected), sandboxes or Sandboxes(), WayOut(environ, own_ports))
+    deeds: dict[str, Deed] = {
+        "status": git_local.status,
+        "diff": git_local.diff,
+        "log": git_local.log,
+        "show": git_local.show,
+        "add": git_local.add,
+        "commit": git_local.commit,
+        "branch": git_local.branch,
+        "checkout": git_local.checkout,
+        "init": git_local.init,
+        "set_working_dir": git_local.set_working_dir,
+        "clone": git_remotes.clone,
+        "fetch": git_remotes.fetch,
+        "pull": git_remotes.pull,
+        "push": git_remotes.push,
+    }
+    return {f"git.{name}": _runner(deed, house) for name, deed in deeds.items()}
+
+
+def _runner(deed: Deed, house: House) -> Runner:
+    async def run(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
+        call = Call(prepared, place, house, [])
+        try:
+            value = await deed(call)
+        except (CannotDo, Unclear) as fault:
+            raise CannotDo("\n".join((str(fault), *call.notes))) from fault
+        except OSError as fault:
+            raise CannotDo(f"git cannot work here: {(fault.strerror or str(fault)).lower()}") from fault
+        return ToolResult(ok=True, value="\n".join((value, *call.notes)) if isinstance(value, str) and call.notes else value)
+
+    return run

@@ -1,0 +1,152 @@
+"""One permitted git call: its arguments, the repository it is about, and what it may touch of it."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.facts import Unclear, canonical_remotes, is_beneath, quoted
+from curtainwall.host import Confinement, make_directories
+from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, runs_later
+from curtainwall.tools.git_confined import LOCAL, Spot, find_spot, try_git
+from curtainwall.tools.git_network import Target, WayOut
+from curtainwall.tools.host import WorkingDirectories
+from curtainwall.tools.running import CannotDo
+from curtainwall.tools.sandbox import Opened, Sandboxes
+
+_NOBODY: Final = ("Curtainwall", "curtainwall@localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What every call shares."""
+
+    directories: WorkingDirectories
+    protected: tuple[str, ...]
+    sandboxes: Sandboxes
+    way_out: WayOut
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One permitted call."""
+
+    prepared: Prepared
+    place: Place
+    house: House
+    notes: list[str]
+
+    def text(self, name: str) -> str | None:
+        return cast("str | None", self.prepared.arguments.get(name))
+
+    @property
+    def path(self) -> str:
+        return cast("str", self.prepared.arguments["path"])
+
+    @property
+    def writes(self) -> bool:
+        return any(one.role is Role.WRITE_PATH and one.value == self.path for one in self.prepared.subject.resources)
+
+    @property
+    def is_careful(self) -> bool:
+        """Tell whether files that run later must stay as they are."""
+        own = self.place.workspace.own and is_beneath(self.path, self.place.workspace.path)
+        return not own and self.place.mode is not Mode.BYPASS
+
+    def spot(self) -> Spot:
+        return find_spot(self.path, self.place)
+
+    @asynccontextmanager
+    async def open(self, spot: Spot, *, write: bool | None = None) -> AsyncGenerator[Confinement]:
+        """Give the repository to a confined git; for writing only where that was judged."""
+        self.refuse_protected(spot.root)
+        wanted = self.writes if write is None else write
+        opened: Opened | None = None
+        try:
+            async with self.house.sandboxes.open(self.place, spot.root, write=wanted, git_works=True) as opened:
+                yield replace(opened.confinement, cwd=spot.path, bounds=LOCAL)
+        finally:
+            if opened is not None:
+                self.notes.extend(opened.notes)
+
+    def refuse_protected(self, root: str) -> None:
+        if is_beneath(root, self.place.workspace.path):
+            return
+        inside = next((path for path in self.house.protected if is_beneath(path, root) or is_beneath(root, path)), None)
+        if inside is not None:
+            raise CannotDo(f"{quoted(root)} contains or lies in the protected path {quoted(inside)}")
+
+    def targets(self, role: Role) -> tuple[Target, ...]:
+        """Return the judged URLs; raise `CannotDo` where the repository would lead elsewhere by now."""
+        urls = cast("list[str]", self.prepared.arguments["urls"])
+        try:
+            now = canonical_remotes(self.text("remote"), repository=self.path, push=role is Role.WRITE_REMOTE)
+        except Unclear as fault:
+            raise CannotDo(f"the remote changed after it was judged: {fault.message}") from fault
+        if [one.url for one in now] != urls:
+            raise CannotDo(f"the remote {quoted(self.text('remote'))} leads elsewhere than when it was judged; ask again")
+        return tuple(Target(one.url, self.judged(role, one.value, one.host)) for one in now)
+
+    def judged(self, role: Role, value: str, facts: HostFacts) -> HostFacts:
+        """Return what is known about a host, where that is what was judged; raise `CannotDo` otherwise."""
+        for resource in self.prepared.subject.resources:
+            if (resource.role, resource.value, resource.facts) == (role, value, facts):
+                return facts
+        raise CannotDo(f"{quoted(value)} was not judged for this call")
+
+
+Deed = Callable[[Call], Awaitable[JsonValue]]
+
+
+async def make_directory(call: Call, path: str) -> bool:
+    """Make a directory that was judged, and tell whether it is new."""
+    call.refuse_protected(path)
+    try:
+        return await asyncio.to_thread(make_directories, path)
+    except OSError as fault:
+        raise CannotDo(f"{quoted(path)} cannot be made: {(fault.strerror or 'unknown').lower()}") from fault
+
+
+async def identity(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return who commits: the user, as their own config says; it is read here because the confined git does not see it."""
+
+    def read(key: str) -> str | None:
+        quiet = {"PATH": environ.get("PATH", os.defpath), "HOME": environ.get("HOME", "/nonexistent"), "GIT_DIR": "/dev/null"}
+        if "XDG_CONFIG_HOME" in environ:
+            quiet["XDG_CONFIG_HOME"] = environ["XDG_CONFIG_HOME"]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                ["git", "config", "--global", "--get", key], capture_output=True, env=quiet, cwd="/", timeout=10, check=False
+            )
+            return done.stdout.decode(errors="replace").strip() or None
+        return None
+
+    name, email = await asyncio.gather(asyncio.to_thread(read, "user.name"), asyncio.to_thread(read, "user.email"))
+    if name is None or email is None:
+        name, email = _NOBODY
+    return {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", name), ("EMAIL", email))}
+
+
+async def refuse_running(call: Call, spot: Spot, old: str, new: str) -> None:
+    """Refuse to switch a project's files where that would change one that runs later by itself: it would not have been asked about."""
+    if not call.is_careful:
+        return
+    async with call.open(spot, write=False) as confinement:
+        if (await try_git(["rev-parse", "--quiet", "--verify", "HEAD"], confinement)).code != 0:
+            done = await try_git(["ls-tree", "-r", "-z", "--name-only", new, "--"], confinement)
+        else:
+            done = await try_git(
+                ["diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "--no-renames", old, new, "--"], confinement
+            )
+    if done.code != 0 or done.cut:
+        raise CannotDo(done.err.decode(errors="replace").strip() or "too much would change to look through")
+    names = [name for name in done.out.decode(errors="replace").split("\0") if name]
+    running = [name for name in names if runs_later(f"{spot.top}/{name}", call.place.workspace.path)]
+    if running:
+        listed = ", ".join(quoted(name) for name in running[:5])
+        raise CannotDo(f"this would change {listed}, which run later by themselves; a human must do it, or give the mode `bypass`")

@@ -1,0 +1,24 @@
+"""The user's own programs around calls and sessions, in Claude Code's format. They can only make a verdict stricter."""
+
+from curtainwall.tools.hooks.lifecycle import Claims, FileClaims, Lifecycle
+from curtainwall.tools.hooks.pins import Found, Pins, Trust, workspace_hooks
+from curtainwall.tools.hooks.settings import EVENTS, Endpoint, Hook, Program, Settings, read_settings
+from curtainwall.tools.hooks.user_hooks import Surroundings, UserHooks
+
+__all__ = [
+    "EVENTS",
+    "Claims",
+    "Endpoint",
+    "FileClaims",
+    "Found",
+    "Hook",
+    "Lifecycle",
+    "Pins",
+    "Program",
+    "Settings",
+    "Surroundings",
+    "Trust",
+    "UserHooks",
+    "read_settings",
+    "workspace_hooks",
+]

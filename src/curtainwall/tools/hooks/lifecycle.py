@@ -1,0 +1,134 @@
+"""SessionStart and SessionEnd, each once in a session's life: after the log says so, and never again once they were begun."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Protocol, cast
+
+from curtainwall.model import (
+    SYSTEM,
+    AnyCommand,
+    Feed,
+    HistoryInherited,
+    HookEvent,
+    HookReply,
+    Hooks,
+    MessageId,
+    Place,
+    Recorded,
+    SendMessage,
+    SessionClosed,
+    SessionEnd,
+    SessionId,
+    SessionOpened,
+    SessionReady,
+    SessionStart,
+    StreamId,
+    TurnStarted,
+    session_stream,
+)
+
+_TAIL = 200
+
+Send = Callable[[SessionId, AnyCommand, str | None], Awaitable[object]]
+
+
+class Claims(Protocol):
+    """Who runs a hook that runs once: whoever claims it first, in whichever process."""
+
+    def has(self, session: SessionId, event: str) -> bool:
+        """Tell whether someone has claimed it."""
+        ...
+
+    def claim(self, session: SessionId, event: str) -> bool:
+        """Claim it durably; tell whether we were the first."""
+        ...
+
+
+class FileClaims:
+    """Claims as empty files beside the session, made where none was."""
+
+    def __init__(self, directory_of: Callable[[SessionId], Path]) -> None:
+        self._directory_of = directory_of
+
+    def has(self, session: SessionId, event: str) -> bool:
+        """Tell whether the file is there."""
+        return (self._directory_of(session) / event).exists()
+
+    def claim(self, session: SessionId, event: str) -> bool:
+        """Make the file; the one who makes it is the first."""
+        directory = self._directory_of(session)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            os.close(os.open(directory / event, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        for path in (directory, directory.parent):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return True
+
+
+class Lifecycle:
+    """Tells hooks of the beginning and the end of sessions.
+
+    INVARIANT: the event is durable before the claim, and the claim before the hook. A crash before the claim leaves the hook to whoever
+    looks next; a crash after it leaves a hook of which we do not know how far it came, and it is not run again.
+    """
+
+    def __init__(self, hooks: Hooks, feed: Feed, claims: Claims, send: Send) -> None:
+        self._hooks = hooks
+        self._feed = feed
+        self._claims = claims
+        self._send = send
+
+    async def settle(self, session: SessionId) -> None:
+        """Tell of what the log says and nobody was told of; calling it again changes nothing."""
+        if not self._claims.has(session, "SessionStart"):
+            await self._begin(session)
+        if not self._claims.has(session, "SessionEnd"):
+            await self._end(session)
+
+    async def _begin(self, session: SessionId) -> None:
+        events = [recorded.event for recorded in self._feed.read(session_stream(session))]
+        opened = next((event for event in events if isinstance(event, SessionOpened)), None)
+        is_ready = any(isinstance(event, SessionReady) for event in events)
+        # A session that is over has nobody left who could use what a hook says at its beginning.
+        if opened is None or not is_ready or any(isinstance(event, SessionClosed) for event in events):
+            return
+        inherited = next((event for event in events if isinstance(event, HistoryInherited)), None)
+        worked = any(isinstance(event, TurnStarted) for event in events)
+        source = "resume" if worked else "startup" if inherited is None else "fork" if inherited.how == "fork" else "clear"
+        reply = await self._once(session, SessionStart(source=source, model=opened.model), opened)
+        if reply is not None and reply.context:
+            message = SendMessage(by=SYSTEM, message=MessageId(f"hooks-{session}"), text=reply.context, role="context")
+            await self._send(session, message, f"hooks:SessionStart:{session}")
+
+    async def _end(self, session: SessionId) -> None:
+        stream = session_stream(session)
+        last = self._feed.read(stream, max(0, self._feed.head(stream) - _TAIL))
+        closed = next((recorded.event for recorded in last if isinstance(recorded.event, SessionClosed)), None)
+        if closed is None:
+            return
+        opened = await self._opened(stream)
+        if opened is not None:
+            await self._once(session, SessionEnd(reason=closed.reason), opened)
+
+    async def _opened(self, stream: StreamId) -> SessionOpened | None:
+        """Return the first event of a session without reading the others, of which there may be very many by now."""
+        following = self._feed.follow(stream)
+        try:
+            first = (await anext(following)).event
+        finally:
+            if isinstance(following, AsyncGenerator):
+                await cast("AsyncGenerator[Recorded]", following).aclose()
+        return first if isinstance(first, SessionOpened) else None
+
+    async def _once(self, session: SessionId, event: HookEvent, opened: SessionOpened) -> HookReply | None:
+        if not await asyncio.to_thread(self._claims.claim, session, type(event).__name__):
+            return None
+        return await self._hooks.tell(event, Place(session=session, workspace=opened.workspace, mode=opened.mode))

@@ -1,0 +1,106 @@
+"""The native tools behind the `ToolHost` port: what a call means in its session, and the runner that carries it out."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from curtainwall.facts import Masker, Scene
+from curtainwall.model import BadCall, CallPermitted, Place, Prepared, SessionId, ToolResult, ToolSpec
+from curtainwall.tools.catalogue import Catalogue
+from curtainwall.tools.meaning import Setting, prepare
+from curtainwall.tools.running import CannotDo, Runner
+
+Mounts = tuple[tuple[str, str], ...]
+
+_LONG = 100_000
+
+
+class WorkingDirectories:
+    """Where git works in each session, so that `.` means the same to the judge and to the tool."""
+
+    def __init__(self) -> None:
+        self._chosen: dict[SessionId, str] = {}
+
+    def of(self, place: Place) -> str:
+        """Return the session's working directory: the one chosen, or its workspace."""
+        return self._chosen.get(place.session, place.workspace.path)
+
+    def choose(self, session: SessionId, path: str) -> None:
+        """Keep a canonical path as the session's working directory."""
+        self._chosen[session] = path
+
+    def forget(self, session: SessionId) -> None:
+        """Go back to the workspace."""
+        self._chosen.pop(session, None)
+
+
+def no_mounts(_place: Place) -> Mounts:
+    """Return the mounts of a session whose agent sees the same paths as we do."""
+    return ()
+
+
+class NativeTools:
+    """The tools of this house in process."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing that `app` decides
+        self,
+        catalogue: Catalogue,
+        *,
+        home: str,
+        masker: Masker,
+        runners: Mapping[str, Runner] | None = None,
+        own_ports: frozenset[int] = frozenset(),
+        directories: WorkingDirectories | None = None,
+        mounts: Callable[[Place], Mounts] = no_mounts,
+    ) -> None:
+        self.catalogue = catalogue
+        self.directories = directories or WorkingDirectories()
+        self._home = home
+        self._masker = masker
+        self._runners = dict(runners or {})
+        self._own_ports = own_ports
+        self._mounts = mounts
+
+    def beside(self, catalogue: Catalogue, runners: Mapping[str, Runner]) -> "NativeTools":
+        """Return other tools in the same setting."""
+        return NativeTools(
+            catalogue,
+            home=self._home,
+            masker=self._masker,
+            runners=runners,
+            own_ports=self._own_ports,
+            directories=self.directories,
+            mounts=self._mounts,
+        )
+
+    def find(self, tool: str) -> ToolSpec | None:
+        """Return the catalogue's entry for `server.tool`."""
+        return self.catalogue.find(tool)
+
+    def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
+        """Check the arguments, find out what they mean, and mask; raise `BadCall`."""
+        scene = Scene(workspace=place.workspace.path, home=self._home, mounts=self._mounts(place))
+        return prepare(self.catalogue, tool, arguments, Setting(scene, self.directories.of(place), self._masker, self._own_ports))
+
+    def masked(self, value: JsonValue) -> JsonValue:
+        """Return the value with every secret masked, for the log."""
+        return self._masker.mask_json(value)
+
+    async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        """Run the call with its canonical arguments only, and mask what comes back."""
+        if permit.digest != prepared.subject.digest:
+            raise BadCall(
+                "wrong-permit", f"the permit `{permit.permit}` is for another subject than this call of `{prepared.subject.tool}`"
+            )
+        runner = self._runners.get(prepared.subject.tool)
+        if runner is None:
+            return ToolResult(ok=False, value="this tool cannot run on this machine yet")
+        try:
+            result = await runner(prepared, permit, place)
+        except CannotDo as fault:
+            result = ToolResult(ok=False, value=str(fault))
+        # Masking megabytes takes a while; nobody else should wait for it.
+        is_long = len(str(result.value)) > _LONG
+        masked = await asyncio.to_thread(self.masked, result.value) if is_long else self.masked(result.value)
+        return ToolResult(ok=result.ok, value=masked)

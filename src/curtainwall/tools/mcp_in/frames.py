@@ -1,0 +1,160 @@
+"""Bytes in, frames out: newline-delimited JSON-RPC 2.0, read so that no byte sequence costs more than its length allows."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from mcp_types.jsonrpc import INVALID_REQUEST, PARSE_ERROR
+from pydantic import JsonValue
+from pydantic_core import from_json, to_json
+
+from curtainwall.tools.mcp_in.bounds import Bounds
+
+RequestId = int | str
+Params = Mapping[str, JsonValue]
+
+_LONGEST_ID = 256
+_BIGGEST_ID = 2**63
+# A string that never ends takes all the rest; otherwise each of its quotes would be tried anew.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+# Only lines with more of these letters than this are looked at closely.
+_FEW_PARTS = 5_000
+_EMPTY: Final[Params] = {}
+
+
+class Fault(Exception):
+    """A frame that cannot be followed, as its sender is told; `fatal` ones end the connection."""
+
+    def __init__(self, code: int, message: str, *, data: JsonValue = None, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+        self.fatal = fatal
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that wants a reply."""
+
+    id: RequestId
+    method: str
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Something that wants none."""
+
+    method: str
+    params: Params
+
+
+class Lines:
+    """The bytes of one connection, cut at newlines."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._bytes = bytearray()
+        self._searched = 0
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Tell whether there is something that was not looked at yet."""
+        return self._searched < len(self._bytes)
+
+    def feed(self, data: bytes) -> None:
+        """Add what came."""
+        self._bytes += data
+
+    def next(self) -> bytes | None:
+        """Return the next line without its end, or None where it is not whole yet; raise a fatal `Fault` for one that is too long."""
+        end = self._bytes.find(b"\n", self._searched)
+        if end < 0 and len(self._bytes) <= self._longest:
+            self._searched = len(self._bytes)
+            return None
+        if end < 0 or end > self._longest:
+            raise Fault(PARSE_ERROR, f"a line is longer than {self._longest} bytes; send it in pieces", fatal=True)
+        line = bytes(self._bytes[:end])
+        del self._bytes[: end + 1]
+        self._searched = 0
+        return line
+
+    def clear(self) -> int:
+        """Forget everything and return how many bytes that were."""
+        size = len(self._bytes)
+        self._bytes = bytearray()
+        self._searched = 0
+        return size
+
+
+def parts_of(line: bytes) -> int:
+    """Return how many values a line has at most: a list of ten million empty lists is a small line and a big parse."""
+    rough = line.count(b",") + line.count(b"[") + line.count(b"{")
+    if rough <= _FEW_PARTS:
+        return rough
+    bare = _STRING.sub(b"", line)
+    return bare.count(b",") + bare.count(b"[") + bare.count(b"{")
+
+
+def parse(line: bytes, bounds: Bounds) -> Request | Notification | None:
+    """Return the frame of one line, None for a reply (we never ask anything); raise `Fault`."""
+    parts = parts_of(line)
+    if parts > bounds.parts:
+        raise Fault(PARSE_ERROR, f"a line has {parts} values, more than {bounds.parts}; send it in pieces", fatal=True)
+    try:
+        told = cast("JsonValue", from_json(line, allow_inf_nan=False, cache_strings="keys"))
+    except ValueError as fault:
+        raise Fault(PARSE_ERROR, f"no JSON: {str(fault)[:120]}") from None
+    if isinstance(told, list):
+        raise Fault(INVALID_REQUEST, "batches are not part of this protocol; send one message a line")
+    if not isinstance(told, dict):
+        raise Fault(INVALID_REQUEST, "a message must be an object")
+    if told.get("jsonrpc") != "2.0":
+        raise Fault(INVALID_REQUEST, '`jsonrpc` must be "2.0"')
+    method = told.get("method")
+    if "method" not in told and ("result" in told or "error" in told):
+        return None
+    if type(method) is not str:
+        raise Fault(INVALID_REQUEST, "`method` must be a string")
+    params = told.get("params")
+    if "id" not in told:
+        return Notification(method, params if type(params) is dict else _EMPTY)
+    id_ = _id(told["id"])
+    if params is not None and type(params) is not dict:
+        raise Fault(INVALID_REQUEST, "`params` must be an object")
+    return Request(id_, method, params or _EMPTY)
+
+
+def is_id(value: object) -> bool:
+    """Tell whether this can name a request: a string or a whole number, of a sane size."""
+    if type(value) is str:
+        return len(value) <= _LONGEST_ID
+    return type(value) is int and -_BIGGEST_ID < value < _BIGGEST_ID
+
+
+def _id(value: JsonValue) -> RequestId:
+    if not is_id(value):
+        raise Fault(INVALID_REQUEST, f"`id` must be a string of at most {_LONGEST_ID} letters or a whole number of 64 bits")
+    return cast("RequestId", value)
+
+
+def reply(id_: RequestId, result: bytes) -> bytes:
+    """Return the line that answers a request with an encoded result."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (to_json(id_), result)
+
+
+def complaint(id_: RequestId | None, fault: Fault) -> bytes:
+    """Return the line that says what was wrong; without an id it is about a frame that has none we could use."""
+    error: dict[str, JsonValue] = {"code": fault.code, "message": str(fault)}
+    if fault.data is not None:
+        error["data"] = fault.data
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (to_json(id_), to_json(error))
+
+
+def note(method: str, params: Params) -> bytes:
+    """Return the line of a notification."""
+    return to_json({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"

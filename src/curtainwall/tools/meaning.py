@@ -1,0 +1,277 @@
+"""What a call means: from the words of an agent to canonical arguments, the resources they stand for, and the digest of it all."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from os.path import islink
+from shlex import quote
+from typing import Final
+
+from pydantic import JsonValue
+
+from curtainwall.facts import (
+    Command,
+    Masker,
+    Scene,
+    Unclear,
+    canonical_path,
+    canonical_remotes,
+    canonical_url,
+    contains_mask,
+    parse_script,
+    quoted,
+)
+from curtainwall.facts.secret_shapes import is_secret_key
+from curtainwall.model import (
+    BadCall,
+    CommandFacts,
+    Facts,
+    Meaning,
+    Prepared,
+    Resource,
+    Role,
+    Subject,
+    SubjectKind,
+    subject_digest,
+)
+from curtainwall.tools.catalogue import Catalogue, Entry
+from curtainwall.tools.schema_check import RULE, kind_of
+
+MAX_RESOURCES: Final = 256
+
+# Of a long argument a message shows the beginning; so much of it is enough to see a secret that begins there.
+_QUOTABLE = 8_192
+_LOOKED_AT = 1_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+# In the sandbox these are nobody's files, and every second command line sends something to one of them.
+_NOBODYS = frozenset(f"/dev/{name}" for name in ("full", "null", "random", "stderr", "stdin", "stdout", "urandom", "zero"))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a call is made: the scene its paths are read in, the session's working directory, our own ports, and what is secret."""
+
+    scene: Scene
+    working_directory: str
+    masker: Masker
+    own_ports: frozenset[int] = frozenset()
+
+
+def prepare(catalogue: Catalogue, tool: str, arguments: JsonValue, setting: Setting) -> Prepared:
+    """Check the arguments and find out what they mean; raise `BadCall` for everything that is not certain."""
+    try:
+        entry = catalogue.entry(tool)
+        entry.check(arguments)
+        assert isinstance(arguments, dict)
+        return _prepared(entry, arguments, setting)
+    except Unclear as fault:
+        raise BadCall(RULE, _without_secrets(fault.message, arguments, setting.masker)) from fault
+    except BadCall as bad:
+        raise BadCall(bad.rule, _without_secrets(str(bad), arguments, setting.masker)) from bad
+    except Exception as fault:
+        # Whatever breaks the reading of an argument must deny the call.
+        raise BadCall(RULE, f"the arguments of `{tool}` could not be read ({type(fault).__name__})") from fault
+
+
+def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -> Prepared:
+    if contains_mask(arguments):
+        raise BadCall(
+            "masked-arguments",
+            "an argument holds a masked secret; writing it would destroy the real one: change the other lines with `filesystem.edit_file`",
+        )
+    reading = _Reading(entry, arguments, setting)
+    for meaning in entry.spec.meanings:
+        reading.take(meaning)
+    canonical, resources = reading.canonical, tuple(reading.resources.values())
+    name = entry.itself.value
+    raw = {key: _masked(key, value, setting.masker) for key, value in arguments.items()}
+    subject = Subject(
+        tool=name,
+        effect=entry.spec.effect,
+        raw=raw,
+        canonical={
+            key: raw[key] if key in raw and arguments[key] is value else _masked(key, value, setting.masker)
+            for key, value in canonical.items()
+        },
+        resources=resources,
+        digest=subject_digest(SubjectKind.TOOL_CALL, name, canonical, resources),
+    )
+    return Prepared(subject=subject, arguments=canonical)
+
+
+def _without_secrets(message: str, arguments: JsonValue, masker: Masker) -> str:
+    """Return a refusal's words masked; what they quote is masked before it is cut, or half a secret would be left."""
+    waiting, left = [arguments], _LOOKED_AT
+    while waiting and left:
+        value, left = waiting.pop(), left - 1
+        if isinstance(value, str):
+            if (told := quoted(value)) in message:
+                message = message.replace(told, quoted(masker.mask_text(value[:_QUOTABLE])))
+        elif isinstance(value, list | dict):
+            waiting += value if isinstance(value, list) else value.values()
+    return masker.mask_text(message)
+
+
+def _masked(key: str, value: JsonValue, masker: Masker) -> JsonValue:
+    """Return an argument as the log may hold it; its name is the schema's, so only what the name says about the value counts."""
+    if isinstance(value, str):
+        return masker.mask_text(value) if _is_plain(key) else _masked_under(key, value, masker)
+    return _masked_under(key, value, masker) if isinstance(value, list | dict) else value
+
+
+def _masked_under(key: str, value: JsonValue, masker: Masker) -> JsonValue:
+    whole = masker.mask_json({key: value})
+    assert isinstance(whole, dict)
+    return next(iter(whole.values()))
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(key: str) -> bool:
+    return is_secret_key(key) is None
+
+
+class _Reading:
+    """One call being read: what stands canonical so far, and which resources that names."""
+
+    __slots__ = ("arguments", "canonical", "resources", "setting")
+
+    def __init__(self, entry: Entry, arguments: Mapping[str, JsonValue], setting: Setting) -> None:
+        self.arguments = arguments
+        self.setting = setting
+        self.canonical: dict[str, JsonValue] = dict(arguments)
+        self.resources: dict[tuple[Role, str, Facts | None], Resource] = {(Role.USE_TOOL, entry.itself.value, None): entry.itself}
+
+    def take(self, meaning: Meaning) -> None:
+        """Read one argument."""
+        value = self.canonical.get(meaning.argument, meaning.default)
+        if value is None and meaning.argument not in self.canonical:
+            return
+        roles = _roles(meaning, self.arguments)
+        read = _READERS[roles[0]]
+        if isinstance(value, str):
+            self.canonical[meaning.argument] = read(self, value, meaning, roles)
+            return
+        if not isinstance(value, list):
+            raise BadCall(RULE, f"{quoted(meaning.argument)} must be a string or a list of strings, not {kind_of(value)}")
+        if len(value) > MAX_RESOURCES:
+            raise BadCall(RULE, f"{quoted(meaning.argument)} names more than {MAX_RESOURCES} things; ask for fewer at once")
+        texts: list[JsonValue] = []
+        for one in value:
+            if not isinstance(one, str):
+                raise BadCall(RULE, f"{quoted(meaning.argument)} must hold strings alone, not {kind_of(one)}")
+            texts.append(read(self, one, meaning, roles))
+        self.canonical[meaning.argument] = texts
+
+    def add(self, role: Role, value: str, facts: Facts | None = None) -> None:
+        """Note a resource; the same one twice is one."""
+        key = (role, value, facts)
+        if key in self.resources:
+            return
+        if len(self.resources) >= MAX_RESOURCES:
+            raise BadCall(RULE, f"the call touches more than {MAX_RESOURCES} things; ask for fewer at once")
+        self.resources[key] = Resource(role=role, value=value, facts=facts)
+
+    def scene(self, meaning: Meaning) -> Scene:
+        """Return the scene in which an argument is read: where its relative paths start."""
+        scene = self.setting.scene
+        if meaning.within is not None:
+            start = self.canonical.get(meaning.within, scene.workspace)
+            if not isinstance(start, str):
+                raise BadCall(RULE, f"{quoted(meaning.within)} must be one path")
+            return replace(scene, cwd=start)
+        return replace(scene, cwd=self.setting.working_directory) if meaning.tracked else scene
+
+
+def _roles(meaning: Meaning, arguments: Mapping[str, JsonValue]) -> tuple[Role, ...]:
+    for case in meaning.cases:
+        if case.argument in arguments:
+            value = arguments[case.argument]
+            if not case.equals or any(type(value) is type(wanted) and value == wanted for wanted in case.equals):
+                return case.roles
+    return meaning.roles
+
+
+def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    scene = reading.scene(meaning)
+    path = canonical_path(text, scene) if meaning.follows else _canonical_entry(text, scene)
+    for role in roles:
+        reading.add(role, path)
+    return path
+
+
+def _canonical_entry(text: str, scene: Scene) -> str:
+    """Return what a path names when its last component is not followed, as the kernel deletes and renames."""
+    above, slash, name = text.rpartition("/")
+    if name in {"", ".", ".."} or "\0" in name or (not slash and name.startswith("~")):
+        return canonical_path(text, scene)
+    parent = canonical_path((above or "/") if slash else ".", scene)
+    entry = f"{parent.rstrip('/')}/{name}"
+    is_mount = any(inside == entry for inside, _ in scene.mounts)
+    return entry if not is_mount and islink(entry) else canonical_path(text, scene)
+
+
+def _read_url(reading: _Reading, text: str, _meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    url = canonical_url(text, reading.setting.own_ports)
+    for role in roles:
+        reading.add(role, url.origin, url.facts)
+    return url.text
+
+
+def _read_name(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    if not _NAME.fullmatch(text):
+        raise Unclear(f"{quoted(meaning.argument)} must be a name of letters, digits, `_`, `.` and `-`, not {quoted(text)}")
+    for role in roles:
+        reading.add(role, text)
+    return text
+
+
+def _read_remote(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    repository = None if meaning.within is None else reading.scene(meaning).cwd
+    remotes = canonical_remotes(text, repository=repository, push=Role.WRITE_REMOTE in roles)
+    for remote in remotes:
+        for role in roles:
+            reading.add(role, remote.value, remote.host)
+    if repository is None and len(remotes) == 1:
+        return remotes[0].url
+    # A name stays, for the branches that follow it; the final URLs stand beside it, so that an approval is bound to them.
+    reading.canonical["urls"] = [remote.url for remote in remotes]
+    return text
+
+
+def _masked_command(command: Command, masker: Masker) -> tuple[str, bool]:
+    """Return a command as the log may hold it, and whether each word is still there: a mask over several would hide some from rules."""
+    shown = masker.mask_text(command.text)
+    return shown, shown == command.text or shown == " ".join(masker.mask_text(quote(word)) for word in command.words)
+
+
+def _read_command(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    script = parse_script(text)
+    for command in script.commands:
+        # Resources stand in the log as they are; the digest knows the unmasked text from the arguments.
+        shown, is_whole = _masked_command(command, reading.setting.masker)
+        facts = CommandFacts(program=command.program, parsed=command.parsed and is_whole)
+        for role in roles:
+            reading.add(role, shown, facts)
+    scene = reading.scene(meaning)
+    for redirect in script.redirects:
+        if redirect.target not in _NOBODYS:
+            reading.add(Role.READ_PATH if redirect.kind == "read" else Role.WRITE_PATH, canonical_path(redirect.target, scene))
+    return text
+
+
+_Reader = Callable[[_Reading, str, Meaning, tuple[Role, ...]], str]
+_READERS: Final[Mapping[Role, _Reader]] = {
+    Role.READ_PATH: _read_path,
+    Role.WRITE_PATH: _read_path,
+    Role.DELETE_PATH: _read_path,
+    Role.FETCH_URL: _read_url,
+    Role.SEND_URL: _read_url,
+    Role.READ_REMOTE: _read_remote,
+    Role.WRITE_REMOTE: _read_remote,
+    Role.RUN_COMMAND: _read_command,
+    Role.USE_CREDENTIAL: _read_name,
+    Role.MESSAGE_TEAM: _read_name,
+    Role.RAISE_BUDGET: _read_name,
+}

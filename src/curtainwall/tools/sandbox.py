@@ -1,0 +1,74 @@
+"""What shell and git get of a workspace: all of it, a project read-only, or a project in which what runs later is kept as it is."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from weakref import WeakValueDictionary
+
+from curtainwall.facts import is_beneath, quoted
+from curtainwall.host import Confinement, Later, TooMany, find_later, set_aside
+from curtainwall.model import Mode, Place
+
+CONFINED: Final = frozenset({"git", "shell"})
+"""The servers whose tools need the confinement; where it is missing they must not be in the catalogue."""
+
+_TAKEN_BACK = "it runs later by itself, so it can only be written with `filesystem.write_file`, which asks"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A directory as a confined process gets it; `notes` are for the agent, and grow when the directory is looked at afterwards."""
+
+    confinement: Confinement
+    notes: list[str] = field(default_factory=list[str])
+
+
+class Sandboxes:
+    """Directories opened for confined processes.
+
+    A project is given for writing to one process at a time: another one could exchange what is about to be mounted. So shell and git share
+    one of these.
+    """
+
+    def __init__(self) -> None:
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def open(self, place: Place, root: str, *, write: bool, git_works: bool = False) -> AsyncGenerator[Opened]:
+        """Give a directory, for reading or for writing as the session's standing allows; look at a project again when it is given back."""
+        own = place.workspace.own and is_beneath(root, place.workspace.path)
+        if not write:
+            yield Opened(Confinement(cwd=root, readable=((root, root),)))
+        elif own or place.mode is Mode.BYPASS:
+            yield Opened(Confinement(cwd=root, writable=(root,)))
+        else:
+            workspace = place.workspace.path
+            turn = self._turns.setdefault(workspace if is_beneath(root, workspace) else root, asyncio.Lock())
+            async with turn:
+                try:
+                    before = await asyncio.to_thread(find_later, root)
+                except TooMany:
+                    note = "the project has too many files to be watched, so it is read-only here"
+                    yield Opened(Confinement(cwd=root, readable=((root, root),)), [note])
+                    return
+                opened = _watched(root, before, git_works=git_works)
+                try:
+                    yield opened
+                finally:
+                    # Also where the process was cancelled: what it left behind must not stay.
+                    held = await asyncio.shield(asyncio.to_thread(set_aside, root, before, opened.confinement.fixed))
+                    opened.notes.extend(_told(*one) for one in held)
+
+
+def _watched(root: str, before: Later, *, git_works: bool) -> Opened:
+    # A mount of its own keeps a git directory from being renamed and replaced by another.
+    pinned = tuple(path for path in before.git if git_works)
+    return Opened(Confinement(cwd=root, writable=(root, *pinned), fixed=before.fixed(git_works=git_works)))
+
+
+def _told(path: str, aside: str | None) -> str:
+    if aside is None:
+        return f"{quoted(path)} should not be there and could not be taken back; a human must look at it: {_TAKEN_BACK}"
+    return f"{quoted(path)} was renamed to {quoted(aside.rpartition('/')[2])}: {_TAKEN_BACK}"

@@ -1,0 +1,33 @@
+"""MCP out: the servers of others, each in a sandbox of its own, their tools judged like our own and their words taken as data."""
+
+from curtainwall.tools.servers.annotate import Proposal, propose
+from curtainwall.tools.servers.launch import CannotStart, Machine
+from curtainwall.tools.servers.offered import Offered, all_offered, why_unusable
+from curtainwall.tools.servers.reviews import Review, Reviews
+from curtainwall.tools.servers.servers import Servers
+from curtainwall.tools.servers.shelf import Shelf, Standing
+from curtainwall.tools.servers.spec import RESERVED, WORKSPACE, ServerSpec, ToolRoles, allowed_environment
+from curtainwall.tools.servers.supervisor import Grounds, Supervisor, is_running
+
+__all__ = [
+    "RESERVED",
+    "WORKSPACE",
+    "CannotStart",
+    "Grounds",
+    "Machine",
+    "Offered",
+    "Proposal",
+    "Review",
+    "Reviews",
+    "ServerSpec",
+    "Servers",
+    "Shelf",
+    "Standing",
+    "Supervisor",
+    "ToolRoles",
+    "all_offered",
+    "allowed_environment",
+    "is_running",
+    "propose",
+    "why_unusable",
+]

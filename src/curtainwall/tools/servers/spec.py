@@ -1,0 +1,111 @@
+"""What a tool server is, as the user declared it: how it is started, what it gets to see, and what its tools' arguments mean."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from curtainwall.facts import quoted
+from curtainwall.model import Broken, Meaning, Role, ToolEffect
+
+RESERVED: Final = frozenset({"session", "filesystem", "fetch", "git", "shell"})
+"""The names of our own tools; no server may answer in their place."""
+
+WORKSPACE: Final = "{workspace}"
+"""Stands for the session's workspace in arguments and paths."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_ROLES = frozenset(
+    {
+        Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH, Role.FETCH_URL, Role.SEND_URL, Role.READ_REMOTE, Role.WRITE_REMOTE,
+        Role.RUN_COMMAND,
+    }
+)  # fmt: skip
+_PATHS = frozenset({Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH})
+_CHANGING = frozenset({Role.WRITE_PATH, Role.DELETE_PATH, Role.SEND_URL, Role.WRITE_REMOTE, Role.RUN_COMMAND})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRoles:
+    """What a human said about one tool: what it does at most, and what its arguments mean."""
+
+    effect: ToolEffect
+    meanings: tuple[Meaning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """One server of the user's. `environment` is all that it gets of ours; the paths are what its sandbox holds besides the system."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    trusted: bool = False
+    shared: bool = False
+    timeout: float = 60.0
+    tools: Mapping[str, ToolRoles] = field(default_factory=dict[str, ToolRoles])
+
+    def __post_init__(self) -> None:
+        """Raise `Broken` for a server that cannot be trusted to be what its user meant."""
+        self._see_its_name()
+        if not self.command or "\0" in "".join((self.command, *self.args)):
+            raise self._broken("`command` must name a program")
+        if self.trusted and (self.read or self.write):
+            raise self._broken("`read` and `write` are for the sandbox, and a trusted server has none; take them or `trusted` away")
+        if self.shared and any(WORKSPACE in told for told in (*self.args, *self.read, *self.write)):
+            raise self._broken(f"a shared server belongs to no session, so it cannot use `{WORKSPACE}`")
+        for path in (*self.read, *self.write):
+            if not path.startswith(("/", "~/", WORKSPACE)):
+                raise self._broken(f"the path {quoted(path)} must be absolute, or start with `~/` or `{WORKSPACE}`")
+        for tool, roles in self.tools.items():
+            self._see_what_is_said_of(tool, roles)
+
+    def _see_its_name(self) -> None:
+        if self.name in RESERVED:
+            raise self._broken("this name is reserved for our own tools; choose another")
+        if not _NAME.fullmatch(self.name):
+            raise self._broken("a server's name is made of lower-case letters, digits and `_`, and starts with a letter")
+
+    def _see_what_is_said_of(self, tool: str, roles: ToolRoles) -> None:
+        played: set[Role] = set()
+        for meaning in roles.meanings:
+            here = {*meaning.roles, *(role for case in meaning.cases for role in case.roles)}
+            where = f"{tool}: `{meaning.argument}`"
+            if strangers := here - _ROLES:
+                raise self._broken(f"{where} cannot have the role {', '.join(f'`{role}`' for role in sorted(strangers))} in a server")
+            if meaning.within is not None and not here <= _PATHS:
+                raise self._broken(f"{where}: `within` is for paths")
+            played |= set(meaning.roles)
+        if self.trusted and Role.RUN_COMMAND in played:
+            # The rules let commands run freely because the sandbox holds them; outside it only a human may say yes.
+            raise self._broken(f"{tool}: a trusted server runs commands outside any sandbox; give the tool no roles, then every call asks")
+        unseen = roles.effect is ToolEffect.MODIFY and not played & _CHANGING
+        unseen |= roles.effect is ToolEffect.EXECUTE and Role.RUN_COMMAND not in played
+        if played and unseen:
+            raise self._broken(
+                f"{tool}: its effect is `{roles.effect}`, and no role says what it changes; "
+                "add such a role, or take all roles away, then every call asks"
+            )
+
+    def _broken(self, why: str) -> Broken:
+        return Broken(f"[servers.{self.name}]: {why}")
+
+
+def allowed_environment(entries: Iterable[str], ours: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
+    """Return the environment that a list allows: `NAME` takes ours where it is set, `NAME=value` says it; raise `Broken` for our keys."""
+    made: dict[str, str] = {}
+    for entry in entries:
+        name, is_said, value = entry.partition("=")
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise Broken(f"{quoted(entry)} in `env` is neither the name of a variable nor `NAME=value`")
+        if name in secret or name.startswith("CURTAINWALL_"):
+            raise Broken(f"`{name}` is a key of ours and is given to no server")
+        if is_said:
+            made[name] = value
+        elif name in ours:
+            made[name] = ours[name]
+    return made

@@ -1,0 +1,224 @@
+"""The running servers: started on first use, again with growing patience when they die, and stopped with everything they started."""
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from curtainwall.facts import Masker
+from curtainwall.model import Mode, Place, SessionId
+from curtainwall.tools.servers.complaints import Complaints
+from curtainwall.tools.servers.launch import CannotStart, Machine, launch
+from curtainwall.tools.servers.link import Link, ServerLost, ServerRefused, ServerSilent
+from curtainwall.tools.servers.offered import Offered, all_offered
+from curtainwall.tools.servers.spec import ServerSpec
+
+MOST: Final = 64
+"""Servers that run at once; before another one starts, one that nobody uses is stopped."""
+
+LOOK_AGAIN: Final = 60.0
+"""Seconds after which a server is asked again what it offers, before the next call."""
+
+IDLE: Final = 900.0
+_PATIENCE: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+_WAITS: Final = 2.0
+
+Seen = Callable[[str, Mapping[str, Offered]], None]
+"""Is told what a server offers, whenever that was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """Where servers run, and where what they leave behind goes."""
+
+    machine: Machine
+    masker: Masker
+    logs: Path
+    locks: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """Whose process it is; in plan mode a sandbox is another one."""
+
+    server: str
+    session: SessionId | None
+    is_plan: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    link: Link | None = None
+    lock: int = -1
+    failures: int = 0
+    not_before: float = 0.0
+    looked: float = 0.0
+    used: float = 0.0
+    users: int = 0
+
+
+class Supervisor:
+    """Keeps one process for each server and session, or one for all where a server is shared."""
+
+    def __init__(self, specs: Mapping[str, ServerSpec], grounds: Grounds, seen: Seen) -> None:
+        self._specs = specs
+        self._grounds = grounds
+        self._seen = seen
+        self._slots: dict[_Key, _Slot] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @asynccontextmanager
+    async def using(self, server: str, place: Place) -> AsyncGenerator[Link]:
+        """Lend the server of a session, started where it does not run; raise `CannotStart`."""
+        spec = self._specs[server]
+        key = _Key(server, None, False) if spec.shared else _Key(server, place.session, place.mode is Mode.PLAN)
+        slot = self._slots.setdefault(key, _Slot())
+        slot.users += 1
+        try:
+            async with slot.turn:
+                link = slot.link
+                if link is None or link.is_lost:
+                    link = await self._start(key, slot, None if spec.shared else place)
+                elif link.has_changed.is_set() or time.monotonic() - slot.looked > LOOK_AGAIN:
+                    await self._look(server, slot, link)
+            yield link
+            slot.failures = 0
+        finally:
+            slot.users -= 1
+            slot.used = time.monotonic()
+
+    async def leave(self, session: SessionId) -> None:
+        """Stop the servers of a session that is over."""
+        await self._stop([key for key in self._slots if key.session == session])
+
+    async def close(self) -> None:
+        """Stop all servers; none starts any more."""
+        self._is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._stop(list(self._slots))
+
+    async def _start(self, key: _Key, slot: _Slot, place: Place | None) -> Link:
+        if self._is_closed:
+            raise CannotStart("everything is being stopped")
+        await self._let_go(slot)
+        spec = self._specs[key.server]
+        wait = slot.not_before - time.monotonic()
+        if wait > _WAITS:
+            raise CannotStart(f"`{key.server}` failed {slot.failures} times in a row; it is tried again in {wait:.0f} seconds")
+        await asyncio.sleep(max(0.0, wait))
+        await self._make_room()
+        # Counted as a failure until a call succeeds, so that one which dies at once is not started over and over.
+        slot.failures += 1
+        slot.not_before = time.monotonic() + _PATIENCE[min(slot.failures, len(_PATIENCE) - 1)]
+        link = await self.open(spec, place)
+        slot.link, slot.lock = link, _held(self._grounds.locks / f"{key.server}.lock")
+        try:
+            await self._look(key.server, slot, link)
+        except CannotStart:
+            await self._let_go(slot)
+            raise
+        slot.used = time.monotonic()
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep(), name="idle servers")
+        return link
+
+    async def open(self, spec: ServerSpec, place: Place | None) -> Link:
+        """Start a server and greet it; whoever asked must close the link."""
+        grounds = self._grounds
+        process = await launch(spec, place, grounds.machine)
+        whose = "all sessions" if place is None else f"session {place.session}"
+        link = Link(process, Complaints(grounds.logs / f"server-{spec.name}.log", grounds.masker, f"started for {whose}"))
+        try:
+            await link.greet()
+        except (ServerLost, ServerSilent, ServerRefused) as fault:
+            await link.close()
+            raise CannotStart(f"`{spec.name}` was started and failed: {grounds.masker.mask_text(str(fault))}") from fault
+        except BaseException:
+            await link.close()
+            raise
+        return link
+
+    async def _look(self, server: str, slot: _Slot, link: Link) -> None:
+        link.has_changed.clear()
+        try:
+            tools = await link.list_tools()
+        except (ServerLost, ServerSilent, ServerRefused) as fault:
+            raise CannotStart(f"`{server}` does not say what it offers: {self._grounds.masker.mask_text(str(fault))}") from fault
+        slot.looked = time.monotonic()
+        self._seen(server, all_offered(tools))
+
+    async def _make_room(self) -> None:
+        running = [(key, slot) for key, slot in self._slots.items() if slot.link is not None]
+        if len(running) < MOST:
+            return
+        unused = sorted(((slot.used, key) for key, slot in running if slot.users == 0), key=lambda one: one[0])
+        if not unused:
+            raise CannotStart(f"{MOST} servers run already, and all are in use; try again in a moment")
+        await self._stop([unused[0][1]])
+
+    async def _sweep(self) -> None:
+        """Look at changes when they are told, and stop what nobody uses."""
+        while True:
+            await asyncio.sleep(1.0)
+            now = time.monotonic()
+            for key, slot in tuple(self._slots.items()):
+                if slot.users or slot.turn.locked():
+                    continue
+                if slot.link is None or slot.link.is_lost or now - slot.used > IDLE:
+                    await self._stop([key])
+                elif slot.link.has_changed.is_set():
+                    with suppress(CannotStart):
+                        async with slot.turn:
+                            await self._look(key.server, slot, slot.link)
+
+    async def _stop(self, keys: list[_Key]) -> None:
+        async def stop(slot: _Slot) -> None:
+            async with slot.turn:
+                await self._let_go(slot)
+
+        await asyncio.gather(*(stop(self._slots[key]) for key in keys))
+        for key in keys:
+            slot = self._slots.get(key)
+            if slot is not None and slot.link is None and not slot.users and slot.not_before <= time.monotonic():
+                del self._slots[key]
+
+    async def _let_go(self, slot: _Slot) -> None:
+        link, slot.link = slot.link, None
+        if link is not None:
+            await link.close()
+        if slot.lock >= 0:
+            os.close(slot.lock)
+            slot.lock = -1
+
+
+def is_running(locks: Path, server: str) -> bool:
+    """Tell whether some process of ours keeps this server running."""
+    try:
+        descriptor = os.open(locks / f"{server}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _held(path: Path) -> int:
+    """Return a descriptor that says by its lock, for as long as we live, that the server runs."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return descriptor
+    return -1

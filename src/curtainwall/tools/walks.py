@@ -1,0 +1,134 @@
+"""Walks down a directory by descriptor: no link is followed, protected places are left out, and every walk ends."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from curtainwall.host import open_beneath
+from curtainwall.tools.globs import IgnoreFile
+
+MAX_VISITED: Final = 100_000
+MAX_DEPTH: Final = 48
+
+Kind = Literal["file", "directory", "link", "other"]
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_IGNORE_FILES = (".gitignore", ".ignore")
+_MAX_IGNORE_FILE = 65_536
+# Not files at all, and endless.
+_ENDLESS = frozenset({"/dev", "/proc", "/sys"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One entry on the way down; `inner` is its path relative to where the walk began."""
+
+    inner: str
+    name: str
+    kind: Kind
+    depth: int
+
+
+@dataclass(slots=True)
+class Walk:
+    """One walk below a canonical directory; `cut` says afterwards that it ended early."""
+
+    root: str
+    is_protected: Callable[[str], bool]
+    ignores: bool = False
+    cut: bool = False
+    _visited: int = 0
+    _ignored_by: list[tuple[str, IgnoreFile]] = field(default_factory=list[tuple[str, IgnoreFile]])
+
+    def __iter__(self) -> Iterator[Found]:
+        """Yield everything below the root, each directory before what it holds, by name."""
+        directory = open_beneath(self.root, _OPEN)
+        try:
+            yield from self._below(directory, "", 1)
+        finally:
+            os.close(directory)
+
+    def _below(self, directory: int, prefix: str, depth: int) -> Iterator[Found]:
+        known = len(self._ignored_by)
+        if self.ignores:
+            self._ignored_by.extend((prefix, IgnoreFile(text)) for text in _ignore_texts(directory))
+        with os.scandir(directory) as entries:
+            names: list[tuple[str, Kind]] = sorted((entry.name, kind_of_entry(entry)) for entry in entries)
+        for name, kind in names:
+            inner = f"{prefix}{name}"
+            if self._is_left_out(inner, name, kind):
+                continue
+            self._visited += 1
+            if self._visited > MAX_VISITED:
+                self.cut = True
+                return
+            yield Found(inner, name, kind, depth)
+            if kind != "directory":
+                continue
+            if depth >= MAX_DEPTH:
+                self.cut = True
+                continue
+            try:
+                below = os.open(name, _OPEN, dir_fd=directory)
+            except OSError:
+                continue
+            try:
+                yield from self._below(below, f"{inner}/", depth + 1)
+            finally:
+                os.close(below)
+        del self._ignored_by[known:]
+
+    def _is_left_out(self, inner: str, name: str, kind: Kind) -> bool:
+        full = f"{self.root.rstrip('/')}/{inner}"
+        if full in _ENDLESS or self.is_protected(full) or not _is_text(name):
+            return True
+        if not self.ignores:
+            return False
+        if name == ".git":
+            return True
+        for prefix, file in reversed(self._ignored_by):
+            said = file.says(inner[len(prefix) :], is_directory=kind == "directory")
+            if said is not None:
+                return said
+        return False
+
+
+def kind_of_entry(entry: os.DirEntry[str]) -> Kind:
+    """Return what an entry of a directory is, without following it."""
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
+
+
+def kind_of_mode(mode: int) -> Kind:
+    """Return what a file is by its mode."""
+    if stat.S_ISLNK(mode):
+        return "link"
+    if stat.S_ISDIR(mode):
+        return "directory"
+    return "file" if stat.S_ISREG(mode) else "other"
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _ignore_texts(directory: int) -> Iterator[str]:
+    for name in _IGNORE_FILES:
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        except OSError:
+            continue
+        try:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                yield os.read(file, _MAX_IGNORE_FILE).decode(errors="replace")
+        finally:
+            os.close(file)

@@ -1,0 +1,197 @@
+"""What every list promises: the rows that the log tells, newest first."""
+
+from dataclasses import asdict
+
+import pytest
+
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalId,
+    ApprovalQuery,
+    Mode,
+    ModeChanged,
+    ModelChanged,
+    SessionClosed,
+    SessionId,
+    SessionQuery,
+    SessionReady,
+    SessionRenamed,
+    StreamId,
+    TurnResumed,
+    TurnStatus,
+    project_stream,
+)
+from tests.support.stores import (
+    ANN,
+    COVER,
+    NOON,
+    TURN,
+    A,
+    B,
+    Store,
+    answered,
+    asked,
+    batch,
+    expired,
+    finished,
+    granted,
+    labelled,
+    opened,
+    permitted,
+    requested,
+    revoked,
+    run,
+    spoke,
+    turn_ended,
+    turn_started,
+    used,
+    withdrawn,
+)
+
+READY = SessionReady(at=NOON)
+RESUMED = TurnResumed(at=NOON, turn=TURN)
+CLOSED = SessionClosed(at=NOON, reason="done", by=ANN)
+
+
+def write(store: Store, stream: StreamId, *events: AnyEvent) -> None:
+    """Append to wherever the stream ends."""
+    run(store.log.append(batch(stream, store.log.head(stream), *events)))
+
+
+def ids(store: Store, query: SessionQuery) -> list[str]:
+    """Return the listed sessions."""
+    return [row.session for row in store.index.sessions(query)]
+
+
+def test_a_session_is_listed_with_what_it_was_opened_with(store: Store) -> None:
+    write(store, A, opened("a", parent=SessionId("z")))
+    (row,) = store.index.sessions(SessionQuery())
+    assert asdict(row) == {
+        "session": "a",
+        "name": "name of a",
+        "agent": "builtin",
+        "model": "demo",
+        "channel": "terminal",
+        "status": "opening",
+        "mode": "default",
+        "workspace": "/work/a",
+        "own_workspace": True,
+        "created": NOON,
+        "changed": NOON,
+        "turns": 0,
+        "pending": 0,
+        "labels": (),
+        "parent": "z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("events", "status"),
+    [
+        ((), "opening"),
+        ((READY,), "ready"),
+        ((READY, turn_started()), "working"),
+        ((READY, turn_started(), turn_ended(TurnStatus.WAITING)), "waiting"),
+        ((READY, turn_started(), turn_ended(TurnStatus.WAITING), RESUMED), "working"),
+        ((READY, turn_started(), turn_ended(TurnStatus.FAILED)), "ready"),
+        ((READY, CLOSED), "closed"),
+        ((READY, turn_started(), CLOSED, turn_ended()), "closed"),
+    ],
+)
+def test_the_status_is_what_happened_last(store: Store, events: tuple[AnyEvent, ...], status: str) -> None:
+    write(store, A, opened("a"), *events)
+    assert store.index.sessions(SessionQuery())[0].status == status
+
+
+def test_name_mode_model_turns_labels_and_last_change_follow_the_log(store: Store) -> None:
+    write(store, A, opened("a"), turn_started("t1"), turn_ended(turn="t1"), turn_started("t2"), labelled("untrusted-content"))
+    write(store, A, SessionRenamed(at=NOON, name="new", by=ANN), ModeChanged(at=NOON, mode=Mode.PLAN, by=ANN))
+    write(store, A, ModelChanged(at=NOON, model="other", by=ANN), permitted("c1", "sensitive", "untrusted-content"), spoke(at=NOON + 77))
+    (row,) = store.index.sessions(SessionQuery())
+    assert (row.name, row.mode, row.model, row.turns, row.changed) == ("new", "plan", "other", 2, NOON + 77)
+    assert row.labels == ("sensitive", "untrusted-content")
+
+
+def test_pending_counts_open_approvals_of_that_session(store: Store) -> None:
+    write(store, A, opened("a"), requested("c1"), asked("ap1", "c1"), requested("c2"), asked("ap2", "c2"), answered("ap1"))
+    write(store, B, opened("b", NOON - 1), requested("c3"), asked("ap3", "c3"), expired("ap3"))
+    assert [(row.session, row.pending) for row in store.index.sessions(SessionQuery())] == [("a", 1), ("b", 0)]
+
+
+def test_sessions_come_newest_first_and_are_cut_at_the_limit(store: Store) -> None:
+    for n in (3, 1, 2):
+        write(store, StreamId(f"session:s{n}"), opened(f"s{n}", NOON + n))
+    assert ids(store, SessionQuery()) == ["s3", "s2", "s1"]
+    assert ids(store, SessionQuery(limit=2)) == ["s3", "s2"]
+    assert ids(store, SessionQuery(limit=0)) == []
+
+
+def test_filters_narrow_the_list(store: Store) -> None:
+    write(store, StreamId("session:a1"), opened("a1", NOON, agent="claude", channel="web", name="Fix the Roof"), READY)
+    write(store, StreamId("session:a2"), opened("a2", NOON + 1, agent="claude"), spoke(at=NOON + 50))
+    write(store, StreamId("session:b1"), opened("b1", NOON + 2, name="100% sure_"))
+    assert ids(store, SessionQuery(status="ready")) == ["a1"]
+    assert ids(store, SessionQuery(agent="claude")) == ["a2", "a1"]
+    assert ids(store, SessionQuery(agent="claude", channel="web")) == ["a1"]
+    assert ids(store, SessionQuery(since=NOON + 2)) == ["b1", "a2"]
+    assert ids(store, SessionQuery(before=NOON + 2)) == ["a1"]
+    assert ids(store, SessionQuery(prefix="a")) == ["a2", "a1"]
+    assert ids(store, SessionQuery(text="ROOF")) == ["a1"]
+    assert ids(store, SessionQuery(text="/work/B1")) == ["b1"]
+    assert ids(store, SessionQuery(text="0% s")) == ["b1"]
+    assert ids(store, SessionQuery(text="%")) == ["b1"]
+
+
+def test_an_open_approval_is_listed_with_its_tool_and_covers(store: Store) -> None:
+    write(store, A, opened("a"), requested("c1", "fetch.get"), asked("ap1", "c1", deadline=NOON + 1000))
+    (row,) = store.index.approvals(ApprovalQuery())
+    assert (row.approval, row.session, row.tool, row.shown, row.digest) == ("ap1", "a", "fetch.get", "read `/etc/hosts`?", "digest of c1")
+    assert (row.covers, row.asked, row.deadline, row.status) == ((COVER,), NOON, NOON + 1000, "open")
+    assert (row.settled, row.settled_by, row.reason) == (None, "", "")
+
+
+def test_an_approval_asked_anew_later_still_knows_its_tool(store: Store) -> None:
+    write(store, A, opened("a"), requested("c1", "fetch.get"))
+    write(store, A, asked("ap1", "c1"))
+    write(store, A, withdrawn("ap1"), asked("ap2", "c1", at=NOON + 8))
+    assert [(row.approval, row.tool) for row in store.index.approvals(ApprovalQuery())] == [("ap2", "fetch.get")]
+
+
+def test_a_settled_approval_tells_how_by_whom_and_when(store: Store) -> None:
+    write(store, A, opened("a"), requested("c1"))
+    write(store, A, *(asked(f"ap{n}", "c1", at=NOON + n) for n in range(4)))
+    write(store, A, answered("ap0", granted=True), answered("ap1", granted=False), expired("ap2"), withdrawn("ap3"))
+    rows = store.index.approvals(ApprovalQuery(open_only=False))
+    assert [(row.approval, row.status, row.settled, row.settled_by, row.reason) for row in rows] == [
+        ("ap3", "withdrawn", NOON + 7, "", "changed meanwhile"),
+        ("ap2", "expired", NOON + 6, "", ""),
+        ("ap1", "denied", NOON + 5, "bob on matrix", "looked fine"),
+        ("ap0", "granted", NOON + 5, "bob on matrix", "looked fine"),
+    ]
+    assert store.index.approvals(ApprovalQuery()) == []
+
+
+def test_approvals_are_found_by_session_and_by_id(store: Store) -> None:
+    write(store, A, opened("a"), requested("c1"), asked("ap1"), asked("ap2", at=NOON + 1))
+    write(store, B, opened("b"), requested("c1"), asked("ap1", at=NOON + 2))
+    assert [row.session for row in store.index.approvals(ApprovalQuery(approval=ApprovalId("ap1")))] == ["b", "a"]
+    assert [row.approval for row in store.index.approvals(ApprovalQuery(session=SessionId("a")))] == ["ap2", "ap1"]
+    assert len(store.index.approvals(ApprovalQuery(limit=1))) == 1
+
+
+def test_grants_of_sessions_and_projects_stand_until_they_are_revoked_or_used(store: Store) -> None:
+    project = project_stream("/p")
+    write(store, A, opened("a"), granted("g1"), granted("g2", NOON + 1), granted("g3", NOON + 2))
+    write(store, project, granted("g4", NOON + 3))
+    write(store, A, revoked("g1"), used("g2", NOON + 9))
+    assert [(row.grant.id, row.stream) for row in store.index.grants()] == [("g4", project), ("g3", A)]
+    every = store.index.grants(all_of_them=True)
+    assert [(row.grant.id, row.revoked) for row in every] == [("g4", None), ("g3", None), ("g2", NOON + 9), ("g1", NOON + 3)]
+    assert every[0].grant == granted("g4", NOON + 3).grant
+
+
+def test_events_of_unknown_sessions_and_calls_change_nothing(store: Store) -> None:
+    write(store, A, READY, turn_started(), labelled("x"), answered("nope"), finished("nope"), revoked("nope"))
+    write(store, project_stream("/p"), opened("a"), requested())
+    assert store.index.sessions(SessionQuery()) == []
+    assert store.index.approvals(ApprovalQuery(open_only=False)) == []

@@ -1,0 +1,116 @@
+"""The pages of docs/ tell the truth: glossary, threats and config are compared with the code."""
+
+import ast
+import importlib
+import re
+
+import pytest
+
+import curtainwall.model
+from tests.support.repository import DOCS, PACKAGE, ROOT, modules, name_of, table_rows, tree_of
+
+GLOSSARY = table_rows(DOCS / "glossary.md", ("word", "meaning", "where"))
+THREATS = table_rows(DOCS / "threats.md", ("threat", "what stops it", "test"))
+
+# The words that the house is built of. A new idea gets its word here and its row on the page.
+WORDS = frozenset(
+    """
+    session event command subject role resource verdict approval grant permit label channel operator workspace protected-path feed
+    """.split()
+)
+
+
+def in_ticks(text: str) -> list[str]:
+    """Return what stands between backticks."""
+    return re.findall(r"`([^`]+)`", text)
+
+
+def the(dotted: str) -> object:
+    """Return what a dotted name stands for: a module, or something inside one."""
+    parts = dotted.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[end:]:
+            found = getattr(found, name)
+        return found
+    raise ModuleNotFoundError(dotted)
+
+
+def as_word(name: str) -> str:
+    """Return a class name as the glossary would write it: `ProtectedPath` is `protected-path`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+
+
+def rows_by_word() -> dict[str, dict[str, str]]:
+    """Return the glossary by its words, each written with a dash for a space."""
+    return {row["word"].strip("`").replace(" ", "-"): row for row in GLOSSARY}
+
+
+def test_the_glossary_has_every_word_once() -> None:
+    assert sorted(WORDS - rows_by_word().keys()) == []
+    assert len(rows_by_word()) == len(GLOSSARY)
+
+
+@pytest.mark.parametrize("row", GLOSSARY, ids=lambda row: row["word"])
+def test_what_the_glossary_points_at_is_there(row: dict[str, str]) -> None:
+    assert row["meaning"]
+    for dotted in in_ticks(row["where"]):
+        assert the(dotted) is not None
+
+
+def test_a_name_of_the_model_that_is_a_word_is_listed_at_that_word() -> None:
+    rows = rows_by_word()
+    words = {name: rows[as_word(name)] for name in curtainwall.model.__all__ if as_word(name) in rows}
+    assert words
+    assert [name for name, row in words.items() if f"curtainwall.model.{name}" not in in_ticks(row["where"])] == []
+
+
+def test_the_glossary_names_exactly_the_roles_and_effects_there_are() -> None:
+    rows = rows_by_word()
+    for word, enum in (("role", curtainwall.model.Role), ("verdict", curtainwall.model.Effect)):
+        assert set(in_ticks(rows[word]["meaning"])) == {member.value for member in enum}, word
+
+
+@pytest.mark.parametrize("row", THREATS, ids=lambda row: row["threat"])
+def test_every_threat_names_tests_that_exist(row: dict[str, str]) -> None:
+    assert row["what stops it"]
+    named = in_ticks(row["test"])
+    assert named, "name the test as `tests/security/test_….py::test_…`"
+    for place in named:
+        file, _, function = place.partition("::")
+        assert file.startswith("tests/"), place
+        assert (ROOT / file).is_file(), f"{file} does not exist"
+        function = function.partition("[")[0].rpartition("::")[2]
+        functions = {node.name for node in ast.walk(tree_of(ROOT / file)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert function.startswith("test_"), place
+        assert function in functions, f"{file} has no {function}"
+
+
+def test_the_config_page_is_what_the_schema_says() -> None:
+    page = DOCS / "config.md"
+    if not page.exists() and not (PACKAGE / "app" / "config_docs.py").exists():
+        pytest.skip("neither the page nor what writes it is there yet")
+    render = importlib.import_module("curtainwall.app.config_docs").render
+    assert page.read_text(encoding="utf-8") == render(), "make it anew from `curtainwall.app.config_docs.render`"
+
+
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    dead = [
+        f"{name_of(page)}: {target}"
+        for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []
+
+
+def test_the_map_names_every_room() -> None:
+    map_ = (DOCS / "house.md").read_text(encoding="utf-8")
+    rooms = {module.parent.name for module in modules() if module.name == "__init__.py" and module.parent.parent.name == "curtainwall"}
+    assert sorted(room for room in rooms if f"`{room}`" not in map_) == []

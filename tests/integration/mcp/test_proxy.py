@@ -1,0 +1,161 @@
+"""`curtainwall mcp-proxy` as clients start it: the SDK's own stdio client, a human who answers in another process, and a killed proxy."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from curtainwall.app.mcp_proxy import mcp_socket_of
+from curtainwall.app.wiring import Setup, Wired, open_house, set_up
+from curtainwall.model import SessionId
+from curtainwall.tools.mcp_in import Door, is_served
+from tests.support.covers import covers
+from tests.support.houses import open_session, run, until
+from tests.support.mcp import ERAS, client
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "work").mkdir()
+    return {"CURTAINWALL_HOME": str(tmp_path / "h"), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+
+
+def opened(environ: Mapping[str, str], workspace: Path) -> tuple[Setup, SessionId]:
+    setup = set_up(environ=environ)
+
+    async def story() -> SessionId:
+        async with open_house(setup) as wired:
+            return await open_session(wired.house, workspace, own=False)
+
+    return setup, run(story())
+
+
+def curtainwall(environ: Mapping[str, str], *words: str) -> Any:
+    command = [sys.executable, "-m", "curtainwall", *words, "--output", "json"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def proxy(environ: Mapping[str, str], session: SessionId) -> StdioServerParameters:
+    return StdioServerParameters(command=sys.executable, args=["-m", "curtainwall", "mcp-proxy", "--session", session], env=dict(environ))
+
+
+async def first_open(environ: Mapping[str, str]) -> str:
+    for _ in range(60):
+        rows = await asyncio.to_thread(curtainwall, environ, "approvals", "list")
+        if rows:
+            return rows[0]["id"]
+    raise AssertionError("nobody was asked")
+
+
+@pytest.mark.parametrize("era", ERAS)
+@covers("mcp-in.proxy", "mcp-in.answered-in-another-process")
+def test_a_client_on_stdio_gets_its_result_after_approve_in_another_process(era: str, environ: dict[str, str], tmp_path: Path) -> None:
+    setup, session = opened(environ, tmp_path / "work")
+    outside = tmp_path / "outside.txt"
+    notes: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        notes.append(message)
+
+    async def story() -> None:
+        async with Client(proxy(environ, session), mode=era) as mcp:
+            assert "filesystem__write_file" in {tool.name for tool in (await mcp.list_tools()).tools}
+            assert is_served(mcp_socket_of(setup.home, session))
+            call = asyncio.create_task(
+                mcp.call_tool("filesystem__write_file", {"path": str(outside), "content": "x"}, progress_callback=hear)
+            )
+            approval = await first_open(environ)
+            await until(lambda: notes)
+            assert not outside.exists()
+            told = await asyncio.to_thread(curtainwall, environ, "approve", approval)
+            assert told["status"] == "granted"
+            assert not (await call).is_error
+            assert outside.read_text() == "x"
+            # A second client joins the process that serves already.
+            async with Client(proxy(environ, session), mode=era) as other:
+                assert not (await other.call_tool("filesystem__list_allowed_directories", {})).is_error
+
+    asyncio.run(asyncio.wait_for(story(), 110))
+    assert not mcp_socket_of(setup.home, session).exists()
+
+
+@covers("mcp-in.answered-in-another-process")
+def test_a_client_on_the_socket_gets_its_result_after_approve_in_another_process(environ: dict[str, str], tmp_path: Path) -> None:
+    setup, session = opened(environ, tmp_path / "work")
+    outside = tmp_path / "outside.txt"
+
+    async def serve(wired: Wired) -> None:
+        path = mcp_socket_of(setup.home, session)
+        path.parent.mkdir(mode=0o700)
+        door = Door(session, wired.gate, wired.house.feed, wired.tools.listing, wired.house.clock)
+        async with door.open(path), client(path) as mcp:
+            call = asyncio.create_task(mcp.call_tool("filesystem__write_file", {"path": str(outside), "content": "x"}))
+            await asyncio.to_thread(curtainwall, environ, "approve", await first_open(environ))
+            assert not (await call).is_error
+            assert outside.read_text() == "x"
+
+    async def story() -> None:
+        async with open_house(setup) as wired:
+            await serve(wired)
+
+    asyncio.run(asyncio.wait_for(story(), 110))
+
+
+def test_stdin_that_ends_is_answered_to_its_last_line(environ: dict[str, str], tmp_path: Path) -> None:
+    _, session = opened(environ, tmp_path / "work")
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    frames = [{"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {"_meta": meta}} for number in range(30)]
+    done = subprocess.run(
+        [sys.executable, "-m", "curtainwall", "mcp-proxy", "--session", session],
+        input="".join(f"{json.dumps(frame)}\n" for frame in frames),
+        env=environ, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(30))
+
+
+def test_a_session_that_another_process_decides_for_is_left_to_it(environ: dict[str, str], tmp_path: Path) -> None:
+    setup, session = opened(environ, tmp_path / "work")
+
+    async def story() -> "subprocess.CompletedProcess[str]":
+        async with open_house(setup) as wired, wired.house.hold(session):
+            return await asyncio.to_thread(
+                subprocess.run,
+                [sys.executable, "-m", "curtainwall", "mcp-proxy", "--session", session],
+                stdin=subprocess.DEVNULL, env=environ, capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+
+    done = run(story())
+    assert done.returncode != 0
+    assert f"is in use by process {os.getpid()}" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_socket_that_a_killed_process_left_is_taken_over(environ: dict[str, str], tmp_path: Path) -> None:
+    setup, session = opened(environ, tmp_path / "work")
+    path = mcp_socket_of(setup.home, session)
+
+    async def served(process: asyncio.subprocess.Process) -> None:
+        await until(lambda: is_served(path) or process.returncode is not None, 60)
+        assert process.returncode is None
+
+    async def story() -> None:
+        pipe = asyncio.subprocess.PIPE
+        command = [sys.executable, "-m", "curtainwall", "mcp-proxy", "--session", session]
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environ)
+        await served(process)
+        process.kill()
+        await process.wait()
+        assert path.is_socket()
+        async with Client(proxy(environ, session)) as mcp:
+            assert not (await mcp.call_tool("filesystem__list_allowed_directories", {})).is_error
+
+    asyncio.run(asyncio.wait_for(story(), 110))

@@ -1,0 +1,66 @@
+"""Kill a real process at every commit of a session's script: nothing is lost, nothing runs twice, asks stay open."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from curtainwall.model import ApprovalQuery, session_stream
+from curtainwall.runtime import SystemClock
+from curtainwall.session import fold, lift, replay
+from curtainwall.store import SqliteStore
+from tests.support.covers import covers
+from tests.support.crash_script import SESSION
+from tests.support.repository import ROOT
+
+COMMITS = 17
+"""How many commits the script makes; a test of its own sees that none is left out."""
+
+
+def play(home: Path, nth: int, when: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.support.crash_script", str(home), str(nth), when]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_matrix_has_every_commit_of_the_script(tmp_path: Path) -> None:
+    assert play(tmp_path / "home", COMMITS + 1, "before").returncode == 0
+
+
+@covers("runtime.crash-anywhere")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("nth", range(1, COMMITS + 1))
+def test_a_process_killed_at_any_commit_loses_nothing_and_repeats_nothing(nth: int, when: str, tmp_path: Path) -> None:
+    home, far = tmp_path / "home", tmp_path / "far"
+    killed = play(home, nth, when)
+    assert killed.returncode == -9, killed.stderr
+
+    with_store = SqliteStore.open(home, SystemClock())
+    kept = [bytes(entry.payload) for entry in with_store.log.read(session_stream(SESSION))]
+    open_before = {row.approval for row in with_store.index.approvals(ApprovalQuery())}
+    asked_before = set(fold(map(lift, with_store.log.read(session_stream(SESSION)))).approvals)
+    with_store.close()
+    assert open_before == asked_before
+
+    again = play(home, 0, when)
+    assert again.returncode == 0, again.stderr
+
+    store = SqliteStore.open(home, SystemClock())
+    try:
+        entries = store.log.read(session_stream(SESSION))
+        assert [bytes(entry.payload) for entry in entries[: len(kept)]] == kept, "an event was lost"
+        assert store.verify() is None
+        assert store.verify_audit(SESSION) is None
+        events = [lift(entry) for entry in entries]
+        assert replay(events, lambda _: None) == ()
+        state = fold(events)
+        assert state.name == "survived"
+        assert not state.approvals
+        told = Counter(type(event).__name__ for event in events)
+        ran = Counter(far.read_text().splitlines()) if far.exists() else Counter[str]()
+        assert all(count == 1 for count in ran.values()), f"an effect ran twice: {ran}"
+        assert sum(ran.values()) <= told["CallPermitted"] == told["CallFinished"] + told["CallLost"]
+        assert sum(ran.values()) >= told["CallFinished"]
+    finally:
+        store.close()

@@ -1,0 +1,171 @@
+"""Answers that would count for something else: changed subjects, other scopes, late ones, replays; and cards that lie."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from curtainwall.model import (
+    AlreadyAnswered,
+    AnswerApproval,
+    ApprovalAsked,
+    Ask,
+    CallDenied,
+    CallDropped,
+    CallPermitted,
+    CallRequested,
+    GrantGiven,
+    GrantScope,
+    LabelsAdded,
+    NotAllowed,
+    NotFound,
+)
+from curtainwall.policy import judge
+from curtainwall.runtime import SessionGate, SystemClock
+from curtainwall.session import card_text, inert
+from curtainwall.store import MemoryStore
+from tests.support.given import (
+    ANN,
+    BOB,
+    NOW,
+    POLICY,
+    SENSITIVE,
+    answer,
+    asked,
+    changed,
+    fetch,
+    finished,
+    given,
+    move,
+    proceed,
+    raise_of,
+    read,
+    ready,
+    source,
+    wish,
+    write,
+)  # fmt: skip
+from tests.support.houses import FarSide, house, open_session, run, tools
+from tests.unit.app.conftest import Places, Said, session_in
+
+Run = Callable[..., Said]
+
+
+def test_an_answer_for_a_subject_that_means_something_else_by_now_permits_nothing() -> None:
+    ask = wish("c1", write("/etc/x"))
+    given(ready(), asked(ask), answer(ask)).when(proceed(ask, changed(ask.subject))).then(CallDropped)
+
+
+def test_a_link_that_is_turned_while_the_human_thinks_is_asked_anew(tmp_path: Path) -> None:
+    workspace = tmp_path.resolve() / "W"
+    workspace.mkdir()
+    (workspace / "link").symlink_to("/etc/hosts")
+
+    async def work() -> None:
+        far = FarSide(tmp_path / "far")
+        async with house(MemoryStore(SystemClock())) as opened:
+            session = await open_session(opened, workspace)
+            gate = SessionGate(opened, tools(far))
+            wanted = Ask(tool="filesystem.write_file", arguments={"path": "link", "content": "x"})
+            assert (await gate.request(session, wanted, wait=False)).waiting
+            async with opened.hold(session) as actor:
+                (approval,) = actor.state.approvals
+                os.unlink(workspace / "link")
+                (workspace / "link").symlink_to("/etc/passwd")
+                await opened.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
+                (told,) = await gate.take_up(session)
+                assert told.waiting
+                assert far.lines == []
+                (asked_anew,) = actor.state.approvals.values()
+                assert [cover.value for cover in asked_anew.asked.covers] == ["/etc/passwd"]
+
+    run(work())
+
+
+def test_a_label_that_came_while_the_human_thought_is_asked_about() -> None:
+    ask = wish("c1", fetch("evil.org"))
+    labelled = LabelsAdded(at=NOW, labels=(source(SENSITIVE),))
+    given(ready(), asked(ask), answer(ask), labelled).when(proceed(ask)).then(ApprovalAsked)
+
+
+def test_a_grant_from_before_a_label_does_not_answer_the_rule_that_the_label_woke() -> None:
+    first, second = wish("c1", fetch("evil.org")), wish("c2", fetch("evil.org", "/other"))
+    before = given(ready(), asked(first), answer(first, scope=GrantScope.SESSION), proceed(first), finished(first))
+    before.when(asked(second)).then(CallRequested, CallPermitted)
+    before.happened(LabelsAdded(at=NOW, labels=(source(SENSITIVE),))).when(asked(second)).then(CallRequested, ApprovalAsked)
+
+
+def test_a_grant_for_reading_alone_does_not_answer_a_move() -> None:
+    first, second = wish("c1", read("/etc/a")), wish("c2", move("/etc/a", "/srv/own/a"))
+    given(ready(), asked(first), answer(first, scope=GrantScope.SESSION)).when(asked(second)).then(CallRequested, ApprovalAsked)
+
+
+def test_two_grants_that_cover_one_half_each_do_not_add_up() -> None:
+    one, two, both = wish("c1", read("/etc/a")), wish("c2", read("/etc/b")), wish("c3", read("/etc/a", "/etc/b"))
+    halves = given(ready(), asked(one), answer(one, scope=GrantScope.SESSION), asked(two), answer(two, scope=GrantScope.SESSION))
+    halves.when(asked(both)).then(CallRequested, ApprovalAsked)
+
+
+def test_an_answer_counts_once_and_a_second_one_is_told_who_was_first() -> None:
+    ask = wish("c1", read("/etc/a"))
+    settled = given(ready(), asked(ask), answer(ask, granted=False, by=BOB))
+    settled.when(answer(ask)).then_refused("already answered by `bob`", AlreadyAnswered)
+    settled.when(proceed(ask)).then_refused("no open call", NotFound)
+
+
+def test_one_yes_runs_one_call_and_not_the_next_of_the_same_words() -> None:
+    first, second = wish("c1", read("/etc/a")), wish("c2", read("/etc/a"))
+    done = given(ready(), asked(first), answer(first), proceed(first), finished(first))
+    done.when(proceed(first)).then_refused("no open call", NotFound)
+    done.when(asked(second)).then(CallRequested, ApprovalAsked)
+
+
+def test_an_answer_after_the_deadline_is_too_late_even_if_nobody_said_so_yet() -> None:
+    ask = wish("c1", read("/etc/a"))
+    given(ready()).under(deadline=1000).happened(asked(ask)).later(1000).when(answer(ask)).then_refused("too late", AlreadyAnswered)
+
+
+def test_nothing_answers_a_deny() -> None:
+    ask = wish("c1", read("/home/ann/.ssh/id_rsa"))
+    given(ready()).when(asked(ask)).then(CallRequested, CallDenied)
+
+
+def test_a_budget_is_never_granted_for_longer() -> None:
+    ask = wish("c1", raise_of("tokens", 1))
+    given(ready(), asked(ask)).when(answer(ask, scope=GrantScope.SESSION)).then_refused("once at a time", NotAllowed)
+
+
+def test_what_was_too_long_to_be_shown_is_granted_once_alone() -> None:
+    ask = wish("c1", read(*(f"/etc/{number}/{'x' * 200}" for number in range(100))))
+    asking = given(ready(), asked(ask))
+    asking.when(answer(ask, scope=GrantScope.SESSION)).then_refused("granted once alone", NotAllowed)
+    assert not any(isinstance(event, GrantGiven) for event in asking.when(answer(ask)).events)
+
+
+SPOOFS = [
+    "\x1b[2J\x1b[1;1Htool: harmless", "a\rtool: harmless", "a\ntool: harmless", "a\u2028tool", "a\u0085b", "\u202egnp.exe",
+    "a\u2066b\u2069", "a\u200bb", "\u3164", "\u2800", "a" + "\u0336" * 50, "\x9b31m", "a\x08\x08b", "\x07", "\ufeff", "\U000e0041",
+    "a\ufe0fb", "\x1b]8;;http://evil\x07",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoof", SPOOFS, ids=ascii)
+def test_what_an_agent_wrote_stays_one_visible_line_of_a_card(spoof: str) -> None:
+    subject = write(f"/etc/{spoof}", content=spoof)
+    shown = card_text(subject, judge(POLICY, subject, given(ready()).state.facts), {})
+    lines = shown.split("\n")
+    assert [line for line in lines if line.startswith("tool:")] == ["tool: filesystem.write_file"]
+    assert shown.replace("\n", "").isprintable()
+    assert "\u202e" not in shown
+    assert inert(spoof).count("\u0336") <= 3
+
+
+@pytest.mark.parametrize("spoof", ["\x1b[2J", "a\ntool: harmless", "\u202egnp.exe"], ids=ascii)
+def test_the_screen_shows_hostile_words_inert(places: Places, run: Run, spoof: str) -> None:
+    session, _ = session_in(places.workspace, Ask(tool="filesystem.read_file", arguments={"path": f"/etc/{spoof}"}))
+    for words in (("approvals", "list"), ("sessions", "show", session), ("audit", "tail", session)):
+        said = run(*words)
+        assert "\x1b" not in said.out
+        assert "\u202e" not in said.out or words[0] == "audit"
+        assert not any(line.strip() == "tool: harmless" for line in said.out.splitlines())

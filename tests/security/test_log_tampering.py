@@ -1,0 +1,148 @@
+"""Someone with the log's files in hand: `audit verify` says so, whatever was changed and however it was hidden."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from curtainwall.store.watching import _names_in
+from tests.unit.app.conftest import Places, Said, read, session_in
+
+Run = Callable[..., Said]
+
+
+def sql(places: Places, *statements: str) -> None:
+    with sqlite3.connect(places.home / "curtainwall.db", isolation_level=None) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def audit_of(places: Places, session: str) -> Path:
+    return places.home / "sessions" / session / "audit.jsonl"
+
+
+@pytest.fixture
+def session(places: Places) -> str:
+    found, _ = session_in(places.workspace, read("/etc/hosts"))
+    session_in(places.workspace, read("/etc/passwd"))
+    return found
+
+
+def test_an_untouched_log_passes(session: str, run: Run) -> None:
+    assert run("audit", "verify").code == 0
+
+
+def test_a_forged_last_line_without_its_end_is_seen(places: Places, session: str, run: Run) -> None:
+    with audit_of(places, session).open("a") as file:
+        file.write('{"seq":99,"type":"ApprovalAnswered","granted":true}')
+    said = run("audit", "verify")
+    assert (said.code, "added" in said.out) == (1, True)
+
+
+def test_a_torn_last_line_is_not_taken_for_a_forged_one(places: Places, session: str, run: Run) -> None:
+    path = audit_of(places, session)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    sql(places, "UPDATE head SET audited = 0")
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
+    assert run("audit", "verify").code == 0
+
+
+def test_other_line_ends_are_an_edit(places: Places, session: str, run: Run) -> None:
+    path = audit_of(places, session)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert run("audit", "verify").code == 1
+
+
+def test_an_edited_line_with_a_hash_made_anew_is_seen(places: Places, session: str, run: Run) -> None:
+    path = audit_of(places, session)
+    lines = path.read_text().splitlines()
+    told = json.loads(lines[-1])
+    del told["hash"]
+    told["type"] = "ApprovalAnswered"
+    body = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    lines[-1] = f'{body[:-1]},"hash":"{sha256(body.encode()).hexdigest()}"}}'
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert run("audit", "verify").code == 1
+
+
+def test_a_session_that_the_lists_lack_is_checked_all_the_same(places: Places, session: str, run: Run) -> None:
+    sql(places, f"DELETE FROM session WHERE session = '{session}'")
+    path = audit_of(places, session)
+    path.write_text(path.read_text().replace("/etc/hosts", "/etc/other"))
+    assert run("audit", "verify").code == 1
+
+
+def test_a_log_that_was_taken_away_and_begun_anew_is_seen_by_the_audit_files(places: Places, session: str, run: Run) -> None:
+    for path in places.home.glob("curtainwall.db*"):
+        path.unlink()
+    session_in(places.workspace, read("/etc/hosts"))
+    said = run("audit", "verify")
+    assert (said.code, "stream missing" in said.out) == (1, True)
+
+
+def test_a_session_that_was_deleted_on_purpose_is_not_missed(places: Places, run: Run) -> None:
+    session, _ = session_in(places.workspace, read("nothing"))
+    kept = audit_of(places, session).read_bytes()
+    assert run("sessions", "delete", session, "--yes").code == 0
+    audit_of(places, session).parent.mkdir()
+    audit_of(places, session).write_bytes(kept)
+    assert run("audit", "verify").code == 0
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE TRIGGER t AFTER INSERT ON approval BEGIN INSERT INTO inbox (stream, key, kind, payload) VALUES ('a', 'b', 'c', x''); END"],
+        ["ALTER TABLE entry RENAME TO entry0", "CREATE VIEW entry AS SELECT * FROM entry0"],
+    ],
+)  # fmt: skip
+def test_triggers_and_views_in_the_database_are_seen(places: Places, session: str, run: Run, statements: list[str]) -> None:
+    sql(places, *statements)
+    said = run("audit", "verify")
+    assert (said.code, "foreign schema" in said.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entry SET payload = CAST(replace(CAST(payload AS TEXT), '/etc/hosts', '/etc/other') AS BLOB)",
+        "DELETE FROM entry WHERE place = (SELECT max(place) FROM entry)",
+        "UPDATE entry SET kind = 'ApprovalAnswered' WHERE kind = 'ApprovalAsked'",
+        "UPDATE head SET seq = seq - 1",
+        "DELETE FROM head WHERE id = (SELECT max(id) FROM head)",
+        "UPDATE head SET stream = CASE id WHEN 1 THEN (SELECT stream || 'x' FROM head WHERE id = 2) ELSE stream END",
+        "UPDATE seal SET entries = 0",
+        "DELETE FROM seal",
+        "UPDATE head SET mac = zeroblob(32)",
+    ],
+)
+def test_every_change_of_the_truth_in_the_database_is_seen(places: Places, session: str, run: Run, statement: str) -> None:
+    sql(places, statement)
+    assert run("audit", "verify").code == 1
+
+
+def test_a_forged_stream_is_never_sealed_by_our_own_next_write(places: Places, session: str, run: Run) -> None:
+    sql(places, "UPDATE head SET hash = zeroblob(32)")
+    said = run("sessions", "rename", session, "other")
+    assert (said.code, "forged" in said.err) == (1, True)
+
+
+def test_another_key_is_seen_and_a_missing_one_stops_everything(places: Places, session: str, run: Run) -> None:
+    key = places.home / "keys" / "audit.key"
+    own = key.read_bytes()
+    key.write_bytes(bytes(32))
+    assert run("audit", "verify").code == 1
+    key.unlink()
+    said = run("sessions", "rename", session, "other")
+    assert (said.code, "missing" in said.err) == (1, True)
+    key.write_bytes(own)
+    assert run("audit", "verify").code == 0
+
+
+@pytest.mark.parametrize("message", [b"", b"\xff", b"[" * 4096, b'{"a":1}', b"[1,2]", b"null", b'"x"'])
+def test_a_forged_datagram_is_only_a_hint_to_look(message: bytes) -> None:
+    assert _names_in(message) == []

@@ -1,0 +1,175 @@
+"""Houses for tests: real policy, real meaning of calls, and a far side that counts what really ran."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from curtainwall.facts import Masker
+from curtainwall.model import (
+    AnyEvent,
+    Ask,
+    CallPermitted,
+    Clock,
+    Digest,
+    Limits,
+    Millis,
+    Mode,
+    OpenSession,
+    Place,
+    Prepared,
+    ReadySession,
+    SessionId,
+    ToolResult,
+    Who,
+    Workspace,
+    session_stream,
+)
+from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
+from curtainwall.runtime import House, SessionGate, Stores, SystemClock
+from curtainwall.session import Rules
+from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
+
+ANN = Who(name="ann")
+BOB = Who(name="bob")
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run one coroutine with a bound, so that a hang is a failure with a place."""
+    return asyncio.run(asyncio.wait_for(work, 60))
+
+
+@dataclass
+class FakeClock:
+    """A clock that stands still until told otherwise; chance is real."""
+
+    at: Millis = 1_700_000_000_000
+    sleepers: list[tuple[Millis, asyncio.Event]] = field(default_factory=list)
+
+    def now(self) -> Millis:
+        return self.at
+
+    def entropy(self, size: int) -> bytes:
+        return SystemClock().entropy(size)
+
+    async def sleep_until(self, at: Millis) -> None:
+        if at > self.at:
+            woken = asyncio.Event()
+            self.sleepers.append((at, woken))
+            await woken.wait()
+
+    def advance(self, millis: Millis) -> None:
+        self.at += millis
+        for at, woken in self.sleepers:
+            if at <= self.at:
+                woken.set()
+
+
+@dataclass
+class FarSide:
+    """The world outside: a file that only grows, one line for each call that really ran."""
+
+    path: Path
+    on_run: Callable[[Prepared], None] | None = None
+
+    async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        if self.on_run is not None:
+            self.on_run(prepared)
+        with self.path.open("a") as file:
+            file.write(f"{prepared.subject.tool} {prepared.arguments.get('path', '')}\n")
+        return ToolResult(ok=True, value="done")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+
+def policy(*rules: str, protected: Sequence[Path] = (), lists: Lists | None = None) -> Policy:
+    """Return the shipped policy, with rules of one's own added."""
+    added = tuple(Source(name=f"test-{number}.cedar", text=text, user=True) for number, text in enumerate(rules))
+    return load((*shipped(), *added), lists=lists or Lists(), protection=Protection(never=tuple(str(path) for path in protected)))
+
+
+def tools(far: FarSide, home: str = "/home/nobody") -> NativeTools:
+    """Return the native catalogue with the far side behind every tool."""
+    catalogue = Catalogue(NATIVE_TOOLS)
+    runners = {spec.full_name: far.run for spec in catalogue.listing()}
+    return NativeTools(catalogue, home=home, masker=Masker(key=b"k" * 32, known={}), runners=runners)
+
+
+@asynccontextmanager
+async def house(stores: Stores, rules: Rules | None = None, clock: Clock | None = None, linger: float = 2.0) -> AsyncGenerator[House]:
+    """Open a house on a store."""
+    in_force = rules or Rules(policy=policy())
+    async with House(stores, clock or SystemClock(), lambda: in_force, linger=linger) as opened:
+        yield opened
+
+
+async def open_session(house: House, workspace: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, by: Who = ANN) -> SessionId:
+    """Open a session that is ready for calls."""
+    session = SessionId(house.mint())
+    command = OpenSession(
+        by=by,
+        session=session,
+        name="test",
+        agent="builtin",
+        model="demo",
+        workspace=Workspace(path=str(workspace), own=own),
+        mode=mode,
+        limits=Limits(),
+        policy=Digest(house.rules().policy.version),
+    )
+    await house.send(session, command)
+    await house.send(session, ReadySession(by=by))
+    return session
+
+
+def write(path: Path | str) -> Ask:
+    """Return the wish to write a file."""
+    return Ask(tool="filesystem.write_file", arguments={"path": str(path), "content": "x"})
+
+
+def read(path: Path | str) -> Ask:
+    """Return the wish to read a file."""
+    return Ask(tool="filesystem.read_file", arguments={"path": str(path)})
+
+
+def events(house: House, session: SessionId) -> list[AnyEvent]:
+    """Return everything that happened in a session."""
+    return [recorded.event for recorded in house.feed.read(session_stream(session))]
+
+
+def kinds(house: House, session: SessionId) -> list[str]:
+    """Return the names of everything that happened in a session."""
+    return [type(event).__name__ for event in events(house, session)]
+
+
+async def until(condition: Callable[[], T | None], bound: float = 20) -> T:
+    """Wait for a condition, looking again at every turn of the loop, with a bound."""
+    async with asyncio.timeout(bound):
+        while not (found := condition()):  # noqa: ASYNC110 - the condition is whatever the test can see from outside
+            await asyncio.sleep(0.005)
+    return found
+
+
+__all__ = [
+    "ANN",
+    "BOB",
+    "FakeClock",
+    "FarSide",
+    "SessionGate",
+    "events",
+    "house",
+    "kinds",
+    "open_session",
+    "policy",
+    "read",
+    "run",
+    "tools",
+    "until",
+    "write",
+]

@@ -1,0 +1,103 @@
+"""Approvals, grants and the audit, as commands of the program."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from curtainwall.app.following import last_lines, lines_as_they_come
+from tests.unit.app.conftest import Places, Said, read, session_in
+
+Run = Callable[..., Said]
+OUTSIDE = read("/etc/hostname")
+
+
+def test_the_card_is_listed_inert_and_whole(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, read("/etc/\x1b[2Jx"))
+    (row,) = run("approvals", "list", "--output", "json").json
+    assert (row["session"], row["status"], row["tool"]) == (session, "open", "filesystem.read_file")
+    assert row["covers"] == [{"role": "read-path", "value": "/etc/\x1b[2Jx", "rules": ["read-outside"]}]
+    told = run("approvals", "list", "--session", session).out
+    assert row["id"] in told
+    assert "\x1b" not in told
+
+
+def test_a_session_grant_is_told_listed_and_revoked(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE)
+    approval = run("approvals", "list", "--output", "json").json[0]["id"]
+    granted = run("approve", approval, "--for", "session", "--output", "json").json
+    assert (granted["status"], granted["scope"], granted["session"]) == ("granted", "session", session)
+    (row,) = run("grants", "list", "--output", "json").json
+    assert (row["id"], row["stream"]) == (granted["grant"], f"session:{session}")
+    assert granted["grant"] in run("grants", "list").out
+    assert run("grants", "revoke", granted["grant"]).code == 0
+    assert run("grants", "list", "--output", "json").json == []
+    again = run("grants", "revoke", granted["grant"])
+    assert again.code == 1
+    assert "does not stand any more" in again.err
+
+
+def test_a_project_grant_stands_for_the_next_session_there(run: Run, places: Places) -> None:
+    session_in(places.workspace, OUTSIDE, own=False)
+    approval = run("approvals", "list", "--output", "json").json[0]["id"]
+    assert "for the project" in run("approve", approval, "--for", "project").out
+    (row,) = run("grants", "list", "--output", "json").json
+    assert row["stream"] == f"project:{places.workspace}"
+    _, (answer,) = session_in(places.workspace, OUTSIDE, own=False)
+    assert answer.result is not None
+    run("grants", "revoke", row["id"])
+    _, (answer,) = session_in(places.workspace, OUTSIDE, own=False)
+    assert answer.waiting
+
+
+def test_verify_passes_and_names_what_was_changed(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE, read("a"))
+    assert run("audit", "verify").code == 0
+    told = run("audit", "verify", "--session", session, "--output", "json").json
+    assert (told["ok"], told["fault"]) == (True, None)
+    audit = places.home / "sessions" / session / "audit.jsonl"
+    lines = audit.read_text().splitlines(keepends=True)
+    audit.write_text("".join([lines[0].replace("/etc/hostname", "/etc/hostnam3"), *lines[1:]]))
+    said = run("audit", "verify")
+    assert said.code == 1
+    assert "audit line 1" in said.out
+    assert "edited" in said.out
+
+
+def test_heads_that_were_kept_show_an_older_copy(run: Run, places: Places, tmp_path: Path) -> None:
+    session_in(places.workspace)
+    kept = tmp_path / "heads"
+    kept.write_text(run("audit", "head").out)
+    assert run("audit", "verify", "--against", kept).code == 0
+    digest, seq, stream = kept.read_text().split(" ", 2)
+    kept.write_text(f"{digest} {int(seq) + 1} {stream}")
+    said = run("audit", "verify", "--against", kept)
+    assert said.code == 1
+    assert "older copy" in said.out
+    kept.write_text("nonsense\n")
+    assert run("audit", "verify", "--against", kept).code == 2
+
+
+def test_the_tail_of_the_audit_is_whole_lines(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE, read("a"))
+    everything = run("audit", "tail", session, "-n", "100").out
+    assert everything == (places.home / "sessions" / session / "audit.jsonl").read_text()
+    assert [json.loads(line)["type"] for line in run("audit", "tail", "-n", "2").out.splitlines()] == ["CallPermitted", "CallFinished"]
+    assert run("audit", "tail", "-n", "0").out == ""
+    assert run("audit", "tail", "nothing").code == 1
+
+
+def test_without_a_log_there_is_nothing_to_verify(run: Run, places: Places) -> None:
+    assert run("audit", "verify").code == 1
+    assert not places.home.exists()
+
+
+def test_a_follower_gets_whole_lines_alone(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text("one\ntwo\nthr")
+    lines, end = last_lines(path, 1)
+    assert lines == ["two"]
+    coming = lines_as_they_come(path, end)
+    with path.open("a") as file:
+        file.write("ee\nfour\nfi")
+    assert [next(coming), next(coming)] == ["three", "four"]
+    coming.close()

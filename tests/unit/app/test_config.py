@@ -1,0 +1,115 @@
+"""Configuration: defaults, the ways a file can be wrong, and the page that is made from the schema."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from curtainwall.app.config import Config, keys_of, load_config, parse_config
+from curtainwall.app.config_docs import commented, effective, render
+from curtainwall.app.durations import parse_duration, show_duration
+from curtainwall.model import Broken
+from tests.support.repository import DOCS
+from tests.unit.app.conftest import Places, Said
+
+Run = Callable[..., Said]
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    limits = Config().limits
+    assert (limits.tokens, limits.steps, limits.seconds, limits.dollars, limits.warn_at) == (1_000_000, 200, 7_200, 5.0, 0.8)
+    assert (Config().approvals.deadline, Config().approvals.files, Config().approvals.unrouted) == (None, False, "park")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[lists]\nhost = []", "unknown key `lists.host`; did you mean `lists.hosts`?"),
+        ("[list]", "unknown key `list`; did you mean `lists`?"),
+        ("[log]\ntokens = 1", "unknown key `log.tokens`; did you mean `limits.tokens`?"),
+        ("[channels.web]\noperator = ['ann']\noperators = ['ann']", "unknown key `channels.web.operator`"),
+        ("zzz = 1", "unknown key `zzz`; docs/config.md"),
+        ("[limits]\n\ntokens = = 1", "line 3"),
+        ("[limits]\ntokens = 1\ntokens = 2", "line 3"),
+        ('[limits]\ntokens = "many"', "`limits.tokens`: input should be a valid integer"),
+        ("[limits]\ntokens = true", "`limits.tokens`"),
+        ("[limits]\ntokens = 0", "`limits.tokens`: input should be greater than 0"),
+        ("[limits]\nwarn_at = 1.5", "`limits.warn_at`"),
+        ('[approvals]\ndeadline = "soon"', "`approvals.deadline`: `soon` is no length of time; write"),
+        ('[approvals]\nunrouted = "allow"', "`approvals.unrouted`: input should be 'park' or 'deny'"),
+        ('[lists]\nhosts = "x"', "`lists.hosts`: input should be a valid list"),
+        ("[channels.web]\noperators = []", "`channels.web.operators`: list should have at least 1 item"),
+        ("[channels.web]", "`channels.web.operators` is missing"),
+        ("[lists]\nhost = []\n[limits]\ntoken = 1", "(and 1 more)"),
+    ],
+)
+def test_an_error_names_the_key_or_the_line(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        parse_config(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_lengths_of_time_are_texts_or_seconds() -> None:
+    config = parse_config('[approvals]\ndeadline = "30m"\n[limits]\nseconds = "2h"\n[breaker]\nwindow = 5')
+    assert (config.approvals.deadline, config.limits.seconds, config.breaker.window) == (1800, 7200, 5)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("7d", 604_800), ("2w", 1_209_600)])
+def test_a_length_of_time_is_read_and_shown(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+    assert parse_duration(show_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5h", "h", "1 fortnight", "1" * 12])
+def test_other_texts_are_no_length_of_time(text: str) -> None:
+    with pytest.raises(ValueError, match="no length of time"):
+        parse_duration(text)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    (tmp_path / "directory").mkdir()
+    for name, message in (("bytes", "not UTF-8"), ("directory", "cannot be read")):
+        with pytest.raises(Broken, match=message):
+            load_config(tmp_path / name)
+    assert load_config(tmp_path / "missing") == Config()
+
+
+def test_the_page_is_what_the_schema_says() -> None:
+    assert (DOCS / "config.md").read_text(encoding="utf-8") == render(), "run `python -m curtainwall.app.config_docs > docs/config.md`"
+    assert all(f"`{key.rpartition('.')[2]}`" in render() for key in keys_of(Config))
+
+
+def test_the_commented_file_changes_nothing_and_names_every_key() -> None:
+    assert parse_config(commented()) == Config()
+    uncommented = "\n".join(
+        line.removeprefix("# ") if " = " in line or line.startswith("# [") else line for line in commented().splitlines()
+    )
+    assert parse_config(uncommented).channels["NAME"].operators == ("ann",)
+
+
+def test_what_holds_reads_back_as_it_is() -> None:
+    config = parse_config('[lists]\nhosts = ["a.org", "*.b.org"]\n[channels."my room"]\noperators = ["ann", "bob \\"b\\""]\n')
+    assert parse_config(effective(config)) == config
+
+
+def test_init_writes_once_and_show_tells_what_holds(run: Run, places: Places) -> None:
+    assert run("config", "path").out == f"{places.home}/config.toml\n"
+    assert run("config", "show").err.startswith("there is no")
+    assert run("config", "init").code == 0
+    assert (places.home / "config.toml").stat().st_mode & 0o777 == 0o600
+    (places.home / "config.toml").write_text("[limits]\ntokens = 5\n")
+    again = run("config", "init")
+    assert (again.code, again.out) == (1, "")
+    assert "is there already" in again.err
+    assert run("config", "show", "--output", "json").json["limits"]["tokens"] == 5
+
+
+def test_a_wrong_file_stops_every_command_with_one_line(run: Run, places: Places) -> None:
+    places.home.mkdir()
+    (places.home / "config.toml").write_text("[lists]\nhost = []\n")
+    for words in (("config", "show"), ("policy", "check"), ("approve", "x")):
+        said = run(*words)
+        assert (said.code, said.out) == (1, "")
+        assert said.err == f"curtainwall: `{places.home}/config.toml`: unknown key `lists.host`; did you mean `lists.hosts`?\n"

@@ -1,0 +1,157 @@
+"""`curtainwall servers`: adding, trying out, annotating, and what a person is told when something is wrong."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curtainwall.app.config import load_config
+from curtainwall.app.servers import needs_of
+from tests.support.servers import TOOL_SERVER
+from tests.unit.app.conftest import Places, Said
+
+Run = Callable[..., Said]
+COMMENTED = '# mine\n[lists]  # free\nhosts = ["a.org"]\n\n# the end\n'
+
+
+def test_without_servers_it_says_how_to_add_one(run: Run) -> None:
+    said = run("servers", "list")
+    assert (said.code, said.out) == (0, "")
+    assert "servers add NAME" in said.err
+    assert run("servers", "list", "--output", "json").json == []
+
+
+def test_add_writes_the_configuration_and_leaves_the_rest_as_it_is(run: Run, places: Places) -> None:
+    places.home.mkdir()
+    (places.home / "config.toml").write_text(COMMENTED)
+    said = run(
+        "servers", "add", "files", "--write", "{workspace}", "--env", "LANG", "--timeout", "90s", "--", "node", str(TOOL_SERVER), "-x"
+    )
+    assert said.code == 0, said.err
+    text = (places.home / "config.toml").read_text()
+    assert text.startswith(COMMENTED.rstrip())
+    assert (places.home / "config.toml").stat().st_mode & 0o777 == 0o600
+    section = load_config(places.home / "config.toml").servers["files"]
+    assert (section.command, section.args, section.write, section.env, section.timeout) == (
+        "node", (str(TOOL_SERVER), "-x"), ("{workspace}",), ("LANG",), 90,
+    )  # fmt: skip
+    assert section.read == (str(TOOL_SERVER),)
+    assert [it["name"] for it in run("servers", "list", "--output", "json").json] == ["files"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("git", "--", "x"), "reserved"),
+        (("A", "--", "x"), "lower-case"),
+        (("x", "--trusted", "--read", "/usr", "--", "y"), "for the sandbox"),
+        (("x", "--timeout", "soon", "--", "y"), "no length of time"),
+        (("x", "--shared", "--write", "{workspace}", "--", "y"), "belongs to no session"),
+    ],
+)
+def test_what_would_be_refused_later_is_not_written(words: tuple[str, ...], why: str, run: Run, places: Places) -> None:
+    said = run("servers", "add", *words)
+    assert (said.code, said.out) == (1, "")
+    assert why in said.err
+    assert not (places.home / "config.toml").exists()
+
+
+def test_a_server_is_added_once(run: Run) -> None:
+    assert run("servers", "add", "x", "--", "y").code == 0
+    again = run("servers", "add", "x", "--", "z")
+    assert again.code == 1
+    assert "there is a server `x` already" in again.err
+
+
+def test_a_bad_server_in_the_file_stops_every_command(run: Run, places: Places) -> None:
+    places.home.mkdir()
+    (places.home / "config.toml").write_text('[servers.shell]\ncommand = "x"\n')
+    for words in (("servers", "list"), ("policy", "rules"), ("tools", "list")):
+        said = run(*words)
+        assert (said.code, said.out) == (1, "")
+        assert "[servers.shell]: this name is reserved" in said.err
+    (places.home / "config.toml").write_text('[servers.x]\ncommand = "x"\nenv = ["OPENAI_API_KEY"]\n')
+    assert "`OPENAI_API_KEY` is a key of ours" in run("servers", "list").err
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_what_is_wrong_with_a_server_is_said_in_one_line(run: Run, places: Places) -> None:
+    run("servers", "add", "gone", "--", "no-such-program")
+    run("servers", "add", "crash", "--", "/usr/bin/python3", str(TOOL_SERVER), "--crash")
+    run("servers", "add", "far", "--", "/bin/sh")
+    for name, why in (
+        ("gone", "the program `no-such-program` of `gone` is not on the path; install it, or correct `servers.gone.command`"),
+        ("crash", "I cannot start: the moon is full"),
+        ("nobody", "there is no server `nobody`"),
+    ):
+        for command in ("test", "annotate"):
+            said = run("servers", command, name)
+            assert (said.code, said.out) == (1, "")
+            assert why in said.err
+            assert said.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_from_adding_to_calling(run: Run, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged() -> Any:
+        call = b'{"tool": "bad.read_file", "arguments": {"path": "x"}}\n'
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(call)))
+        return run("policy", "check", "--workspace", str(places.workspace)).json
+
+    run("servers", "add", "bad", "--", "/usr/bin/python3", str(TOOL_SERVER))
+    tried = run("servers", "test", "bad", "--output", "json").json
+    assert tried["about"] == "toolserver 1"
+    assert {tool["standing"] for tool in tried["tools"]} == {"not reviewed"}
+    proposal = run("servers", "annotate", "bad")
+    assert "[servers.bad.tools.read_file]" in proposal.out
+    assert 'arguments = {path = ["read-path"]}' in proposal.out
+    assert "nothing is written" in proposal.err
+    assert "tools" not in (places.home / "config.toml").read_text()
+    assert (judged()["effect"], judged()["because"]) == ("deny", ["unknown-tool"])
+    assert "servers annotate bad" in judged()["reason"]
+    assert run("servers", "annotate", "bad", "--write").code == 0
+    assert judged()["effect"] == "allow"
+    assert {tool["standing"] for tool in run("servers", "test", "bad", "--output", "json").json["tools"]} == {"ready"}
+    assert "bad.read_file" in {tool["name"] for tool in run("tools", "list", "--output", "json").json}
+    assert "read-path" in run("tools", "show", "bad.read_file").out
+    assert run("servers", "list", "--output", "json").json[0]["suspended"] == 0
+    assert "none has changed" in run("servers", "annotate", "bad").err
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_what_has_changed_is_shown_and_reviewed(run: Run, places: Places) -> None:
+    run("servers", "add", "bad", "--", "/usr/bin/python3", str(TOOL_SERVER))
+    run("servers", "annotate", "bad", "--write")
+    config = places.home / "config.toml"
+    config.write_text(config.read_text().replace(f'args = ["{TOOL_SERVER}"]', f'args = ["{TOOL_SERVER}", "--changed"]'))
+    standings = {tool["name"]: tool["standing"] for tool in run("servers", "test", "bad", "--output", "json").json["tools"]}
+    assert (standings["echo"], standings["read_file"]) == ("changed", "ready")
+    shown = run("servers", "annotate", "bad")
+    assert "# `echo` has changed since it was reviewed" in shown.out
+    assert '+ "description": "says something else now"' in shown.out
+    assert '- "description": "says what a test wants"' in shown.out
+    run("servers", "annotate", "bad", "--write")
+    standings = {tool["name"]: tool["standing"] for tool in run("servers", "test", "bad", "--output", "json").json["tools"]}
+    assert set(standings.values()) == {"ready"}
+
+
+def test_doctor_shows_who_is_trusted(run: Run) -> None:
+    run("servers", "add", "free", "--trusted", "--", "node")
+    findings = {it["name"]: it for it in run("doctor", "--output", "json").json["findings"]}
+    assert (findings["servers"]["standing"], findings["servers"]["what"]) == ("warn", "outside any sandbox: free")
+
+
+def test_what_a_command_line_needs_is_found(tmp_path: Path) -> None:
+    venv, modules = tmp_path / "venv", tmp_path / "app" / "node_modules"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text(f"home = {tmp_path}/python/bin\nversion = 3\n")
+    (modules / "@x" / "server").mkdir(parents=True)
+    script, program = modules / "@x" / "server" / "index.js", venv / "bin" / "server"
+    script.touch()
+    program.touch()
+    assert needs_of("node", [str(script), "--flag", "gone/away"]) == (str(modules),)
+    assert needs_of(str(program), []) == (str(venv), str(tmp_path / "python"))
+    assert needs_of("/usr/bin/python3", ["-m", "x"]) == ()

@@ -1,0 +1,197 @@
+"""Sessions from outside: lists, names, exports, replays, forks, and taking them away."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from curtainwall.app.copying import copy_tree
+from curtainwall.app.exports import export_lines, read_export
+from curtainwall.app.removing import remove_tree
+from curtainwall.app.wiring import open_house, set_up
+from curtainwall.model import Broken, Mode, SessionId, session_stream
+from tests.unit.app.conftest import Places, Said, opened, read, session_in
+
+Run = Callable[..., Said]
+OUTSIDE = read("/etc/hostname")
+
+
+def test_sessions_are_listed_and_filtered(run: Run, places: Places) -> None:
+    first, _ = session_in(places.workspace)
+    second, _ = session_in(places.workspace, OUTSIDE)
+    assert {row["id"]: row["pending"] for row in run("sessions", "list", "--output", "json").json} == {first: 0, second: 1}
+    for words, expected in (
+        (("--status", "closed"), []),
+        (("--agent", "builtin", "--channel", "local", "--since", "1h"), [second, first]),
+        (("--agent", "other"), []),
+        (("--channel", "web"), []),
+        (("--since", "0s"), []),
+        (("--text", "TEST"), [second, first]),
+        (("--limit", "1"), [second]),
+    ):
+        assert [row["id"] for row in run("sessions", "list", *words, "--output", "json").json] == expected, words
+    assert second in run("sessions", "list").out
+
+
+def test_a_session_is_shown_by_the_beginning_of_its_id(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE, labels=("sensitive",))
+    told = run("sessions", "show", session[:12], "--output", "json").json
+    assert (told["id"], told["pending"], told["labels"], told["owner"]) == (session, 1, ["sensitive"], None)
+    assert told["approvals"][0]["because"] == ["read-outside"]
+    assert "its own" in run("sessions", "show", session).out
+    assert run("sessions", "show", "zzz").code == 1
+    session_in(places.workspace)
+    assert "more than one" in run("sessions", "show", session[:2]).err
+
+
+def test_a_session_gets_another_name(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace)
+    assert run("sessions", "rename", session, "night \x1b[2J shift").code == 0
+    assert run("sessions", "list", "--output", "json").json[0]["name"] == "night \x1b[2J shift"
+    assert "\x1b" not in run("sessions", "list").out + run("sessions", "show", session).out
+    assert run("sessions", "rename", session, " ").code == 1
+
+
+def test_an_export_holds_the_logged_bytes_and_replays(run: Run, places: Places, tmp_path: Path) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE, read("a"))
+    file = tmp_path / "export.jsonl"
+    assert run("sessions", "export", session, "--to", file).code == 0
+    assert run("sessions", "export", session, "--to", file).code == 1
+    assert run("sessions", "export", session).out == file.read_text()
+    assert len(run("sessions", "export", session, "--output", "json").json["entries"]) == len(file.read_text().splitlines())
+    for what in (session, file):
+        told = run("sessions", "replay", what, "--output", "json")
+        assert (told.code, told.json["violations"], told.json["status"]) == (0, [], "waiting")
+
+
+def test_a_torn_export_is_read_up_to_the_tear(run: Run, places: Places, tmp_path: Path) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE)
+    text = run("sessions", "export", session).out
+    entries = read_export(text).entries
+    assert "".join(f"{line}\n" for line in export_lines(entries)) == text
+    (tmp_path / "torn").write_text(text[:-20])
+    said = run("sessions", "replay", tmp_path / "torn", "--output", "json")
+    assert said.json["entries"] == len(entries) - 1
+    assert "torn" in said.err
+    with pytest.raises(Broken, match="line 1"):
+        read_export("{}\n" + text)
+
+
+def test_a_replay_names_what_is_broken(run: Run, places: Places, tmp_path: Path) -> None:
+    session, _ = session_in(places.workspace, read("a"))
+    lines = run("sessions", "export", session).out.splitlines()
+    without_request = [line for line in lines if '"type":"CallRequested"' not in line]
+    (tmp_path / "cut").write_text("\n".join(without_request) + "\n")
+    said = run("sessions", "replay", tmp_path / "cut", "--output", "json")
+    assert said.code == 1
+    assert any("before it was requested" in it["what"] for it in said.json["violations"])
+    (tmp_path / "newer").write_text("\n".join(lines).replace("SessionReady", "SessionTeleported") + "\n")
+    assert "does not know: upgrade it" in run("sessions", "replay", tmp_path / "newer").err
+
+
+def test_a_fork_takes_history_and_labels_and_leaves_grants_and_modes(run: Run, places: Places) -> None:
+    (places.workspace / "notes").write_text("hello")
+    (places.workspace / "sub").mkdir()
+    (places.workspace / "sub" / "link").symlink_to("/etc/passwd")
+    session, _ = session_in(places.workspace, OUTSIDE, mode=Mode.ACCEPT_EDITS, labels=("sensitive",))
+    approval = run("approvals", "list", "--output", "json").json[0]["id"]
+    run("approve", approval, "--for", "session")
+    told = run("sessions", "fork", session, "--output", "json")
+    forked = run("sessions", "show", told.json["session"], "--output", "json").json
+    assert (forked["parent"], forked["labels"], forked["mode"], forked["own_workspace"]) == (session, ["sensitive"], "default", True)
+    assert "mode `accept-edits` was not taken over" in told.err
+    copy = Path(forked["workspace"])
+    assert copy == places.home / "sessions" / forked["id"] / "workspace"
+    assert (copy / "notes").read_text() == "hello"
+    assert os.readlink(copy / "sub" / "link") == "/etc/passwd"
+    assert [row["stream"] for row in run("grants", "list", "--output", "json").json] == [f"session:{session}"]
+    assert run("sessions", "replay", forked["id"]).code == 0
+    history = next(line for line in run("sessions", "export", forked["id"]).out.splitlines() if "HistoryInherited" in line)
+    blob = json.loads(history)["event"]["history"]["digest"]
+    assert [it["type"] for it in json.loads((places.home / "blobs" / blob[:2] / blob).read_text())] == ["CallRequested"]
+
+
+def test_a_fork_shares_a_project_and_says_so(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, own=False, mode=Mode.PLAN)
+    said = run("sessions", "fork", session, "--name", "second", "--output", "json")
+    assert said.json["workspace"] == str(places.workspace)
+    assert said.json["mode"] == "plan"
+    assert "both sessions work in the project" in said.err
+
+
+def test_a_session_with_open_approvals_is_never_deleted(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE)
+    said = run("sessions", "delete", session, "--yes")
+    assert said.code == 1
+    assert "1 open approvals" in said.err
+    assert run("sessions", "clean", "--older-than", "0s", "--yes", "--output", "json").json["kept"] == [
+        {"session": session, "why": "it has 1 open approvals"}
+    ]
+    assert len(run("sessions", "list", "--output", "json").json) == 1
+
+
+def test_deleting_needs_a_yes_and_the_whole_id(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace)
+    assert run("sessions", "delete", session).code == 2
+    assert "give the whole of it" in run("sessions", "delete", session[:10], "--yes").err
+    directory = places.home / "sessions" / session
+    assert directory.is_dir()
+    assert run("sessions", "delete", session, "--yes").code == 0
+    assert run("sessions", "list", "--output", "json").json == []
+    assert not directory.exists()
+    assert run("audit", "verify").code == 0, "the house's own log says that it was deleted on purpose"
+
+
+def test_cleaning_says_first_what_would_go(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace)
+    assert run("sessions", "clean", "--output", "json").json == {"would_delete": [], "kept": []}
+    end = time.time_ns() // 1_000_000 + 1
+    while time.time_ns() // 1_000_000 <= end:
+        pass
+    assert run("sessions", "clean", "--older-than", "0s", "--dry-run", "--output", "json").json["would_delete"] == [session]
+    assert run("sessions", "clean", "--older-than", "0s", "--yes", "--output", "json").json["deleted"] == [session]
+
+
+def test_a_session_in_use_stays(run: Run, places: Places) -> None:
+    async def work() -> SessionId:
+        async with open_house(set_up()) as wired:
+            session = await opened(wired, places.workspace)
+            async with wired.house.hold(session):
+                said = await asyncio.to_thread(run, "sessions", "delete", session, "--yes")
+                assert said.code == 1
+                assert "is in use by process" in said.err
+                assert wired.store.log.head(session_stream(session)) == 2
+            return session
+
+    asyncio.run(work())
+
+
+def test_a_tree_is_copied_without_what_does_not_belong_in_a_copy(tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    (source / "deep" / "er").mkdir(parents=True)
+    (source / "deep" / "er" / "run.sh").write_text("#!/bin/sh\n")
+    (source / "deep" / "er" / "run.sh").chmod(0o4755)
+    (source / "out").symlink_to("/etc")
+    os.mkfifo(source / "pipe")
+    target.mkdir()
+    done = copy_tree(source, target)
+    assert (done.files, done.skipped) == (1, 1)
+    assert (target / "deep" / "er" / "run.sh").stat().st_mode & 0o7777 == 0o755
+    assert os.readlink(target / "out") == "/etc"
+    assert not (target / "pipe").exists()
+
+
+def test_removing_follows_no_link_and_opens_closed_directories(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("x")
+    (tmp_path / "gone" / "closed").mkdir(parents=True)
+    (tmp_path / "gone" / "closed" / "file").write_text("x")
+    (tmp_path / "gone" / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "gone" / "closed").chmod(0)
+    remove_tree(tmp_path / "gone")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept" / "file").exists()

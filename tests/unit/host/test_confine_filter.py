@@ -1,0 +1,67 @@
+"""The filter is run by a small machine of our own, so that every architecture is tried on every other."""
+
+import errno
+import struct
+
+import pytest
+
+from curtainwall.host.confine_filter import filter_program
+
+ALLOW = 0x7FFF0000
+X86, ARM, I386 = 0xC000003E, 0xC00000B7, 0x40000003
+
+
+def verdict(machine: str, architecture: int, number: int, *arguments: int) -> int:
+    program = filter_program(machine)
+    assert program is not None
+    rules = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
+    data = struct.pack("=IIQ6Q", number, architecture, 0, *(*arguments, *[0] * (6 - len(arguments))))
+    at = value = 0
+    while True:
+        code, yes, no, operand = rules[at]
+        at += 1
+        if code == 0x20:
+            (value,) = struct.unpack_from("=I", data, operand)
+        elif code == 0x15:
+            at += yes if value == operand else no
+        elif code == 0x35:
+            at += yes if value >= operand else no
+        else:
+            return operand
+
+
+def refused(error: int) -> int:
+    return 0x00050000 | error
+
+
+@pytest.mark.parametrize(("machine", "architecture", "socket", "ioctl"), [("x86_64", X86, 41, 16), ("aarch64", ARM, 198, 29)])
+def test_sockets_are_of_four_families_and_terminals_take_no_forged_input(machine: str, architecture: int, socket: int, ioctl: int) -> None:
+    for family in (1, 2, 10, 16):
+        assert verdict(machine, architecture, socket, family) == ALLOW
+    for family in (0, 3, 17, 31, 38, 40):
+        assert verdict(machine, architecture, socket, family) == refused(errno.EAFNOSUPPORT)
+    assert verdict(machine, architecture, ioctl, 0, 0x5401) == ALLOW
+    assert verdict(machine, architecture, ioctl, 0, 0x5412) == refused(errno.EPERM)
+    assert verdict(machine, architecture, ioctl, 0, 0x541C) == refused(errno.EPERM)
+    # The kernel looks at the lower half alone.
+    assert verdict(machine, architecture, ioctl, 0, 0x5412 | 1 << 40) == refused(errno.EPERM)
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture", "denied", "fine"),
+    [("x86_64", X86, [165, 248, 250, 298, 321, 323, 442], [0, 1, 2, 56, 57, 59, 101, 435]),
+     ("aarch64", ARM, [40, 217, 219, 241, 280, 282, 442], [56, 63, 64, 117, 220, 221, 435])],
+)  # fmt: skip
+def test_calls_that_no_namespace_holds_are_refused(machine: str, architecture: int, denied: list[int], fine: list[int]) -> None:
+    assert {verdict(machine, architecture, number) for number in denied} == {refused(errno.EPERM)}
+    assert {verdict(machine, architecture, number) for number in fine} == {ALLOW}
+    assert verdict(machine, architecture, 425) == refused(errno.ENOSYS)
+
+
+def test_calls_of_another_architecture_do_not_exist() -> None:
+    assert verdict("x86_64", I386, 1) == refused(errno.ENOSYS)
+    assert verdict("x86_64", X86, 0x40000001) == refused(errno.ENOSYS)
+
+
+def test_an_unknown_machine_has_no_filter() -> None:
+    assert filter_program("pdp11") is None

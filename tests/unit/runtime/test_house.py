@@ -1,0 +1,220 @@
+"""Actors, leases, deadlines and the feed: who decides, and who hears of it."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from curtainwall.model import (
+    AlreadyAnswered,
+    AnswerApproval,
+    ApprovalId,
+    ApprovalQuery,
+    Batch,
+    CloseSession,
+    CommandRefused,
+    MessageAccepted,
+    MessageId,
+    NotFound,
+    NotReady,
+    RenameSession,
+    SendMessage,
+    SessionId,
+    SessionQuery,
+    SessionRenamed,
+    StreamId,
+    TryLater,
+    session_stream,
+)
+from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.session import Rules, Standing
+from curtainwall.store import MemoryDisk, MemoryStore
+from tests.support.covers import covers
+from tests.support.houses import ANN, BOB, FakeClock, FarSide, events, house, kinds, open_session, policy, read, run, tools, until
+
+
+def store(disk: MemoryDisk | None = None) -> MemoryStore:
+    return MemoryStore(SystemClock(), disk) if disk else MemoryStore(SystemClock())
+
+
+def message(word: str) -> SendMessage:
+    return SendMessage(by=ANN, message=MessageId(word), text=word)
+
+
+def test_the_same_key_twice_is_the_same_command(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store()) as h:
+            session = await open_session(h, tmp_path)
+            first = await h.send(session, message("one"), "key")
+            assert await h.send(session, message("two"), "key") == first
+            assert [event.text for event in events(h, session) if isinstance(event, MessageAccepted)] == ["one"]
+
+    run(story())
+
+
+def test_a_refusal_reaches_whoever_sent_the_command_and_changes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store()) as h:
+            session = await open_session(h, tmp_path)
+            before = events(h, session)
+            with pytest.raises(CommandRefused, match="a name cannot be empty"):
+                await h.send(session, RenameSession(by=ANN, name=" "))
+            with pytest.raises(NotReady, match="never opened"):
+                await h.send(SessionId("nowhere"), message("x"))
+            assert events(h, session) == before
+
+    run(story())
+
+
+def test_a_refused_command_is_refused_again_under_its_key(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store()) as h:
+            session = await open_session(h, tmp_path)
+            for _ in range(2):
+                with pytest.raises(NotFound, match="there is no approval `zzz`"):
+                    await h.send(session, AnswerApproval(by=ANN, approval=ApprovalId("zzz"), granted=True), "key")
+
+    run(story())
+
+
+@covers("runtime.one-owner-many-clients")
+def test_a_command_for_a_session_that_another_house_owns_is_decided_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk)) as owner, house(store(disk)) as other:
+            session = await open_session(owner, tmp_path)
+            async with owner.hold(session):
+                with pytest.raises(TryLater, match="in use by process"):
+                    async with other.hold(session):
+                        pass
+                await other.send(session, message("hello"))
+                assert kinds(owner, session)[-1] == "MessageAccepted"
+
+    run(story())
+
+
+def test_a_session_that_nobody_uses_is_let_go_and_folded_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk), linger=0.01) as one, house(store(disk), linger=0.01) as two:
+            session = await open_session(one, tmp_path)
+            stream = session_stream(session)
+            await until(lambda: one.stores.leases.owner(stream) is None)
+            async with two.hold(session) as actor:
+                assert actor.state.opened is not None
+                assert one.stores.leases.owner(stream) is not None
+
+    run(story())
+
+
+@covers("approvals.deadline")
+def test_an_ask_that_nobody_answers_expires_into_a_denial(tmp_path: Path) -> None:
+    async def story() -> None:
+        clock = FakeClock()
+        far = FarSide(tmp_path / "far")
+        async with house(store(), Rules(policy=policy(), deadline=60_000), clock) as h:
+            session = await open_session(h, tmp_path)
+            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
+            [row] = await until(lambda: h.stores.index.approvals(ApprovalQuery()))
+            await until(lambda: clock.sleepers)
+            clock.advance(59_999)
+            assert not asking.done()
+            clock.advance(1)
+            assert (await asking).verdict.because == ("approval-expired",)
+            with pytest.raises(AlreadyAnswered, match="expired at"):
+                await h.send(session, AnswerApproval(by=ANN, approval=row.approval, granted=True))
+            assert far.lines == []
+
+    run(story())
+
+
+def test_a_late_answer_is_told_by_whom_and_when_it_was_settled(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store(), clock=FakeClock()) as h:
+            session = await open_session(h, tmp_path)
+            await SessionGate(h, tools(FarSide(tmp_path / "far"))).request(session, read("/etc/hostname"), wait=False)
+            [row] = h.stores.index.approvals(ApprovalQuery())
+            await h.send(session, AnswerApproval(by=ANN, approval=row.approval, granted=False))
+            with pytest.raises(AlreadyAnswered, match="already answered by `ann`: denied at 2023-11-14 22:13:20 UTC"):
+                await h.send(session, AnswerApproval(by=BOB, approval=row.approval, granted=True))
+
+    run(story())
+
+
+def test_a_follower_hears_everything_after_its_cursor_in_order(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk)) as writer, house(store(disk)) as reader:
+            session = await open_session(writer, tmp_path)
+            heard: list[str] = []
+
+            async def follow() -> None:
+                async for recorded in reader.feed.follow(session_stream(session), after=2):
+                    heard.append(getattr(recorded.event, "name", type(recorded.event).__name__))
+                    if isinstance(recorded.event, SessionRenamed) and recorded.event.name == "9":
+                        return
+
+            following = asyncio.create_task(follow())
+            for number in range(10):
+                await writer.send(session, RenameSession(by=ANN, name=str(number)))
+            await following
+            assert heard == [str(number) for number in range(10)]
+
+    run(story())
+
+
+def test_a_session_with_an_open_ask_is_not_deleted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store()) as h:
+            session = await open_session(h, tmp_path)
+            await SessionGate(h, tools(FarSide(tmp_path / "far"))).request(session, read("/etc/hostname"), wait=False)
+            with pytest.raises(CommandRefused, match="1 open approvals"):
+                await h.delete(session, ANN)
+            await h.send(session, CloseSession(by=ANN, reason="done"))
+            await h.delete(session, ANN)
+            assert h.stores.index.sessions(SessionQuery()) == []
+            with pytest.raises(NotFound):
+                await h.delete(session, ANN)
+
+    run(story())
+
+
+class FailingLog:
+    """A log whose disk is full for a while."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        self._log = inner.log
+        self.full = False
+        self.read, self.watch, self.head, self.erase = self._log.read, self._log.watch, self._log.head, self._log.erase
+
+    async def append(self, batch: Batch) -> Mapping[StreamId, int]:
+        if self.full:
+            raise TryLater("the disk is full")
+        return await self._log.append(batch)
+
+
+@covers("runtime.fails-closed")
+def test_a_call_that_cannot_be_logged_does_not_run(tmp_path: Path) -> None:
+    async def story() -> None:
+        inner = store()
+        log = FailingLog(inner)
+
+        class Stores:
+            def __init__(self) -> None:
+                self.log, self.inbox, self.leases, self.blobs, self.index = log, inner.inbox, inner.leases, inner.blobs, inner.index
+
+        far = FarSide(tmp_path / "far")
+        async with House(Stores(), SystemClock(), lambda: Rules(policy=policy())) as h:
+            session = await open_session(h, tmp_path)
+            gate = SessionGate(h, tools(far))
+            log.full = True
+            with pytest.raises(TryLater, match="the disk is full"):
+                await gate.request(session, read(tmp_path / "a"))
+            assert far.lines == []
+            log.full = False
+            assert (await gate.request(session, read(tmp_path / "a"))).result is not None
+            async with h.hold(session) as actor:
+                assert Standing.PERMITTED not in [call.standing for call in actor.state.calls.values()]
+
+    run(story())

@@ -1,0 +1,466 @@
+"""The session's own transitions: what may happen when, and what a refusal says."""
+
+import pytest
+
+from curtainwall.model import (
+    SYSTEM,
+    AddLabels,
+    AddRoute,
+    AgentSpoke,
+    AlreadyAnswered,
+    AnswerApproval,
+    AnyCommand,
+    ApprovalId,
+    ApprovalWithdrawn,
+    BlobRef,
+    BudgetKind,
+    CallDropped,
+    CallId,
+    CallLost,
+    ChangeMode,
+    ChangeModel,
+    Closed,
+    CloseSession,
+    Command,
+    CountDenials,
+    DenialsCounted,
+    DisableRule,
+    DropCall,
+    EnableRule,
+    EndTurn,
+    ExpireApprovals,
+    FinishCall,
+    HistoryInherited,
+    InheritHistory,
+    LabelsAdded,
+    Limits,
+    MessageAccepted,
+    MessageId,
+    Mode,
+    ModeChanged,
+    ModelChanged,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    NotAllowed,
+    NotFound,
+    NotReady,
+    OpenSession,
+    Payload,
+    PermitId,
+    RaiseBudget,
+    ReadySession,
+    RecordProgress,
+    RefuseCall,
+    RemoveRoute,
+    RenameSession,
+    RepairSession,
+    ResumeTurn,
+    RevokeGrant,
+    Route,
+    RouteAdded,
+    RouteRemoved,
+    RuleDisabled,
+    RuleEnabled,
+    RuleId,
+    SendMessage,
+    SessionClosed,
+    SessionId,
+    SessionReady,
+    SessionRenamed,
+    StartTurn,
+    TextStreamed,
+    TurnEnded,
+    TurnId,
+    TurnResumed,
+    TurnStarted,
+    TurnStatus,
+    Usage,
+    Who,
+    denial,
+)
+from curtainwall.session import Phase
+from tests.support.covers import covers
+from tests.support.given import (
+    ANN,
+    EVE,
+    NOW,
+    OLGA,
+    OWN,
+    POLICY,
+    SESSION,
+    TURN,
+    answer,
+    asked,
+    given,
+    like,
+    opened,
+    proceed,
+    push,
+    read,
+    ready,
+    requested,
+    source,
+    turn_running,
+    wish,
+)
+
+PUSH = wish("c1", push("github.com/me/r"))
+LOOK = wish("c2", read("/srv/own/a"))
+ROOM = Route(channel="matrix", reference="!room")
+MESSAGE = MessageId("m1")
+CLOSED = SessionClosed(at=NOW, reason="that was all", by=ANN)
+
+OPEN = OpenSession(
+    by=OLGA,
+    session=SESSION,
+    name="a session",
+    agent="builtin",
+    model="demo",
+    workspace=OWN,
+    mode=Mode.DEFAULT,
+    limits=Limits(),
+    policy=POLICY.version,
+)
+
+
+def progress(*events: object) -> RecordProgress:
+    return RecordProgress(by=SYSTEM, events=events)
+
+
+def model_request(request: str = "r1") -> ModelRequested:
+    return ModelRequested(at=NOW, turn=TURN, request=request, base=None, added=Payload(inline="hi"), model="demo")
+
+
+def model_response(request: str = "r1", usage: Usage | None = None) -> ModelResponded:
+    return ModelResponded(at=NOW, turn=TURN, request=request, raw=Payload(), normalised=Payload(), usage=usage or Usage())
+
+
+def every_command(by: Who = SYSTEM) -> list[AnyCommand]:
+    """Return one of each, apart from opening."""
+    return [
+        InheritHistory(by=by, parent=SessionId("s0"), upto=3, history=None, how="fork"),
+        ReadySession(by=by),
+        RenameSession(by=by, name="another"),
+        CloseSession(by=by, reason="enough"),
+        ChangeMode(by=by, mode=Mode.PLAN),
+        ChangeModel(by=by, model="other"),
+        DisableRule(by=by, rule=RuleId("read-outside")),
+        EnableRule(by=by, rule=RuleId("read-outside")),
+        AddLabels(by=by, labels=(source("sensitive"),)),
+        AddRoute(by=by, route=ROOM),
+        RemoveRoute(by=by, route=ROOM),
+        SendMessage(by=by, message=MESSAGE, text="hello"),
+        StartTurn(by=by, turn=TURN),
+        ResumeTurn(by=by, turn=TURN),
+        progress(AgentSpoke(at=NOW, turn=TURN, text="hi")).model_copy(update={"by": by}),
+        EndTurn(by=by, turn=TURN, status=TurnStatus.DONE),
+        requested(LOOK).model_copy(update={"by": by}),
+        RefuseCall(by=by, call=CallId("c9"), subject=LOOK.subject, verdict=denial("unknown-tool", "no")),
+        proceed(PUSH).model_copy(update={"by": by}),
+        FinishCall(by=by, call=PUSH.call, permit=PermitId("p"), ok=True, result=Payload()),
+        DropCall(by=by, call=PUSH.call, why="gone"),
+        CountDenials(by=by, count=3),
+        answer(PUSH, by=by),
+        ExpireApprovals(by=by),
+        RevokeGrant(by=by, grant=PUSH.grant),
+        RaiseBudget(by=by, kind=BudgetKind.STEPS, limit=1_000),
+        RepairSession(by=by),
+    ]
+
+
+EARLY = (InheritHistory, ReadySession, RenameSession, CloseSession, AddLabels, AddRoute, RemoveRoute, RepairSession)
+LATE = (RenameSession, RepairSession, ExpireApprovals, FinishCall)
+CONTROL = (
+    AddRoute,
+    AnswerApproval,
+    ChangeMode,
+    ChangeModel,
+    CloseSession,
+    DisableRule,
+    EnableRule,
+    RaiseBudget,
+    RemoveRoute,
+    RenameSession,
+    RevokeGrant,
+)
+
+
+def named(commands: list[AnyCommand]) -> list[object]:
+    return [pytest.param(command, id=type(command).__name__) for command in commands]
+
+
+def without(commands: list[AnyCommand], kinds: tuple[type[Command], ...]) -> list[AnyCommand]:
+    return [command for command in commands if not isinstance(command, kinds)]
+
+
+# The life of a session
+
+
+def test_a_session_opens_with_its_labels_and_routes() -> None:
+    command = OPEN.model_copy(update={"labels": (source("sensitive"),), "routes": (ROOM,)})
+    here = (
+        given()
+        .when(command)
+        .then(opened(by=OLGA), LabelsAdded(at=NOW, labels=(source("sensitive"),)), RouteAdded(at=NOW, route=ROOM, by=OLGA))
+    )
+    assert here.state.phase is Phase.OPENING
+    assert here.state.workspace == OWN
+    assert list(here.state.labels) == ["sensitive"]
+
+
+def test_a_session_opens_once() -> None:
+    given().when(OPEN).then(opened(by=OLGA)).when(OPEN).then_refused("this session was opened before")
+
+
+@covers("session.not-ready-is-refused")
+@pytest.mark.parametrize("command", named(every_command()))
+def test_nothing_is_followed_in_a_session_that_was_never_opened(command: AnyCommand) -> None:
+    given().when(command).then_refused("this session was never opened", NotReady)
+
+
+@covers("session.not-ready-is-refused")
+@pytest.mark.parametrize("command", named(without(every_command(), EARLY)))
+def test_an_opening_session_is_not_ready(command: AnyCommand) -> None:
+    given(opened()).when(command).then_refused("this session is still opening", NotReady)
+
+
+@pytest.mark.parametrize("command", named([command for command in every_command() if isinstance(command, EARLY)]))
+def test_an_opening_session_can_be_made_ready_named_routed_and_closed(command: AnyCommand) -> None:
+    assert given(opened()).when(command).refusal is None
+
+
+@covers("session.closed-is-refused")
+@pytest.mark.parametrize("command", named(without(every_command(), LATE)))
+def test_a_closed_session_says_that_it_is_closed_and_why(command: AnyCommand) -> None:
+    given(ready(), CLOSED).when(command).then_refused("this session is closed: that was all", Closed)
+
+
+def test_a_closed_session_can_still_be_renamed_by_an_operator() -> None:
+    here = given(ready(), CLOSED)
+    here.when(RenameSession(by=EVE, name="mine")).then_refused("`eve` is not an operator of `matrix`", NotAllowed)
+    here.when(RenameSession(by=OLGA, name="ours")).then(SessionRenamed(at=NOW, name="ours", by=OLGA))
+
+
+def test_what_comes_in_after_the_end_finds_nothing_open() -> None:
+    here = given(ready(), CLOSED)
+    here.when(RepairSession(by=SYSTEM)).then_nothing()
+    here.when(ExpireApprovals(by=SYSTEM)).then_nothing()
+    here.when(FinishCall(by=SYSTEM, call=PUSH.call, permit=PUSH.permit, ok=True, result=Payload())).then_refused("no open call", NotFound)
+
+
+def test_a_session_becomes_ready_once() -> None:
+    here = given(opened()).when(ReadySession(by=SYSTEM)).then(SessionReady(at=NOW))
+    assert here.state.phase is Phase.READY
+    here.when(ReadySession(by=SYSTEM)).then_nothing()
+
+
+def test_a_fork_says_what_it_inherited() -> None:
+    history = BlobRef(digest="d", size=3)
+    command = InheritHistory(by=SYSTEM, parent=SessionId("s0"), upto=7, history=history, how="fork")
+    inherited = HistoryInherited(at=NOW, parent=SessionId("s0"), upto=7, history=history, how="fork")
+    given(opened()).when(command).then(inherited)
+
+
+def test_a_name_is_not_empty() -> None:
+    here = given(ready()).when(RenameSession(by=ANN, name=" ")).then_refused("a name cannot be empty")
+    assert here.when(RenameSession(by=ANN, name="plan")).then(SessionRenamed(at=NOW, name="plan", by=ANN)).state.name == "plan"
+
+
+def test_mode_and_model_change() -> None:
+    here = (
+        given(ready())
+        .when(ChangeMode(by=ANN, mode=Mode.DEFAULT))
+        .then_nothing()
+        .when(ChangeMode(by=ANN, mode=Mode.BYPASS))
+        .then(ModeChanged(at=NOW, mode=Mode.BYPASS, by=ANN))
+        .when(ChangeModel(by=ANN, model="other"))
+        .then(ModelChanged(at=NOW, model="other", by=ANN))
+    )
+    assert (here.state.mode, here.state.model) == (Mode.BYPASS, "other")
+
+
+def test_a_route_is_added_and_removed_once() -> None:
+    here = (
+        given(ready())
+        .when(AddRoute(by=ANN, route=ROOM))
+        .then(RouteAdded(at=NOW, route=ROOM, by=ANN))
+        .when(AddRoute(by=ANN, route=ROOM))
+        .then_nothing()
+        .when(RemoveRoute(by=ANN, route=ROOM))
+        .then(RouteRemoved(at=NOW, route=ROOM, by=ANN))
+        .when(RemoveRoute(by=ANN, route=ROOM))
+        .then_nothing()
+    )
+    assert here.state.routes == []
+
+
+@covers("session.control-words-are-for-operators")
+@pytest.mark.parametrize("command", named([command for command in every_command(EVE) if isinstance(command, CONTROL)]))
+def test_whoever_is_only_in_the_room_may_not_control_the_session(command: AnyCommand) -> None:
+    given(ready(), asked(PUSH)).when(command).then_refused("`eve` is not an operator of `matrix`", NotAllowed)
+
+
+@pytest.mark.parametrize("command", named([command for command in every_command(OLGA) if isinstance(command, CONTROL)]))
+def test_an_operator_is_never_told_that_they_are_none(command: AnyCommand) -> None:
+    assert not isinstance(given(ready(), asked(PUSH)).when(command).refusal, NotAllowed)
+
+
+def test_whoever_is_only_in_the_room_may_talk() -> None:
+    given(ready()).when(SendMessage(by=EVE, message=MESSAGE, text="hi")).then(like(MessageAccepted, by=EVE, text="hi"))
+
+
+# Rules and labels
+
+
+def test_a_rule_that_asks_can_be_disabled_and_enabled() -> None:
+    rule = RuleId("read-outside")
+    (
+        given(ready())
+        .when(EnableRule(by=ANN, rule=rule))
+        .then_refused("rule `read-outside` is not disabled")
+        .when(DisableRule(by=ANN, rule=rule))
+        .then(RuleDisabled(at=NOW, rule=rule, by=ANN))
+        .when(EnableRule(by=ANN, rule=rule))
+        .then(RuleEnabled(at=NOW, rule=rule, by=ANN))
+        .when(EnableRule(by=ANN, rule=rule))
+        .then_refused("rule `read-outside` is not disabled")
+    )
+
+
+@covers("session.denying-rules-cannot-be-disabled")
+@pytest.mark.parametrize("rule", ["forbidden-address", "plan-reads-only", "protected-path", "workspace-free", "made-up"])
+def test_a_rule_that_does_not_ask_cannot_be_disabled(rule: str) -> None:
+    words = f"rule `{rule}` does not ask; only a rule that asks can be disabled"
+    given(ready()).when(DisableRule(by=ANN, rule=RuleId(rule))).then_refused(words, NotAllowed)
+
+
+@covers("session.labels-are-never-lost")
+def test_a_label_keeps_its_first_cause() -> None:
+    first, second = source("sensitive", "a file"), source("sensitive", "another file")
+    here = given(ready(), AddLabels(by=SYSTEM, labels=(first,)), AddLabels(by=SYSTEM, labels=(second,)))
+    assert here.state.labels == {"sensitive": first}
+    here.when(AddLabels(by=SYSTEM, labels=())).then_nothing()
+
+
+# Turns
+
+
+def test_messages_queue_in_order_and_a_turn_takes_them_all() -> None:
+    one, two = MessageId("m1"), MessageId("m2")
+    here = given(
+        ready(),
+        SendMessage(by=ANN, message=one, text="first"),
+        SendMessage(by=SYSTEM, message=MessageId("m3"), text="by the way", role="context"),
+        SendMessage(by=ANN, message=two, text="second"),
+    )
+    assert here.state.queue == [one, two]
+    here = here.when(StartTurn(by=SYSTEM, turn=TURN)).then(TurnStarted(at=NOW, turn=TURN, messages=(one, two)))
+    assert here.state.queue == []
+    assert here.state.phase is Phase.WORKING
+    assert here.state.totals.messages == 3
+
+
+def test_a_turn_needs_a_message() -> None:
+    given(ready()).when(StartTurn(by=SYSTEM, turn=TURN)).then_refused("there is no message to take up")
+
+
+def test_one_turn_at_a_time() -> None:
+    waiting = TurnEnded(at=NOW, turn=TURN, status=TurnStatus.WAITING)
+    other = StartTurn(by=SYSTEM, turn=TurnId("t2"))
+    here = given(ready(), turn_running(), SendMessage(by=ANN, message=MESSAGE, text="and this"))
+    here.when(other).then_refused("turn `t1` is still running")
+    here.happened(waiting).when(other).then_refused("turn `t1` is still waiting")
+
+
+@pytest.mark.parametrize("status", [TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.INTERRUPTED])
+def test_a_turn_ends(status: TurnStatus) -> None:
+    ended = TurnEnded(at=NOW, turn=TURN, status=status, failure="why")
+    here = given(ready(), turn_running()).when(EndTurn(by=SYSTEM, turn=TURN, status=status, failure="why")).then(ended)
+    assert here.state.phase is Phase.READY
+    here.when(EndTurn(by=SYSTEM, turn=TURN, status=status)).then_refused("turn `t1` is not running")
+
+
+def test_a_waiting_turn_resumes_once() -> None:
+    resume = ResumeTurn(by=SYSTEM, turn=TURN)
+    here = given(ready(), turn_running())
+    here.when(resume).then_refused("turn `t1` does not wait")
+    here = here.happened(EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.WAITING))
+    assert here.state.phase is Phase.WAITING
+    here.when(ResumeTurn(by=SYSTEM, turn=TurnId("t2"))).then_refused("turn `t2` does not wait")
+    here = here.when(resume).then(TurnResumed(at=NOW, turn=TURN))
+    assert here.state.phase is Phase.WORKING
+    here.when(resume).then_refused("turn `t1` does not wait")
+
+
+def test_an_open_ask_makes_an_idle_session_wait() -> None:
+    assert given(ready(), asked(PUSH)).state.phase is Phase.WAITING
+
+
+# Progress
+
+
+def test_progress_is_kept_as_it_was_told() -> None:
+    piece = TextStreamed(at=NOW, turn=TURN, text="hel")
+    given(ready(), turn_running()).when(progress(piece, model_request(), model_response())).then(piece, model_request(), model_response())
+
+
+def test_a_response_needs_its_request() -> None:
+    here = given(ready(), turn_running())
+    here.when(progress(model_response())).then_refused("there is no open request `r1`")
+    here.when(progress(ModelFailed(at=NOW, turn=TURN, request="r1", failure="x"))).then_refused("there is no open request `r1`")
+    here = here.happened(progress(model_request()))
+    here.when(progress(model_request())).then_refused("request `r1` was made before")
+    here.happened(progress(model_response())).when(progress(model_response())).then_refused("there is no open request `r1`")
+
+
+def test_denials_past_the_budget_are_counted() -> None:
+    here = given(ready()).when(CountDenials(by=SYSTEM, count=5)).then(DenialsCounted(at=NOW, count=5))
+    assert here.state.totals.uncounted_denials == 5
+    here.when(CountDenials(by=SYSTEM, count=0)).then_nothing()
+
+
+# The end
+
+
+@covers("session.closing-settles-everything")
+def test_closing_withdraws_what_is_asked_and_says_what_became_of_every_call() -> None:
+    running = wish("c3", read("/srv/own/b"))
+    here = given(ready(), turn_running(), progress(model_request()), asked(PUSH), requested(running))
+    why = "the session was closed"
+    here = here.when(CloseSession(by=ANN, reason="enough")).then(
+        CallDropped(at=NOW, call=PUSH.call, why=why),
+        CallLost(at=NOW, call=running.call),
+        ApprovalWithdrawn(at=NOW, approval=PUSH.approval, why=why),
+        ModelFailed(at=NOW, turn=TURN, request="r1", failure=why),
+        TurnEnded(at=NOW, turn=TURN, status=TurnStatus.INTERRUPTED, failure=why),
+        SessionClosed(at=NOW, reason="enough", by=ANN),
+    )
+    assert here.state.phase is Phase.CLOSED
+    state = here.state
+    assert (state.calls, state.approvals, state.requests, state.turn) == ({}, {}, {}, None)
+
+
+def test_closing_an_idle_session_is_one_event() -> None:
+    given(ready()).when(CloseSession(by=ANN, reason="")).then(SessionClosed(at=NOW, reason="", by=ANN)).when(
+        CloseSession(by=ANN, reason="")
+    ).then_refused("closed", Closed)
+
+
+def test_a_late_answer_to_a_closed_session_hears_the_truth_about_its_approval_first() -> None:
+    here = given(ready(), asked(PUSH), answer(PUSH, granted=False), CLOSED)
+    here.when(answer(PUSH)).then_refused("already answered by `ann`", AlreadyAnswered)
+    unknown = AnswerApproval(by=ANN, approval=ApprovalId("zzzzzz"), granted=True)
+    here.when(unknown).then_refused("this session is closed", Closed)
+
+
+def test_every_command_type_is_tried_here() -> None:
+    tried = {type(command) for command in every_command()} | {OpenSession}
+    assert tried == set(AnyCommand.__args__)
+
+
+@pytest.mark.parametrize("mode", [Mode.ACCEPT_EDITS, Mode.BYPASS])
+@covers("session.control-words-are-for-operators")
+def test_only_an_operator_opens_a_session_in_a_mode_that_answers_asks(mode: Mode) -> None:
+    stranger = Who(name="eve", channel="matrix")
+    given().when(OPEN.model_copy(update={"mode": mode, "by": stranger})).then_refused("may not open in mode", NotAllowed)

@@ -1,0 +1,119 @@
+"""After a crash: what cannot go on is closed, what waits for an answer stays."""
+
+from curtainwall.model import (
+    SYSTEM,
+    AnyEvent,
+    CallDropped,
+    CallLost,
+    CallRequested,
+    EndTurn,
+    ModelFailed,
+    ModelRequested,
+    NotFound,
+    Payload,
+    RecordProgress,
+    RepairSession,
+    TurnEnded,
+    TurnId,
+    TurnStatus,
+)
+from curtainwall.session import Phase, Standing
+from tests.support.covers import covers
+from tests.support.given import (
+    NOW,
+    TURN,
+    Situation,
+    answer,
+    asked,
+    finished,
+    given,
+    like,
+    proceed,
+    push,
+    read,
+    ready,
+    requested,
+    turn_running,
+    wish,
+)
+
+REPAIR = RepairSession(by=SYSTEM)
+LOOK = wish("c1", read("/srv/own/a"), TURN)
+PUSH = wish("c2", push("github.com/me/r"), TURN)
+SAME = PUSH.again("c3")
+INTERRUPTED = TurnEnded(at=NOW, turn=TURN, status=TurnStatus.INTERRUPTED, failure="the process ended")
+WAITING = TurnEnded(at=NOW, turn=TURN, status=TurnStatus.WAITING)
+
+
+def repaired(here: Situation, *expected: object) -> Situation:
+    """Repair, expect these events, and that a second repair finds nothing to do."""
+    here = here.when(REPAIR).then(*expected)
+    here.when(REPAIR).then_nothing()
+    return here
+
+
+@covers("session.a-lost-call-is-never-run-again")
+def test_a_permitted_call_is_lost_and_we_say_that_we_do_not_know() -> None:
+    here = repaired(given(ready(), turn_running(), requested(LOOK)), CallLost(at=NOW, call=LOOK.call), INTERRUPTED)
+    assert here.state.phase is Phase.READY
+    here.when(finished(LOOK)).then_refused("there is no open call `c1`", NotFound)
+
+
+@covers("session.asks-survive-a-crash")
+def test_an_ask_stays_open_and_its_turn_waits() -> None:
+    here = repaired(given(ready(), turn_running(), asked(PUSH)), WAITING)
+    assert here.state.phase is Phase.WAITING
+    here = here.happened(answer(PUSH))
+    assert here.state.calls[PUSH.call].standing is Standing.ANSWERED
+
+
+@covers("session.asks-survive-a-crash")
+def test_an_answer_that_was_not_taken_up_stays_and_its_turn_waits() -> None:
+    here = repaired(given(ready(), turn_running(), asked(PUSH), answer(PUSH)), WAITING)
+    here.happened(proceed(PUSH))
+
+
+def test_a_waiting_turn_stays_waiting() -> None:
+    here = given(ready(), turn_running(), asked(PUSH), EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.WAITING))
+    here.when(REPAIR).then_nothing()
+
+
+def test_a_turn_does_not_wait_for_the_ask_of_another() -> None:
+    other = wish("c2", push("github.com/me/r"), TurnId("t0"))
+    repaired(given(ready(), turn_running(), asked(other)), INTERRUPTED)
+
+
+def test_a_model_request_without_a_response_has_failed() -> None:
+    request = ModelRequested(at=NOW, turn=TURN, request="r1", base=None, added=Payload(), model="demo")
+    failed = ModelFailed(at=NOW, turn=TURN, request="r1", failure="the process ended before the response came")
+    here = repaired(given(ready(), turn_running(), RecordProgress(by=SYSTEM, events=(request,))), failed, INTERRUPTED)
+    assert here.state.requests == {}
+
+
+def test_calls_that_had_joined_a_lost_one_are_dropped_and_nothing_waits_for_them() -> None:
+    here = given(ready(), turn_running(), asked(PUSH), asked(SAME), answer(PUSH), proceed(PUSH))
+    dropped = CallDropped(at=NOW, call=SAME.call, why="the call it had joined is gone")
+    here = repaired(here, CallLost(at=NOW, call=PUSH.call), dropped, INTERRUPTED)
+    assert here.state.calls == {}
+
+
+def test_calls_that_had_joined_an_answered_one_are_dropped_and_that_one_goes_on() -> None:
+    here = given(ready(), turn_running(), asked(PUSH), asked(SAME), answer(PUSH))
+    here = repaired(here, like(CallDropped, call=SAME.call), WAITING)
+    assert list(here.state.calls) == [PUSH.call]
+
+
+def test_calls_that_joined_an_open_ask_stay() -> None:
+    here = repaired(given(ready(), turn_running(), asked(PUSH), asked(SAME)), WAITING)
+    assert list(here.state.calls) == [PUSH.call, SAME.call]
+
+
+def test_a_call_that_was_never_decided_is_dropped() -> None:
+    torn: AnyEvent = CallRequested(at=NOW, call=LOOK.call, subject=LOOK.subject, turn=TURN)
+    repaired(given(ready(), turn_running(), torn), CallDropped(at=NOW, call=LOOK.call, why="it was never decided"), INTERRUPTED)
+
+
+def test_a_healthy_session_needs_no_repair() -> None:
+    given(ready(), turn_running(), requested(LOOK), finished(LOOK), EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.DONE)).when(
+        REPAIR
+    ).then_nothing()
