@@ -4,7 +4,19 @@ import asyncio
 
 import pytest
 
-from curtainwall.model import HOUSE, AgentSpoke, Batch, Conflict, Post, SessionQuery, StreamId, Write, decode_event, project_stream
+from curtainwall.model import (
+    HOUSE,
+    AgentSpoke,
+    Batch,
+    Conflict,
+    Post,
+    SessionQuery,
+    StreamId,
+    Write,
+    decode_event,
+    inbox_of,
+    project_stream,
+)
 from tests.support.stores import NOON, A, B, Disk, Store, batch, granted, message, next_change, opened, run, spoke, until_named
 
 
@@ -120,7 +132,7 @@ def test_watchers_hear_which_streams_changed(disk: Disk) -> None:
             await other.log.append(batch(B, 0, spoke()))
             await until_named(changes, [B])
             await other.inbox.post(Post(A, "key", message()))
-            await until_named(changes, [A])
+            await until_named(changes, [inbox_of(A)])
 
     run(watch())
 

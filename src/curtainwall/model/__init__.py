@@ -166,13 +166,16 @@ from curtainwall.model.ids import (
     SessionId,
     StreamId,
     TurnId,
+    inbox_of,
     ordered_id,
     project_stream,
     session_of,
     session_stream,
     short_id,
 )
-from curtainwall.model.later import runs_later
+from curtainwall.model.later import (
+    runs_later,
+)
 from curtainwall.model.listings import (
     ApprovalQuery,
     ApprovalRow,
@@ -432,6 +435,7 @@ __all__ = [
     "encode_command",
     "encode_event",
     "event_types",
+    "inbox_of",
     "ordered_id",
     "project_stream",
     "runs_later",

@@ -51,6 +51,11 @@ def project_stream(project: str) -> StreamId:
     return StreamId(f"project:{project}")
 
 
+def inbox_of(stream: StreamId) -> StreamId:
+    """Return the name under which watchers hear that a command was posted for a stream."""
+    return StreamId(f"inbox:{stream}")
+
+
 def session_of(stream: StreamId) -> SessionId | None:
     """Return the session that a stream is, or None for a project's or the house's."""
     kind, _, rest = stream.partition(":")

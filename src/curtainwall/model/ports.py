@@ -31,7 +31,7 @@ class Log(Protocol):
         ...
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams changed (entries or inbox), by any process; the empty set means that any may have."""
+        """Tell which streams changed, by any process; the empty set means that any may have. A post is told as `inbox_of(stream)`."""
         ...
 
     def head(self, stream: StreamId) -> int:

@@ -228,9 +228,15 @@ class House:
             self._opened.set()
             async for streams in changes:
                 self.wakes.wake(streams)
-                for stream in streams or tuple(self._actors):
-                    if stream in self._actors:
-                        self._actors[stream].look_at_inbox()
+                for actor in self._posted_to(streams):
+                    actor.look_at_inbox()
+
+    def _posted_to(self, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
+        """Return the actors whose inbox changed, as far as we know; entries of their own stream are no news to them."""
+        if not streams:
+            return tuple(self._actors.values())
+        posted = (self._actors.get(StreamId(name.removeprefix("inbox:"))) for name in streams if name.startswith("inbox:"))
+        return tuple(actor for actor in posted if actor is not None)
 
     async def _sweep(self) -> None:
         while True:

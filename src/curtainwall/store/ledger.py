@@ -17,6 +17,7 @@ from curtainwall.model import (
     Write,
     encode_command,
     encode_event,
+    inbox_of,
     session_of,
 )
 from curtainwall.store import tables
@@ -51,10 +52,10 @@ class PreparedBatch:
 
     @property
     def touched(self) -> set[StreamId]:
-        """Return the streams whose entries or inbox change."""
+        """Return the streams that change, and those for which commands wait by their inbox's name."""
         names = {write.stream for write in self.writes if write.events}
-        if self.consumed or self.posts:
-            names.update(row[0] for row in (*self.consumed, *self.posts))
+        names.update(row[0] for row in self.consumed)
+        names.update(inbox_of(row[0]) for row in self.posts)
         if self.erase is not None:
             names.add(self.erase)
         return names

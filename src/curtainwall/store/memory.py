@@ -27,6 +27,7 @@ from curtainwall.model import (
     decode_command,
     encode_command,
     encode_event,
+    inbox_of,
 )
 from curtainwall.store.chain import START, link
 from curtainwall.store.lists import MemoryIndex
@@ -112,7 +113,8 @@ class MemoryLog:
                 keep(self._disk, post)
             for consumed in batch.consumed:
                 self._consume(consumed)
-        told = {write.stream for write in batch.writes if write.events} | {it.stream for it in (*batch.posts, *batch.consumed)}
+        told = {write.stream for write in batch.writes if write.events} | {it.stream for it in batch.consumed}
+        told |= {inbox_of(post.stream) for post in batch.posts}
         self._disk.changed(frozenset(told | ({erase} if erase else set())))
         # A durable write lets others run meanwhile; so does this one.
         await asyncio.sleep(0)
@@ -176,7 +178,7 @@ class MemoryInbox:
         """Keep the command; a key that was posted before changes nothing."""
         with self._disk.lock:
             keep(self._disk, post)
-        self._disk.changed(frozenset({post.stream}))
+        self._disk.changed(frozenset({inbox_of(post.stream)}))
         await asyncio.sleep(0)
 
     def waiting(self, stream: StreamId) -> Sequence[Waiting]:

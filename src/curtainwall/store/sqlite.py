@@ -65,7 +65,7 @@ class SqliteLog:
         return list(map(Entry._make, rows))
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams changed (entries or inbox), by any process; the empty set means that any may have."""
+        """Tell which streams changed, by any process; the empty set means that any may have. A post is told as `inbox_of(stream)`."""
         return self._watching.watch()
 
     def head(self, stream: StreamId) -> int:

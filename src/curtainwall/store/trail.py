@@ -18,6 +18,7 @@ Decode = Callable[[Entry], AnyEvent]
 
 # Files are synced and the log told so when nothing came for a moment; until then a crash only means catching up again.
 _QUIET_SECONDS = 0.2
+_GATHER_SECONDS = 0.05
 _REMEMBERED = 1024
 
 
@@ -55,6 +56,7 @@ class Trail:
         self._marked = marked
         self._queue: queue.SimpleQueue[StreamId | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._leaving = threading.Event()
         self._ends: dict[SessionId, _End] = {}
         self._unsynced: dict[StreamId, int] = {}
 
@@ -72,9 +74,11 @@ class Trail:
     def close(self) -> None:
         """Finish what was touched."""
         if self._thread is not None:
+            self._leaving.set()
             self._queue.put(None)
             self._thread.join()
             self._thread = None
+            self._leaving.clear()
 
     def rebuild(self, session: SessionId) -> int:
         """Write a session's file anew from the log and return how many lines it has."""
@@ -108,6 +112,8 @@ class Trail:
                 self._sync()
                 continue
             waiting = {first: None}
+            # A moment's patience: what a busy session logs is told in one go, and does not slow its commits.
+            self._leaving.wait(_GATHER_SECONDS)
             with contextlib.suppress(queue.Empty):
                 while True:
                     waiting[self._queue.get_nowait()] = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.model import Batch, BlobRef, Consumed, HistoryInherited, Outcome, Post, SessionId, StreamId, Write
+from curtainwall.model import Batch, BlobRef, Consumed, HistoryInherited, Outcome, Post, SessionId, StreamId, Write, inbox_of
 from curtainwall.store import SqliteStore
 from tests.support.stores import (
     NOON,
@@ -117,9 +117,9 @@ def test_a_watcher_hears_of_entries_and_posts_of_another_process(disk: OnDisk) -
         with process("append", str(disk.home), B) as other:
             assert await asyncio.to_thread(line_from, other) == "ready"
             async with store.log.watch() as changes:
-                for text in ("hello", "post"):
+                for text, told in (("hello", B), ("post", inbox_of(B))):
                     tell(other, text)
-                    assert await next_change(changes) == {B}
+                    assert await next_change(changes) == {told}
                     assert await asyncio.to_thread(line_from, other) == "done"
 
     run(watch())

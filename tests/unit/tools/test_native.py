@@ -3,7 +3,7 @@ import pytest
 from curtainwall.model import ToolEffect, ToolSpec
 from curtainwall.tools import NATIVE_TOOLS
 
-# As DESIGN lists them: names and arguments are part of the contract; a question mark is an argument that may be left out.
+# Names and arguments are part of the contract; a question mark is an argument that may be left out.
 CONTRACT = """
 filesystem.read_file(path, head?, tail?)
 filesystem.read_multiple_files(paths)
