@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,14 @@ import pytest
 
 from curtainwall.app.wiring import open_house, set_up
 from curtainwall.model import AnswerApproval, Ask, Broken, CommandRefused, CurtainwallError, RenameSession, TryLater, Who
-from curtainwall.policy import Policy
+from curtainwall.policy.cache import Cache
 from curtainwall.runtime import SessionGate, SystemClock
-from curtainwall.session import calls
+from curtainwall.session import Rules
 from curtainwall.store import MemoryStore, SqliteStore
-from curtainwall.store.ledger import Ledger
-from tests.support.houses import ANN, FarSide, house, kinds, open_session, run, tools
+from tests.support.houses import ANN, FailingStore, FarSide, house, kinds, open_session, policy, run, tools
 from tests.support.houses import read as reading
 from tests.support.houses import write as writing
-from tests.unit.app.conftest import Places, Said, opened, read, session_in
+from tests.unit.app.conftest import Places, Said, read, session_in
 
 Run = Callable[..., Said]
 
@@ -64,19 +64,20 @@ def test_arguments_that_are_no_json_are_denied_and_the_denial_is_logged(places: 
         assert answer.verdict.effect == "deny"
 
 
-def test_a_fault_while_judging_refuses_that_call_and_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = calls.judge
+class Faulty(Cache[Any, Any]):
+    """What a policy remembers, with a fault in it that one call finds."""
 
-    def broken(policy: Policy, subject: Any, facts: Any) -> Any:
-        if "bad" in str(subject.canonical):
+    def get(self, key: Any) -> Any:
+        if "bad" in str(key):
             raise ZeroDivisionError("judging broke")
-        return judge(policy, subject, facts)
+        return super().get(key)
 
-    monkeypatch.setattr(calls, "judge", broken)
 
+def test_a_fault_while_judging_refuses_that_call_and_nobody_waits_for_ever(tmp_path: Path) -> None:
     async def work() -> None:
         far = FarSide(tmp_path / "far")
-        async with house(MemoryStore(SystemClock())) as opened_house:
+        rules = Rules(policy=replace(policy(), findings=Faulty(100)))
+        async with house(MemoryStore(SystemClock()), rules) as opened_house:
             session = await open_session(opened_house, tmp_path)
             gate = SessionGate(opened_house, tools(far))
             bad, good = await asyncio.wait_for(
@@ -92,18 +93,17 @@ def test_a_fault_while_judging_refuses_that_call_and_nobody_waits_for_ever(tmp_p
     run(work())
 
 
-def test_an_inbox_that_cannot_be_read_tells_everyone_who_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inbox_that_cannot_be_read_tells_everyone_who_waits(tmp_path: Path) -> None:
     async def work() -> None:
-        store = MemoryStore(SystemClock())
+        store = FailingStore()
         async with house(store) as opened_house:
             session = await open_session(opened_house, tmp_path)
-            sound = store.inbox.waiting
-            monkeypatch.setattr(store.inbox, "waiting", lambda stream: (_ for _ in ()).throw(TryLater("the disk is busy")))
+            store.is_busy = True
             async with opened_house.hold(session) as actor:
                 actor.look_at_inbox()
                 with pytest.raises(TryLater):
                     await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="x")), 10)
-                monkeypatch.setattr(store.inbox, "waiting", sound)
+                store.is_busy = False
                 await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="y")), 10)
                 assert actor.state.name == "y"
 
@@ -219,24 +219,17 @@ def test_config_that_says_nothing_certain_stops_everything(places: Places, text:
         set_up()
 
 
-def test_a_full_disk_permits_nothing(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[str] = []
-
+def test_a_full_disk_permits_nothing(tmp_path: Path) -> None:
     async def work() -> None:
-        async with open_house(set_up()) as wired:
-            session = await opened(wired, places.workspace)
+        store, far = FailingStore(), FarSide(tmp_path / "far")
+        async with house(store) as opened_house:
+            session = await open_session(opened_house, tmp_path)
+            store.is_full = True
+            with pytest.raises(TryLater):
+                await SessionGate(opened_house, tools(far)).request(session, writing("x"))
+            assert far.lines == []
 
-            def full(self: Ledger, now: int) -> None:
-                raise sqlite3.OperationalError("database or disk is full")
-
-            monkeypatch.setattr(Ledger, "commit", full)
-            with pytest.raises(CurtainwallError):
-                await wired.gate.request(session, Ask(tool="filesystem.write_file", arguments={"path": "x", "content": "y"}))
-            ran.extend(path.name for path in places.workspace.iterdir())
-            monkeypatch.undo()
-
-    asyncio.run(work())
-    assert ran == []
+    run(work())
 
 
 def test_a_log_of_another_version_permits_nothing(places: Places) -> None:

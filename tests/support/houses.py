@@ -1,7 +1,7 @@
 """Houses for tests: real policy, real meaning of calls, and a far side that counts what really ran."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from curtainwall.facts import Masker
 from curtainwall.model import (
     AnyEvent,
     Ask,
+    Batch,
     CallPermitted,
     Clock,
     Digest,
@@ -22,7 +23,10 @@ from curtainwall.model import (
     Prepared,
     ReadySession,
     SessionId,
+    StreamId,
     ToolResult,
+    TryLater,
+    Waiting,
     Who,
     Workspace,
     session_stream,
@@ -30,6 +34,7 @@ from curtainwall.model import (
 from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import Rules
+from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
 
 ANN = Who(name="ann")
@@ -86,6 +91,38 @@ class FarSide:
     @property
     def lines(self) -> list[str]:
         return self.path.read_text().splitlines() if self.path.exists() else []
+
+
+class FailingStore:
+    """A store in memory whose disk is full, or whose inbox cannot be read, for as long as a test says so."""
+
+    def __init__(self) -> None:
+        inner = MemoryStore(SystemClock())
+        self.is_full = self.is_busy = False
+        self.log, self.inbox = _FailingLog(self, inner), _FailingInbox(self, inner)
+        self.leases, self.blobs, self.index = inner.leases, inner.blobs, inner.index
+
+
+class _FailingLog:
+    def __init__(self, store: FailingStore, inner: MemoryStore) -> None:
+        self._store, self._log = store, inner.log
+        self.read, self.watch, self.head, self.erase = self._log.read, self._log.watch, self._log.head, self._log.erase
+
+    async def append(self, batch: Batch) -> Mapping[StreamId, int]:
+        if self._store.is_full:
+            raise TryLater("the disk is full")
+        return await self._log.append(batch)
+
+
+class _FailingInbox:
+    def __init__(self, store: FailingStore, inner: MemoryStore) -> None:
+        self._store, self._inbox = store, inner.inbox
+        self.post, self.outcome = self._inbox.post, self._inbox.outcome
+
+    def waiting(self, stream: StreamId) -> Sequence[Waiting]:
+        if self._store.is_busy:
+            raise TryLater("the disk is busy")
+        return self._inbox.waiting(stream)
 
 
 def policy(*rules: str, protected: Sequence[Path] = (), lists: Lists | None = None) -> Policy:
@@ -159,6 +196,7 @@ async def until(condition: Callable[[], T | None], bound: float = 20) -> T:
 __all__ = [
     "ANN",
     "BOB",
+    "FailingStore",
     "FakeClock",
     "FarSide",
     "SessionGate",

@@ -1,7 +1,6 @@
 """Actors, leases, deadlines and the feed: who decides, and who hears of it."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalId,
     ApprovalQuery,
-    Batch,
     CloseSession,
     CommandRefused,
     MessageAccepted,
@@ -23,15 +21,29 @@ from curtainwall.model import (
     SessionId,
     SessionQuery,
     SessionRenamed,
-    StreamId,
     TryLater,
     session_stream,
 )
-from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules, Standing
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
-from tests.support.houses import ANN, BOB, FakeClock, FarSide, events, house, kinds, open_session, policy, read, run, tools, until
+from tests.support.houses import (
+    ANN,
+    BOB,
+    FailingStore,
+    FakeClock,
+    FarSide,
+    events,
+    house,
+    kinds,
+    open_session,
+    policy,
+    read,
+    run,
+    tools,
+    until,
+)
 
 
 def store(disk: MemoryDisk | None = None) -> MemoryStore:
@@ -180,39 +192,19 @@ def test_a_session_with_an_open_ask_is_not_deleted(tmp_path: Path) -> None:
     run(story())
 
 
-class FailingLog:
-    """A log whose disk is full for a while."""
-
-    def __init__(self, inner: MemoryStore) -> None:
-        self._log = inner.log
-        self.full = False
-        self.read, self.watch, self.head, self.erase = self._log.read, self._log.watch, self._log.head, self._log.erase
-
-    async def append(self, batch: Batch) -> Mapping[StreamId, int]:
-        if self.full:
-            raise TryLater("the disk is full")
-        return await self._log.append(batch)
-
-
 @covers("runtime.fails-closed")
 def test_a_call_that_cannot_be_logged_does_not_run(tmp_path: Path) -> None:
     async def story() -> None:
-        inner = store()
-        log = FailingLog(inner)
-
-        class Stores:
-            def __init__(self) -> None:
-                self.log, self.inbox, self.leases, self.blobs, self.index = log, inner.inbox, inner.leases, inner.blobs, inner.index
-
+        failing = FailingStore()
         far = FarSide(tmp_path / "far")
-        async with House(Stores(), SystemClock(), lambda: Rules(policy=policy())) as h:
+        async with house(failing) as h:
             session = await open_session(h, tmp_path)
             gate = SessionGate(h, tools(far))
-            log.full = True
+            failing.is_full = True
             with pytest.raises(TryLater, match="the disk is full"):
                 await gate.request(session, read(tmp_path / "a"))
             assert far.lines == []
-            log.full = False
+            failing.is_full = False
             assert (await gate.request(session, read(tmp_path / "a"))).result is not None
             async with h.hold(session) as actor:
                 assert Standing.PERMITTED not in [call.standing for call in actor.state.calls.values()]
