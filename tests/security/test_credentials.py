@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+import html
 import json
 import os
 import subprocess
@@ -316,3 +317,10 @@ def test_a_credential_that_cannot_be_had_sends_nothing(
             assert server.seen == []
 
     run(story())
+
+
+def test_a_page_that_writes_a_credential_back_as_html_is_masked() -> None:
+    masker, value = Masker(b"k" * 32), "aZ9<kQ&x\"7p'LmN0"
+    masker.learn("token", value)
+    for page in (html.escape(value), html.escape(value).replace("&#x27;", "&#39;"), html.escape(value, quote=False)):
+        assert page not in masker.mask_text(f"<p>{page}</p>")

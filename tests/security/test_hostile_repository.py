@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.model import Mode
+from curtainwall.facts import canonical_remotes
+from curtainwall.model import HostFacts, Mode
+from curtainwall.tools import git_network
+from curtainwall.tools.git_confined import find_spot
+from curtainwall.tools.running import CannotDo
 from tests.support.git_server import GitServer, git, serving
 from tests.support.machines import SECRET, Machine
 
@@ -312,3 +316,53 @@ def test_a_switch_that_would_change_what_runs_later_is_a_humans(tmp_path: Path) 
     assert not (where / ".envrc").exists()
     project.as_(Mode.BYPASS).done("git.checkout", ref="evil")
     assert (where / ".envrc").exists()
+
+
+@pytest.mark.parametrize("name", [".envrc", "sub/.vscode/tasks.json"])
+def test_a_clone_brings_nothing_into_a_project_that_runs_later(machine: Machine, server: GitServer, tmp_path: Path, name: str) -> None:
+    server.make("eve/gift.git")
+    where = tmp_path / "made"
+    (where / name).parent.mkdir(parents=True)
+    (where / name).write_text("touch ran\n")
+    git("init", "--quiet", "--initial-branch=main", str(where))
+    git("add", ".", cwd=where)
+    git("commit", "--quiet", "-m", "first", cwd=where)
+    git("push", "--quiet", server.url("eve/gift.git"), "main", cwd=where)
+    project = Machine.at(machine.root, own=False, mode=Mode.ACCEPT_EDITS)
+    assert "run later by themselves" in project.fault("git.clone", url=server.url("eve/gift.git"), path="g")
+    assert not (project.workspace / "g").exists()
+    # In a workspace of its own it is the session's business.
+    machine.done("git.clone", url=server.url("eve/gift.git"), path="own")
+    assert (machine.workspace / "own" / name).exists()
+
+
+@pytest.mark.parametrize("without", ["127.0.0.1", "*", "example.org, 127.0.0.1"])
+def test_a_host_that_the_proxy_is_not_for_is_held_to_its_address(
+    machine: Machine, server: GitServer, monkeypatch: pytest.MonkeyPatch, without: str
+) -> None:
+    """Git would go there directly, so its address has to be looked at."""
+    looked: list[str] = []
+
+    async def look(facts: HostFacts, _own_ports: frozenset[int]) -> list[str]:
+        looked.append(facts.host)
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr(git_network, "_addresses", look)
+    server.make("ann/r.git")
+    target = git_network.Target(server.url("ann/r.git"), canonical_remotes(server.url("ann/r.git"), repository=None, push=False)[0].host)
+    environ = {"http_proxy": "http://127.0.0.1:9", "no_proxy": without}
+
+    async def go() -> None:
+        async with git_network.clean_repository() as clean:
+            await git_network.go_out(["ls-remote", target.url], clean, target, git_network.WayOut(environ))
+
+    asyncio.run(go())
+    assert looked == ["127.0.0.1"]
+
+
+def test_a_pipe_in_the_place_of_a_repository_keeps_nobody_waiting(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A swap between looking and opening would stop the whole house otherwise."""
+    os.mkfifo(machine.workspace / ".git")
+    monkeypatch.setattr("curtainwall.tools.git_confined.os.path.isfile", lambda path: str(path).endswith("/.git"))
+    with pytest.raises(CannotDo, match="no regular file"):
+        find_spot(str(machine.workspace), machine.place)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import html
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -160,7 +161,7 @@ def _kind_of(name: str) -> str:
 
 
 def _forms_of(value: str) -> set[str]:
-    """Return the spellings of a known secret: as it is, escaped for JSON and URLs, and in Base64 wherever it stands in the bytes."""
+    """Return the spellings of a known secret: as it is, escaped for JSON, URLs and HTML, and in Base64 wherever it stands in the bytes."""
     if len(value.strip()) < _SHORTEST_KNOWN:
         return set()
     escaped = json.dumps(value)[1:-1]
@@ -168,6 +169,9 @@ def _forms_of(value: str) -> set[str]:
     data = value.encode("utf-8", "surrogatepass")
     url = quote(data, safe="")
     forms = {value, value.strip(), escaped, unescaped, json.dumps(escaped)[1:-1], url, quote_plus(data), quote(data), _lower_escapes(url)}
+    # As a page writes it that is asked for raw.
+    page = html.escape(value)
+    forms |= {page, page.replace("&#x27;", "&#39;"), html.escape(value, quote=False)}
     if len(data) < _SHORTEST_ENCODED:
         return forms
     forms.add(base64.b64encode(data).decode().rstrip("="))

@@ -4,6 +4,7 @@ A mount can keep what is there from being changed. What is not there yet cannot 
 the disk, so it is found afterwards and set aside under a name that nothing runs. Nothing is ever deleted.
 """
 
+import errno
 import hashlib
 import os
 import stat
@@ -23,6 +24,7 @@ MAX_ENTRIES: Final = 500_000
 # In a git directory: what git runs, or what tells it where to look for that. Git itself works on without changing them.
 _HOT = ("hooks", "config", "config.worktree", "commondir", "info", "modules", "worktrees")
 _ENDING = ".held"
+_LONGEST_NAME: Final = 255
 
 
 class TooMany(Exception):
@@ -41,17 +43,27 @@ class Later:
         """Return the paths to keep by mounts; where git works, its directories are open but for what it runs."""
         hot = tuple(path for path in self.found if path.rpartition("/")[0] in self.git)
         # A link cannot be kept by a mount; it is looked at afterwards, like everything that is new.
-        chosen = [path for path in self.found if (path not in self.git if git_works else path not in hot) and not os.path.islink(path)]
+        free = {path for path, likeness in self.found.items() if likeness.startswith("git ")} if git_works else {*hot}
+        chosen = [path for path in self.found if path not in free and not os.path.islink(path)]
         return tuple(sorted(chosen, key=lambda path: path.count("/"))[:MAX_FIXED])
 
 
-def find_later(root: str, most: int | None = MAX_ENTRIES, *, insist: bool = False) -> Later:
-    """Return what in a project runs later by itself; raise `TooMany`. Where we insist, a directory that cannot be listed is opened."""
+def find_later(root: str, most: int | None = MAX_ENTRIES, *, lifted: list[tuple[str, str | None]] | None = None) -> Later:
+    """Return what in a project runs later by itself; raise `TooMany`.
+
+    With a list for what had to be `lifted` we insist: a directory that cannot be listed is opened, one too deep to be named is moved up.
+    """
     found: dict[str, str] = {}
     git: list[str] = []
-    for path, is_directory in _named_so(root, most, insist=insist):
+    for path, is_directory in _named_so(root, most, lifted):
         with suppress(FileNotFoundError):
-            if is_directory and path.casefold().endswith((".git", "git~1")):
+            if path.endswith("/HEAD"):
+                # A git directory by what it holds. Its HEAD stands for it: without one, git takes it for nothing.
+                above = path.removesuffix("/HEAD")
+                found[path] = f"git {os.lstat(above).st_ino}"
+                for name in _HOT:
+                    _note(f"{above}/{name}", root, found)
+            elif is_directory and path.casefold().endswith((".git", "git~1")):
                 git.append(path)
                 found[path] = f"git {os.lstat(path).st_ino}"
                 for name in _HOT:
@@ -75,13 +87,27 @@ def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[s
     held: list[tuple[str, str | None]] = []
     # A mount goes along when a directory above it is moved; then its old place is free.
     kept = {path for path in fixed if before.above.get(path) == _directories_above(path, root)}
-    # However much was made, and however it was closed, it is looked through.
-    for path, likeness in find_later(root, None, insist=True).found.items():
-        if path in kept or before.found.get(path) == likeness:
-            continue
-        if not any(path.startswith(f"{above}/") for above, _ in held):
-            held.append((path, _renamed(path)))
+    waiting, gone = [root], set[str]()
+    while waiting:
+        here = waiting.pop()
+        # However much was made, and however it was closed, it is looked through.
+        for path, likeness in find_later(here, None, lifted=held).found.items():
+            if path in kept or before.found.get(path) == likeness or not gone.isdisjoint(_lineage(path)):
+                continue
+            aside = _renamed(path)
+            held.append((path, aside))
+            gone.add(path)
+            # What belonged to it by its name has to be looked at by itself now.
+            if aside is not None and os.path.isdir(aside) and not os.path.islink(aside):
+                waiting.append(aside)
     return tuple(held)
+
+
+def _lineage(path: str) -> Iterator[str]:
+    """Yield a path and the directories that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
 
 
 def _directories_above(path: str, root: str) -> tuple[int, ...]:
@@ -94,12 +120,23 @@ def _directories_above(path: str, root: str) -> tuple[int, ...]:
         return (-1,)
 
 
-def _named_so(root: str, most: int | None, *, insist: bool) -> Iterator[tuple[str, bool]]:
+def _named_so(root: str, most: int | None, lifted: list[tuple[str, str | None]] | None) -> Iterator[tuple[str, bool]]:
     """Yield the paths whose names run later, each with whether it is a directory; what lies in such a one belongs to it."""
     waiting, seen = [root], 0
     while waiting:
         here = waiting.pop()
-        for entry in _listed(here, insist=insist):
+        try:
+            listed = _listed(here, insist=lifted is not None)
+        except OSError as fault:
+            if lifted is None:
+                raise TooMany from fault
+            aside = _renamed(here, to=root)
+            lifted.append((here, aside))
+            waiting.extend([aside] if aside is not None else [])
+            continue
+        if _is_git({entry.name for entry in listed}):
+            yield f"{here}/HEAD", False
+        for entry in listed:
             seen += 1
             if most is not None and seen > most:
                 raise TooMany
@@ -110,19 +147,31 @@ def _named_so(root: str, most: int | None, *, insist: bool) -> Iterator[tuple[st
                 waiting.append(entry.path)
 
 
+def _is_git(names: set[str]) -> bool:
+    """Tell whether git takes a directory of any name for a repository, and runs what its config says."""
+    return "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
+
+
 def _listed(path: str, *, insist: bool) -> list[os.DirEntry[str]]:
+    """Return what a directory holds; raise `OSError` only where its path is too long for the kernel."""
     try:
         with os.scandir(path) as listing:
             return list(listing)
     except PermissionError:
         if not insist:
             return []
-    except OSError:
+    except OSError as fault:
+        if fault.errno == errno.ENAMETOOLONG:
+            raise
         return []
-    with suppress(OSError):
-        os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | stat.S_IRWXU)
+    with suppress(PermissionError, FileNotFoundError):
+        _unlock(path)
         return _listed(path, insist=False)
     return []
+
+
+def _unlock(path: str) -> None:
+    os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | stat.S_IRWXU)
 
 
 def _likeness(path: str) -> str:
@@ -141,14 +190,31 @@ def _likeness(path: str) -> str:
     return digest.hexdigest()
 
 
-def _renamed(path: str) -> str | None:
+def _renamed(path: str, to: str | None = None) -> str | None:
+    """Set a path aside, where it lies or in another directory, and return its new name."""
+    above, _, name = path.rpartition("/")
     for number in ("", *map(str, range(2, 100))):
-        aside = f"{path}{_ENDING}{number}"
+        ending = f"{_ENDING}{number}"
+        # A name may be as long as names can be.
+        short = os.fsdecode(os.fsencode(name)[: _LONGEST_NAME - len(ending)])
+        aside = f"{to or above}/{short}{ending}"
         try:
-            move_entry(path, aside)
+            _moved(path, aside)
         except FileExistsError:
             continue
         except OSError:
             return None
         return aside
     return None
+
+
+def _moved(path: str, aside: str) -> None:
+    try:
+        move_entry(path, aside)
+    except PermissionError:
+        # Whoever made it may have closed the door behind it.
+        for one in {os.path.dirname(path), os.path.dirname(aside)}:
+            _unlock(one)
+        if os.path.isdir(path) and not os.path.islink(path):
+            _unlock(path)
+        move_entry(path, aside)

@@ -102,6 +102,7 @@ class SessionGate:
         self._approver = approver
         self._uncounted: dict[SessionId, int] = {}
         self._orphans = Orphans(house)
+        self._waited_for: set[CallId] = set()
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True) -> Answer:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
@@ -227,22 +228,40 @@ class SessionGate:
         if not wait and open_ is not None:
             return Answer(call=wish.call, verdict=_asking(open_.asked), waiting=True)
         finished: CallFinished | None = None
-        async for recorded in self._house.feed.follow(actor.stream, cursor):
-            await actor.catch_up(recorded.seq)
-            if _is_answered(actor, wish.call):
-                return await self._look_again(actor, wish, wait=wait)
-            match recorded.event:
-                case CallFinished() as event:
-                    finished = event
-                case CallDenied() as denied if denied.call == wish.call:
-                    return Answer(call=wish.call, verdict=denied.verdict)
-                case CallDropped() as dropped if dropped.call == wish.call:
-                    if finished is not None and dropped.shares == finished.call:
-                        return self._shared(wish, finished)
-                    return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
-                case _:
-                    continue
-        raise CommandRefused("the feed ended")
+        self._waited_for.add(wish.call)
+        try:
+            async for recorded in self._house.feed.follow(actor.stream, cursor):
+                await actor.catch_up(recorded.seq)
+                if _is_answered(actor, wish.call):
+                    return await self._look_again(actor, wish, wait=wait)
+                await self._take_over(actor, wish.call)
+                match recorded.event:
+                    case CallFinished() as event:
+                        finished = event
+                    case CallDenied() as denied if denied.call == wish.call:
+                        return Answer(call=wish.call, verdict=denied.verdict)
+                    case CallDropped() as dropped if dropped.call == wish.call:
+                        if finished is not None and dropped.shares == finished.call:
+                            return self._shared(wish, finished)
+                        return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
+                    case _:
+                        continue
+            raise CommandRefused("the feed ended")
+        finally:
+            self._waited_for.discard(wish.call)
+
+    async def _take_over(self, actor: Actor, call: CallId) -> None:
+        """Let go of the call that holds the answer this one waits for, where the process that waited for it is gone."""
+        approval = actor.state.calls[call].approval if call in actor.state.calls else None
+        for other, open_ in tuple(actor.state.calls.items()):
+            if (
+                approval is not None
+                and open_.approval == approval
+                and open_.standing is Standing.ANSWERED
+                and other not in self._waited_for
+            ):
+                with suppress(CommandRefused):
+                    await actor.submit(DropCall(by=SYSTEM, call=other, why="the agent was gone when the answer came"))
 
     async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
         """Step 8: facts and verdict anew."""

@@ -11,7 +11,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from curtainwall.facts import Unclear, canonical_remotes, is_beneath, quoted
-from curtainwall.host import Confinement, make_directories
+from curtainwall.host import Confinement, Finished, make_directories
 from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, runs_later
 from curtainwall.tools.git_confined import LOCAL, Spot, find_spot, try_git
 from curtainwall.tools.git_network import Target, WayOut
@@ -143,10 +143,15 @@ async def refuse_running(call: Call, spot: Spot, old: str, new: str) -> None:
             done = await try_git(
                 ["diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "--no-renames", old, new, "--"], confinement
             )
+    refuse_names(call, spot.top, done)
+
+
+def refuse_names(call: Call, top: str, done: Finished) -> None:
+    """Refuse files, as git listed them, of which one runs later by itself."""
     if done.code != 0 or done.cut:
         raise CannotDo(done.err.decode(errors="replace").strip() or "too much would change to look through")
     names = [name for name in done.out.decode(errors="replace").split("\0") if name]
-    running = [name for name in names if runs_later(f"{spot.top}/{name}", call.place.workspace.path)]
+    running = [name for name in names if runs_later(f"{top}/{name}", call.place.workspace.path)]
     if running:
         listed = ", ".join(quoted(name) for name in running[:5])
         raise CannotDo(f"this would change {listed}, which run later by themselves; a human must do it, or give the mode `bypass`")

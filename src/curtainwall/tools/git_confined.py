@@ -1,6 +1,7 @@
 """Git in the confinement: with the repository's own config, which may be hostile, and nothing to reach with it."""
 
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -68,7 +69,11 @@ def find_spot(path: str, place: Place) -> Spot:
 
 def _git_directory(here: str, marker: str) -> str:
     if os.path.isfile(marker) and not os.path.islink(marker):
-        with open(marker, "rb") as file:
+        # By now it may be a pipe, and nobody is waited for here.
+        opened = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(opened, "rb") as file:
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
+                raise CannotDo(f"{quoted(marker)} is no regular file")
             text = file.read(4096).decode(errors="replace")
         return os.path.realpath(os.path.join(here, text.removeprefix("gitdir:").strip()))
     return os.path.realpath(marker)

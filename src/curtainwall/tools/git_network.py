@@ -38,7 +38,7 @@ _ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "LC_ALL": "C.UTF-8",
 }
-_PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
+_PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,13 @@ async def go_out(words: Sequence[str], clean: Clean, target: Target, way_out: Wa
     if target.protocol not in {"https", "http", "ssh"}:
         raise CannotDo(f"{quoted(target.url)} is neither encrypted nor can it be held to one address; use https or ssh")
     environ = way_out.environ
-    environment = {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": target.protocol, **{name: environ[name] for name in _PROXIES if name in environ}}
-    # A proxy that the user set finds the host itself.
-    addresses = [] if _has_proxy(target, environ) else await _addresses(target.facts, way_out.own_ports)
+    environment = {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": target.protocol}
+    # A proxy that the user set finds the host itself. Which hosts it is not for is decided here alone: those are held to their addresses.
+    if _has_proxy(target, environ):
+        environment |= {name: environ[name] for name in _PROXIES if name in environ}
+        addresses = list[str]()
+    else:
+        addresses = await _addresses(target.facts, way_out.own_ports)
     settings: list[str] = [*_SETTINGS]
     readable: list[tuple[str, str]] = []
     if target.protocol == "ssh":
@@ -170,7 +174,15 @@ def _keys(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _has_proxy(target: Target, environ: Mapping[str, str]) -> bool:
     names = {"https": ("https_proxy", "HTTPS_PROXY"), "http": ("http_proxy",)}.get(target.protocol, ())
+    without = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if any(_is_meant(entry.strip().lower(), target.facts.host) for entry in without.split(",")):
+        return False
     return any(environ.get(name) for name in (*names, *(("all_proxy", "ALL_PROXY") if names else ())))
+
+
+def _is_meant(entry: str, host: str) -> bool:
+    name = entry.removeprefix("*").lstrip(".")
+    return entry == "*" or (bool(name) and f".{host}".endswith(f".{name}"))
 
 
 async def _addresses(facts: HostFacts, own_ports: frozenset[int]) -> list[str]:

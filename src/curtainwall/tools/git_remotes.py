@@ -11,7 +11,7 @@ from curtainwall.facts import canonical_remotes, quoted
 from curtainwall.facts.gitconfig import find_repository
 from curtainwall.host import Confinement
 from curtainwall.model import Mode, Role
-from curtainwall.tools.git_call import Call, identity, make_directory, refuse_running
+from curtainwall.tools.git_call import Call, identity, make_directory, refuse_names, refuse_running
 from curtainwall.tools.git_confined import LOCAL, Spot, run_git, try_git
 from curtainwall.tools.git_network import Clean, Target, WayOut, clean_repository, go_out, reading, shown
 from curtainwall.tools.running import CannotDo
@@ -32,6 +32,9 @@ async def clone(call: Call) -> JsonValue:
     async with clean_repository() as clean:
         await go_out(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.house.way_out)
         head = await _head_of(clean, target, call.house.way_out)
+        if head is not None and call.is_careful:
+            words = ["-C", clean.repository, "ls-tree", "-r", "-z", "--name-only", f"refs/heads/{head}", "--"]
+            refuse_names(call, path, await try_git(words, clean.alone))
         made = await make_directory(call, path)
         try:
             await _unpack(path, clean, target, head)

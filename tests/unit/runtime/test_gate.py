@@ -593,3 +593,25 @@ def test_an_answer_that_is_seen_before_the_actor_knows_of_it_is_not_missed(works
             assert answer.result == ToolResult(ok=True, value="done")
 
     run(story())
+
+
+@covers("gate.joined-calls-run-once")
+def test_a_call_that_joins_the_ask_of_a_process_that_is_gone_gets_the_answer(workspace: Path, far: FarSide) -> None:
+    store = MemoryStore(SystemClock())
+
+    async def ask() -> SessionId:
+        async with house(store) as h:
+            session = await open_session(h, workspace)
+            assert (await SessionGate(h, tools(far)).request(session, read("/etc/hostname"), wait=False)).waiting
+            return session
+
+    async def come_back(session: SessionId) -> None:
+        async with house(store) as h:
+            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
+            await until(lambda: "ApprovalJoined" in kinds(h, session))
+            [approval] = open_asks(h)
+            await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
+            assert (await asking).result == ToolResult(ok=True, value="done")
+            assert len(far.lines) == 1
+
+    run(come_back(run(ask())))

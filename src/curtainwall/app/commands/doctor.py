@@ -16,7 +16,9 @@ def doctor(output: OutputOption = Output.TEXT) -> None:
         told = [{"name": it.name, "standing": it.standing, "what": it.what, "todo": it.todo} for it in findings]
         show_json({"ok": not failed, "findings": told})
     else:
+        width = max(len(it.name) for it in findings)
         for it in findings:
-            show(f"{paint(f'{it.standing:<4}', it.standing)}  {it.name:<12} {inert(it.what)}{f' → {inert(it.todo)}' if it.todo else ''}")
+            todo = f" → {inert(it.todo)}" if it.todo else ""
+            show(f"{paint(f'{it.standing:<4}', it.standing)}  {it.name:<{width}}  {inert(it.what)}{todo}")
     if failed:
         raise typer.Exit(1)

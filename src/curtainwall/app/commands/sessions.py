@@ -64,7 +64,7 @@ def list_sessions(
         lines = [(it.session, it.status, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
         show(columns(heads, lines))
     else:
-        note("there is no such session")
+        note("there are no sessions yet" if query == SessionQuery(limit=limit) else "there is no such session")
 
 
 @app.command("show")

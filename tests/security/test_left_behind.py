@@ -1,0 +1,107 @@
+"""What a confined command leaves in a project to run later is taken back, however it is hidden, named or locked."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from curtainwall.host import TooMany, find_later, move_entry, set_aside
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    made = tmp_path.resolve() / "project"
+    made.mkdir()
+    return made
+
+
+def _still_there(project: Path) -> list[str]:
+    return sorted(path.removeprefix(f"{project}/") for path in find_later(str(project)).found)
+
+
+def test_a_name_as_long_as_names_can_be_is_taken_back(project: Path) -> None:
+    before = find_later(str(project))
+    (project / f"{'a' * 251}.pth").touch()
+    ((_, aside),) = set_aside(str(project), before, ())
+    assert aside is not None
+    assert _still_there(project) == []
+
+
+def test_what_lies_in_what_was_taken_back_is_taken_back_too(project: Path) -> None:
+    before = find_later(str(project))
+    (project / ".vscode/.claude/.idea").mkdir(parents=True)
+    (project / ".vscode/.claude/.envrc").touch()
+    (project / ".vscode/.vscode").mkdir()
+    set_aside(str(project), before, ())
+    assert _still_there(project) == []
+
+
+def test_a_closed_directory_does_not_keep_what_was_left_in_it(project: Path) -> None:
+    """As a plain user: root is kept out by no mode."""
+    if os.geteuid() == 0:
+        os.chown(project, 65534, 65534)
+        for above in (project.parent, *project.parents):
+            above.chmod(above.stat().st_mode | 0o111) if above.is_relative_to("/tmp/") else None
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            before = find_later(str(project))
+            (project / ".envrc").touch()
+            (project / "inner/.vscode").mkdir(parents=True)
+            (project / "inner/.vscode").chmod(0o555)
+            (project / "inner").chmod(0o555)
+            project.chmod(0o555)
+            held = set_aside(str(project), before, ())
+            code = 0 if len(held) == 2 and all(aside for _, aside in held) and not _still_there(project) else 1
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_nothing_hides_deeper_than_a_path_can_be_long(project: Path) -> None:
+    before, name = find_later(str(project)), "n" * 200
+    here = os.open(project, os.O_RDONLY)
+    for _ in range(45):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open(".envrc", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+    with pytest.raises(TooMany):
+        find_later(str(project))
+    set_aside(str(project), before, ())
+    assert _still_there(project) == []
+    # What is left can be moved about: nothing in it runs.
+    move_entry(str(project / name), str(project / "moved"))
+    assert _still_there(project) == []
+
+
+def test_a_git_directory_of_any_name_is_taken_back(project: Path) -> None:
+    before, trap, ran = find_later(str(project)), project / "docs", project.parent / "ran"
+    for name in ("objects", "refs"):
+        (trap / name).mkdir(parents=True)
+    (trap / "HEAD").write_text("ref: refs/heads/main\n")
+    settings = ("repositoryformatversion = 0", "bare = false", f"worktree = {project}", f'fsmonitor = "touch {ran}; false"')
+    (trap / "config").write_text("[core]\n" + "\n".join(settings) + "\n")
+    set_aside(str(project), before, ())
+    subprocess.run(["git", "status"], cwd=trap, capture_output=True, check=False)
+    assert not ran.exists()
+
+
+def test_a_git_directory_that_lies_elsewhere_in_the_project_keeps_its_config(project: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", f"--separate-git-dir={project}/store", str(project)], check=True)
+    before = find_later(str(project))
+    assert f"{project}/store/config" in before.fixed(git_works=False)
+    assert f"{project}/store/config" in before.fixed(git_works=True)
+    assert f"{project}/store/HEAD" not in before.fixed(git_works=True)
+    (project / "store/hooks").mkdir(exist_ok=True)
+    (project / "store/hooks/pre-commit").touch()
+    set_aside(str(project), before, ())
+    assert not (project / "store/hooks/pre-commit").exists()
