@@ -13,7 +13,7 @@ import pytest
 from curtainwall.facts import canonical_remotes
 from curtainwall.model import HostFacts, Mode
 from curtainwall.tools import git_network
-from curtainwall.tools.git_confined import find_spot
+from curtainwall.tools.git_confined import read_marker
 from curtainwall.tools.running import CannotDo
 from tests.support.git_server import GitServer, git, serving
 from tests.support.machines import SECRET, Machine
@@ -337,9 +337,7 @@ def test_a_clone_brings_nothing_into_a_project_that_runs_later(machine: Machine,
 
 
 @pytest.mark.parametrize("without", ["127.0.0.1", "*", "example.org, 127.0.0.1"])
-def test_a_host_that_the_proxy_is_not_for_is_held_to_its_address(
-    machine: Machine, server: GitServer, monkeypatch: pytest.MonkeyPatch, without: str
-) -> None:
+def test_a_host_that_the_proxy_is_not_for_is_held_to_its_address(server: GitServer, without: str) -> None:
     """Git would go there directly, so its address has to be looked at."""
     looked: list[str] = []
 
@@ -347,22 +345,20 @@ def test_a_host_that_the_proxy_is_not_for_is_held_to_its_address(
         looked.append(facts.host)
         return ["127.0.0.1"]
 
-    monkeypatch.setattr(git_network, "_addresses", look)
     server.make("ann/r.git")
     target = git_network.Target(server.url("ann/r.git"), canonical_remotes(server.url("ann/r.git"), repository=None, push=False)[0].host)
     environ = {"http_proxy": "http://127.0.0.1:9", "no_proxy": without}
 
     async def go() -> None:
         async with git_network.clean_repository() as clean:
-            await git_network.go_out(["ls-remote", target.url], clean, target, git_network.WayOut(environ))
+            await git_network.go_out(["ls-remote", target.url], clean, target, git_network.WayOut(environ, look_up=look))
 
     asyncio.run(go())
     assert looked == ["127.0.0.1"]
 
 
-def test_a_pipe_in_the_place_of_a_repository_keeps_nobody_waiting(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A swap between looking and opening would stop the whole house otherwise."""
-    os.mkfifo(machine.workspace / ".git")
-    monkeypatch.setattr("curtainwall.tools.git_confined.os.path.isfile", lambda path: str(path).endswith("/.git"))
+def test_a_pipe_in_the_place_of_a_repository_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """What was a file when it was looked at may be a pipe when it is opened; that would stop the whole house."""
+    os.mkfifo(tmp_path / ".git")
     with pytest.raises(CannotDo, match="no regular file"):
-        find_spot(str(machine.workspace), machine.place)
+        read_marker(str(tmp_path / ".git"))

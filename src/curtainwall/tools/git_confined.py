@@ -69,14 +69,17 @@ def find_spot(path: str, place: Place) -> Spot:
 
 def _git_directory(here: str, marker: str) -> str:
     if os.path.isfile(marker) and not os.path.islink(marker):
-        # By now it may be a pipe, and nobody is waited for here.
-        opened = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(opened, "rb") as file:
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
-                raise CannotDo(f"{quoted(marker)} is no regular file")
-            text = file.read(4096).decode(errors="replace")
-        return os.path.realpath(os.path.join(here, text.removeprefix("gitdir:").strip()))
+        return os.path.realpath(os.path.join(here, read_marker(marker)))
     return os.path.realpath(marker)
+
+
+def read_marker(marker: str) -> str:
+    """Return where a `.git` file leads. It may have become a pipe since it was looked at, and nobody is waited for here."""
+    opened = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(opened, "rb") as file:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise CannotDo(f"{quoted(marker)} is no regular file")
+        return file.read(4096).decode(errors="replace").removeprefix("gitdir:").strip()
 
 
 def _is_bare(path: str) -> bool:

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -98,12 +98,17 @@ async def clean_repository() -> AsyncGenerator[Clean]:
         await asyncio.shield(asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True))
 
 
+LookUp = Callable[[HostFacts, frozenset[int]], Awaitable[list[str]]]
+"""Gives the addresses of a host, all of the judged class."""
+
+
 @dataclass(frozen=True, slots=True)
 class WayOut:
-    """What of this machine the network step depends on: the user's environment, for proxies and ssh's agent, and our own ports."""
+    """What of this machine the network step depends on: the user's environment, for proxies and ssh's agent, our own ports, and names."""
 
     environ: Mapping[str, str]
     own_ports: frozenset[int] = frozenset()
+    look_up: LookUp | None = None
 
 
 async def go_out(words: Sequence[str], clean: Clean, target: Target, way_out: WayOut) -> Finished:
@@ -117,7 +122,7 @@ async def go_out(words: Sequence[str], clean: Clean, target: Target, way_out: Wa
         environment |= {name: environ[name] for name in _PROXIES if name in environ}
         addresses = list[str]()
     else:
-        addresses = await _addresses(target.facts, way_out.own_ports)
+        addresses = await (way_out.look_up or _addresses)(target.facts, way_out.own_ports)
     settings: list[str] = [*_SETTINGS]
     readable: list[tuple[str, str]] = []
     if target.protocol == "ssh":
