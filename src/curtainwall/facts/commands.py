@@ -25,6 +25,9 @@ _MAX_METACHARACTERS = 2_000
 _METACHARACTERS = re.compile(r"[|&;<>(){}\[\]$`!#*=]")
 # Beyond NUL: what one program takes for a space or a line break and another does not.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u0085\u2028\u2029]")
+# The grammar's own scanner looks characters up in a table of 256 and can crash on others. To bash they are letters of a word that is no
+# name, as the slash is, and byte for byte the places stay the same; the words themselves are read from what was written.
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+:@,-]+|\[\[?")
 
 
@@ -86,7 +89,7 @@ def _script(text: str, nesting: int) -> Script | None:
         return None
     source = text.encode()
     # A parser per text: cheaper than a lock, and safe in any thread.
-    root = Parser(_BASH).parse(source).root_node
+    root = Parser(_BASH).parse(_NOT_ASCII.sub(b"/", source)).root_node
     found = None if root.has_error else walk(root, source)
     if found is None:
         return None

@@ -70,7 +70,7 @@ class Walk:
 
     def draft(self, node: Node, *words: Word) -> Draft:
         """Add a draft."""
-        made = Draft(source_of(node), words)
+        made = Draft(source_of(node, self.source), words)
         self.drafts.append(made)
         return made
 
@@ -129,7 +129,7 @@ def _is_word(node: Node) -> bool:
 
 
 def _leaf(found: Walk, node: Node, owner: Draft | None) -> None:
-    text = source_of(node)
+    text = source_of(node, found.source)
     match node.type:
         case "comment":
             before = found.source[node.start_byte - 1 : node.start_byte]
@@ -148,7 +148,7 @@ def _visit(found: Walk, node: Node, children: list[Node], owner: Draft | None) -
     match node.type:
         case "command":
             draft = found.own.pop(node.id, None) or found.draft(node)
-            draft.words = _words_of(draft, children)
+            draft.words = _words_of(draft, children, found.source)
             return [(child, draft) for child in children]
         case "redirected_statement":
             body = node.child_by_field_name("body")
@@ -166,7 +166,7 @@ def _visit(found: Walk, node: Node, children: list[Node], owner: Draft | None) -
                 owner = found.draft(node)
             owner.sound = False
         case "declaration_command" | "unset_command":
-            rest = [Word(None, source_of(child)) for child in children[1:]]
+            rest = [Word(None, source_of(child, found.source)) for child in children[1:]]
             owner = found.draft(node, Word(children[0].type, children[0].type), *rest)
             owner.sound = False
         case "test_command":
@@ -176,11 +176,11 @@ def _visit(found: Walk, node: Node, children: list[Node], owner: Draft | None) -
             owner.sound = len(children) == 3 and (children[1].type in _WORDS or children[1].type in _STRUCTURE)
         case "function_definition":
             name = node.child_by_field_name("name")
-            found.defined.add("" if name is None else read_word(name).value or "")
+            found.defined.add("" if name is None else read_word(name, found.source).value or "")
             return [(child, None) for child in children if child != name]
         case "for_statement":
             variable = node.child_by_field_name("variable")
-            if variable is None or not may_set(source_of(variable)):
+            if variable is None or not may_set(source_of(variable, found.source)):
                 found.fault(None, node)
         case "c_style_for_statement":
             found.fault(None, node)
@@ -188,11 +188,11 @@ def _visit(found: Walk, node: Node, children: list[Node], owner: Draft | None) -
             owner = found.draft(node)
         case "command_substitution" | "process_substitution":
             # Inside backticks a backslash hides what runs from the grammar.
-            if children[0].type == "`" and b"\\" in (node.text or b""):
+            if children[0].type == "`" and "\\" in source_of(node, found.source):
                 found.fault(owner, node)
             return [(child, None) for child in children]
         case "arithmetic_expansion":
-            if not _ARITHMETIC.fullmatch(source_of(node)):
+            if not _ARITHMETIC.fullmatch(source_of(node, found.source)):
                 found.fault(owner, node)
         case "expansion":
             if not all(child.is_named or child.type in _SAFE_EXPANSIONS for child in children):
@@ -203,12 +203,12 @@ def _visit(found: Walk, node: Node, children: list[Node], owner: Draft | None) -
     return [(child, owner) for child in children]
 
 
-def _words_of(draft: Draft, children: list[Node]) -> tuple[Word, ...]:
+def _words_of(draft: Draft, children: list[Node], source: bytes) -> tuple[Word, ...]:
     words: list[Word] = []
     for child in children:
         match child.type:
             case "command_name":
-                words.append(read_word(child.children[0]) if child.child_count == 1 else Word(None, source_of(child)))
+                words.append(read_word(child.children[0], source) if child.child_count == 1 else Word(None, source_of(child, source)))
             case "variable_assignment":
                 draft.sound = False
             case "file_redirect" | "herestring_redirect":
@@ -216,7 +216,7 @@ def _words_of(draft: Draft, children: list[Node]) -> tuple[Word, ...]:
             case "$":
                 words.append(Word("$", "$"))
             case kind:
-                words.append(read_word(child) if kind in _WORDS else Word(None, source_of(child), loose=True))
+                words.append(read_word(child, source) if kind in _WORDS else Word(None, source_of(child, source), loose=True))
     return tuple(words)
 
 
@@ -230,7 +230,7 @@ def _redirect(found: Walk, node: Node, children: list[Node], owner: Draft | None
         found.fault(owner, node)
         return
     target = targets[0]
-    word = read_word(target)
+    word = read_word(target, found.source)
     if operator in ("<&", ">&") and target.type == "number":
         return
     if target.type == "process_substitution" and operator != "<&":
@@ -253,7 +253,7 @@ def _heredoc_is_sound(source: bytes, children: list[Node]) -> bool:
     start, body, end = parts.get("heredoc_start"), parts.get("heredoc_body"), parts.get("heredoc_end")
     if start is None or body is None or end is None or any(child.type in _WORDS for child in children):
         return False
-    name = _DELIMITER.fullmatch(source_of(start))
+    name = _DELIMITER.fullmatch(source_of(start, source))
     first = source.find(b"\n", start.end_byte) + 1
     if name is None or not 0 < first <= body.start_byte or source[first : body.start_byte].strip():
         return False

@@ -37,10 +37,10 @@ class Word:
         return self.source if self.value is None or self.value in _NEVER_QUOTED else shlex.quote(self.value)
 
 
-def read_word(node: Node) -> Word:
-    """Return what a word node stands for."""
-    source = source_of(node)
-    value = _literal(node)
+def read_word(node: Node, text: bytes) -> Word:
+    """Return what a word node of a text stands for."""
+    source = source_of(node, text)
+    value = _literal(node, text)
     if value is not None:
         return Word(value, source)
     if node.type == "string":
@@ -51,9 +51,9 @@ def read_word(node: Node) -> Word:
     return Word(None, source, loose=not firm)
 
 
-def source_of(node: Node) -> str:
-    """Return the text of a node."""
-    return (node.text or b"").decode()
+def source_of(node: Node, text: bytes) -> str:
+    """Return a node's part of the text as it was written; the parser saw another (`commands`)."""
+    return text[node.start_byte : node.end_byte].decode()
 
 
 def is_sound_leaf(kind: str, text: str) -> bool:
@@ -76,24 +76,24 @@ def is_sound_leaf(kind: str, text: str) -> bool:
             return kind in _INERT or kind == text
 
 
-def _literal(node: Node) -> str | None:
+def _literal(node: Node, source: bytes) -> str | None:
     match node.type:
         case "word" | "number":
-            text = source_of(node)
+            text = source_of(node, source)
             if _PLAIN.fullmatch(text):
                 return text
             plain = _unescaped(text)
             return None if plain is None or plain[1] else plain[0]
         case "raw_string":
-            return source_of(node)[1:-1]
+            return source_of(node, source)[1:-1]
         case "string":
             if any(child.type not in ('"', "string_content") for child in node.children):
                 return None
-            return _IN_STRING.sub(lambda found: found[1].strip("\n"), source_of(node)[1:-1])
+            return _IN_STRING.sub(lambda found: found[1].strip("\n"), source_of(node, source)[1:-1])
         case "concatenation":
-            if source_of(node) == "{}":
+            if source_of(node, source) == "{}":
                 return "{}"
-            parts = [_literal(child) for child in node.children]
+            parts = [_literal(child, source) for child in node.children]
             text = "".join(part for part in parts if part is not None)
             return text if None not in parts else None
         case _:

@@ -1,6 +1,8 @@
 """What shell text means: each command, launcher and redirection on its own."""
 
 import shlex
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -268,3 +270,29 @@ def test_many_threads_may_parse_at_once() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [("echo é", "echo"), ("ls ~/Größe/日本語.txt", "ls"), ("echo 'ａ' \"🙂\"", "echo")],
+)
+def test_letters_beyond_ascii_are_letters(text: str, program: str) -> None:
+    [command] = parse_command(text)
+    assert (command.program, command.parsed) == (program, True)
+
+
+@pytest.mark.parametrize("text", ["é=1 ls", "é ls", "ｌｓ", "echo é(x)"])
+def test_a_program_with_letters_beyond_ascii_is_not_known(text: str) -> None:
+    assert not parse_command(text)[0].parsed
+
+
+def test_no_letter_crashes_the_parser() -> None:
+    # Where a table is read beyond its end, it depends on the place in memory whether that ends the process: so several processes.
+    program = (
+        "from curtainwall.facts import parse_command\n"
+        "for code in range(0x10000, 0x10ffff, 0x1111):\n"
+        "    for text in ('echo {%c', 'echo {1..%c}', '$%c', 'cat <<%c', 'echo ${%c}', '[[ a =~ %c ]]'):\n"
+        "        parse_command(text % code)\n"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(12)]
+    assert [run.wait(60) for run in runs] == [0] * len(runs)
