@@ -15,8 +15,8 @@ export PIP_NO_INPUT = 1
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: venv ## take a tour of the gate, offline
-	$(BIN)/python examples/gate_tour.py
+run: venv ## talk to an agent in a scratch project, offline (TASK="read notes.txt" for one task)
+	@$(BIN)/python examples/first_minute.py $(if $(TASK),'$(subst ','\'',$(TASK))')
 
 test: venv ## run every test (ARGS="tests/habits -k doors" for some)
 	$(BIN)/python -m pytest -n auto $(ARGS)
@@ -35,7 +35,7 @@ lock: venv ## resolve the dependencies anew into requirements.lock (UPGRADE=1 fo
 		$(if $(UPGRADE),--upgrade) --group dev --output-file requirements.lock pyproject.toml
 
 clean: ## remove the environment and everything that tools left behind
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .scratch build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 venv: $(STAMP)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from bench import machine
+from bench.agent_turns import agent_turns
 from bench.answering import answering
 from bench.appending import appending, many_writers
 from bench.disk import NotADisk, fresh_directory
@@ -15,7 +16,11 @@ from bench.listing import listing
 from bench.mcp_socket import mcp_socket
 from bench.measuring import Figure
 from bench.native_calls import native_calls
+from bench.parked_agents import parked_agents
 from bench.parking import parking
+from bench.programs import programs
+from bench.proxying import proxying
+from bench.starting import starting
 from bench.table import as_json, render
 from bench.turning import turning
 from bench.verdicts import verdicts
@@ -32,6 +37,11 @@ BENCHMARKS = {
     "parked": parking,
     "mcp": mcp_socket,
     "native": native_calls,
+    "code": programs,
+    "agent": agent_turns,
+    "parked-agents": parked_agents,
+    "start": starting,
+    "proxy": proxying,
 }
 
 

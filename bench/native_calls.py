@@ -23,7 +23,8 @@ async def native_calls(home: Path) -> list[Figure]:
     workspace = home / "workspace"
     workspace.mkdir()
     (workspace / "notes.txt").write_text("bread, milk, a new lock for the gate\n" * 20, encoding="utf-8")
-    tools = NativeTools(Catalogue(NATIVE_TOOLS), home=str(home), masker=Masker(b"bench" * 8), runners=filesystem_runners())
+    masker = Masker(b"bench" * 8)
+    tools = NativeTools(Catalogue(NATIVE_TOOLS), home=str(home), masker=masker, runners=filesystem_runners(masker))
     async with open_house(home / "home") as house:
         gate = SessionGate(house, tools)
         session = await open_session(house, workspace)

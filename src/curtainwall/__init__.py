@@ -1,3 +1,19 @@
 """A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from curtainwall.app.library import Reply, Session, open_session
+
 __version__ = "0.1.0"
+
+__all__ = ["Reply", "Session", "__version__", "open_session"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the library when it is first used, so that the program itself starts at once."""
+    if name in ("Reply", "Session", "open_session"):
+        from curtainwall.app import library
+
+        return getattr(library, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,6 @@
 """`python -m curtainwall` is the same program as `curtainwall` and `cw`."""
 
-import sys
-
-from curtainwall.app.main import main
+from curtainwall.app.main import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -39,6 +39,11 @@ SHAPED = st.one_of(
 PEM = st.tuples(st.sampled_from(["", "RSA ", "EC ", "OPENSSH "]), st.lists(run(60), min_size=1, max_size=6)).map(
     lambda pair: "\n".join([f"-----BEGIN {pair[0]}PRIVATE KEY-----", *pair[1], f"-----END {pair[0]}PRIVATE KEY-----"])
 )
+HEADLESS = PEM.map(lambda key: key.partition("\n")[2])
+LINES = st.lists(
+    st.sampled_from(["password: |\n", "  hunter22\n", '"token":\n', ' "abcd1234"\n', "  word\n", "\n", "  two words\n", "a" * 20 + "\n"]),
+    max_size=8,
+).map("".join)
 PROSE = st.lists(
     st.sampled_from([*"abc XYZ\n.,:;=\"'{}[]()/\\-_", "token", "password: ", "Bearer ", "://", "sk-", "é", "[masked:", "hunter22"]),
     max_size=40,
@@ -106,7 +111,7 @@ def test_no_secret_survives_in_json_and_masking_twice_is_masking_once(value: Jso
 
 
 @settings(deadline=None)
-@given(st.text(max_size=200) | st.lists(PROSE | SHAPED | PEM, max_size=8).map("".join))
+@given(st.text(max_size=200) | st.lists(PROSE | SHAPED | PEM | HEADLESS | LINES, max_size=8).map("".join))
 @example("password=ghp_" + "a" * 40 + "[masked:x:1234abcd]")
 def test_masking_twice_is_masking_once(text: str) -> None:
     once = MASKER.mask_text(text)
@@ -119,6 +124,8 @@ def test_masking_twice_is_masking_once(text: str) -> None:
         PROSE
         | SHAPED
         | PEM
+        | HEADLESS
+        | LINES
         | st.sampled_from([KNOWN, "first line\nsecond line", "password = hunter22", "Authorization: Basic dXNlcjpwdw=="]),
         max_size=8,
     ),
@@ -137,7 +144,7 @@ def test_masking_in_pieces_is_masking_the_whole(parts: list[str], cuts: list[int
 
 
 @settings(deadline=None)
-@given(st.lists(SHAPED | PEM | PROSE, min_size=1, max_size=5), st.integers(1, 7))
+@given(st.lists(SHAPED | PEM | HEADLESS | LINES | PROSE, min_size=1, max_size=5), st.integers(1, 7))
 def test_no_secret_survives_letter_by_letter(parts: list[str], size: int) -> None:
     text = "\n".join(parts)
     stream = StreamMasker(MASKER)

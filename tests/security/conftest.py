@@ -1,6 +1,7 @@
 """The program in this process, with a home of one test; and a small machine for the native tools."""
 
+from tests.support.talking import home
 from tests.unit.app.conftest import places, run
 from tests.unit.tools.conftest import stage
 
-__all__ = ["places", "run", "stage"]
+__all__ = ["home", "places", "run", "stage"]

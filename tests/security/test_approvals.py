@@ -1,18 +1,23 @@
 """Answers that would count for something else: changed subjects, other scopes, late ones, replays; and cards that lie."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
+from curtainwall.channels.cards import card_lines
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
     ApprovalAsked,
+    ApprovalId,
     Ask,
     CallDenied,
     CallDropped,
+    CallId,
     CallPermitted,
     CallRequested,
     GrantGiven,
@@ -20,6 +25,8 @@ from curtainwall.model import (
     LabelsAdded,
     NotAllowed,
     NotFound,
+    PendingAsk,
+    Subject,
 )
 from curtainwall.policy import judge
 from curtainwall.runtime import SessionGate, SystemClock
@@ -47,6 +54,7 @@ from tests.support.given import (
     write,
 )  # fmt: skip
 from tests.support.houses import FarSide, house, open_session, run, tools
+from tests.support.stores import NOON
 from tests.unit.app.conftest import Places, Said, session_in
 
 Run = Callable[..., Said]
@@ -169,3 +177,29 @@ def test_the_screen_shows_hostile_words_inert(places: Places, run: Run, spoof: s
         assert "\x1b" not in said.out
         assert "\u202e" not in said.out or words[0] == "audit"
         assert not any(line.strip() == "tool: harmless" for line in said.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("\n".join(f"a{n:03}b" for n in range(400)), "\n".join(f"a{n:03}c" for n in range(400)))],
+        [("\n".join(f"a{n:03}b" for n in range(100)), "\n".join(f"a{n:03}c" for n in range(100)))] * 50,
+        [("a\n" * 100_000, "a\nb\n" * 100_000)],
+        [("é" * 3_000_000, "\u202e" * 3_000_000)],
+    ],
+    ids=["similar", "many", "repeated", "one line"],
+)
+def test_a_card_is_drawn_at_once_whatever_an_agent_would_change(edits: list[tuple[str, str]]) -> None:
+    arguments: dict[str, JsonValue] = {"path": "/a", "edits": [{"oldText": old, "newText": new} for old, new in edits]}
+    changed = write("/a").model_copy(update={"tool": "filesystem.edit_file", "raw": arguments, "canonical": arguments})
+    begun = time.process_time()
+    card = card_lines(_pending(changed))
+    assert time.process_time() - begun < 2
+    assert len(card) < 80
+    assert card[-1].kind == "added"
+
+
+def _pending(subject: Subject) -> PendingAsk:
+    return PendingAsk(
+        approval=ApprovalId("abc123"), call=CallId("c1"), subject=subject, because=(), shown="", asked=NOW, deadline=NOON, shared_by=1
+    )

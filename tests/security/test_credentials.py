@@ -246,6 +246,36 @@ def test_it_is_sent_to_no_other_port_and_only_where_it_was_asked_for(tmp_path: P
         run(story())
 
 
+@pytest.mark.parametrize(
+    ("send", "path", "headers"),
+    [
+        ("header:X-Team", "/", {"x-TEAM": "mine"}),
+        ("query:key", "/?key=mine", {}),
+        ("query:key", "/?a=b&%6bey=mine", {}),
+    ],
+)
+def test_an_agent_cannot_send_a_value_of_its_own_beside_it(
+    tmp_path: Path, server: Site, monkeypatch: pytest.MonkeyPatch, send: str, path: str, headers: dict[str, str]
+) -> None:
+    stage = Stage(tmp_path, server, 'env = "API_TOKEN"', send)
+    monkeypatch.setenv("CURTAINWALL_HOME", str(stage.home))
+    monkeypatch.setenv("API_TOKEN", SECRET)
+    server.pages["/"] = reply(200, "x", content_type="text/plain")
+
+    async def story() -> None:
+        async with open_house(set_up()) as wired:
+            session = await stage.open_session(wired)
+            await allowed(wired, session, stage.url("/"))
+            assert len(server.seen) == 1
+            refused = await fetch(wired, session, stage.url(path), headers=headers)
+            assert refused.result is not None
+            assert not refused.result.ok
+            assert "it is sent for you" in str(refused.result.value)
+            assert len(server.seen) == 1
+
+    run(story())
+
+
 @covers("credentials.are-asked-for-once-per-session")
 def test_another_session_asks_anew_and_a_project_cannot_be_granted(tmp_path: Path, server: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(tmp_path, server, 'env = "API_TOKEN"')

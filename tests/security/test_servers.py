@@ -16,6 +16,7 @@ import pytest
 
 from curtainwall.model import BadCall, Broken, Effect, Meaning, Mode, Role, ToolEffect
 from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerSpec, Shelf, Standing, ToolRoles, all_offered, allowed_environment
+from curtainwall.tools.servers.link import MOST_TOOLS, ServerRefused, ServerSilent
 from tests.support.covers import covers
 from tests.support.houses import run, until
 from tests.support.servers import FREE, TOOL_SERVER, bad_server, desk, place_at, review, servers_at
@@ -246,6 +247,29 @@ BOMB: dict[str, Any] = {
     "properties": {"x": {"$ref": "#/$defs/d0"}},
     "$defs": {f"d{level}": {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 4} for level in range(14)} | {"d14": {"type": "string"}},
 }
+
+
+async def listed(root: Path, how: str, within: float = 30.0) -> int:
+    """Return how many tools are taken from a server whose list has no end."""
+    link = await servers_at(root).supervisor.open(bad_server("bad", "--pages", how), place_at(root))
+    try:
+        return len(await link.list_tools(within))
+    finally:
+        await link.close()
+
+
+@covers("servers.a-list-ends")
+@pytest.mark.parametrize(("how", "count"), [("empty", 1), ("repeated", 2), ("many", MOST_TOOLS)])
+def test_a_list_of_tools_without_an_end_is_read_as_far_as_it_says_something(how: str, count: int, tmp_path: Path) -> None:
+    assert run(listed(tmp_path, how)) == count
+
+
+@covers("servers.a-list-ends")
+def test_a_list_of_tools_without_an_end_costs_neither_memory_nor_time(tmp_path: Path) -> None:
+    with pytest.raises(ServerRefused, match="longer than 16 MiB"):
+        run(listed(tmp_path, "big"))
+    with pytest.raises(ServerSilent, match=r"within 0\.5 seconds"):
+        run(listed(tmp_path, "nameless", within=0.5))
 
 
 @pytest.mark.parametrize(

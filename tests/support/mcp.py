@@ -40,7 +40,9 @@ class Served:
 def native(runners: Mapping[str, Runner] | None = None, catalogue: Catalogue | None = None) -> NativeTools:
     """Return the native tools with files that really work."""
     masker = Masker(key=b"k" * 32, known={})
-    return NativeTools(catalogue or Catalogue(NATIVE_TOOLS), home="/home/nobody", masker=masker, runners=runners or filesystem_runners())
+    return NativeTools(
+        catalogue or Catalogue(NATIVE_TOOLS), home="/home/nobody", masker=masker, runners=runners or filesystem_runners(masker)
+    )
 
 
 @asynccontextmanager

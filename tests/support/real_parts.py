@@ -27,6 +27,12 @@ EVERYTHING_SERVER = ("node", str(_MODULES / "@modelcontextprotocol" / "server-ev
 GIT_SERVER = (str(ROOT / ".tools" / "git-server" / "bin" / "mcp-server-git"),)
 """The commands that run the tool servers of others."""
 
+CLAUDE = _MODULES / "@anthropic-ai" / f"claude-code-linux-{_PROCESSOR}" / "claude"
+CODEX = _MODULES / "@openai" / "codex" / "vendor" / f"{platform.machine()}-unknown-linux-musl" / "bin" / "codex"
+OPENCODE = _MODULES / f"opencode-linux-{_PROCESSOR}" / "bin" / "opencode"
+GEMINI = _MODULES / "@google" / "gemini-cli"
+"""The CLI agents: three programs, and a bundle for node."""
+
 
 @dataclass(frozen=True)
 class RealPart:
@@ -69,12 +75,31 @@ def _servers() -> str | None:
     return str(json.loads(about.read_text(encoding="utf-8"))["version"])
 
 
+def _docker() -> str | None:
+    """Return the engine's version where one could be started here: it needs root."""
+    if os.geteuid() != 0 or _first_line_of("docker", "--version") is None or shutil.which("socat") is None:
+        return None
+    return _first_line_of("dockerd", "--version")
+
+
+def _packed(place: Path) -> str | None:
+    """Return the version of a CLI agent from its npm package; starting each to ask would take longer than the tests."""
+    about = place / "package.json"
+    return str(json.loads(about.read_text(encoding="utf-8"))["version"]) if about.is_file() else None
+
+
 REAL_PARTS = {
     part.name: part
     for part in (
         RealPart("bubblewrap", _bubblewrap, "scripts/setup-system bubblewrap"),
         RealPart("mcp-conformance", _conformance, "scripts/setup-system conformance"),
         RealPart("mcp-servers", _servers, "scripts/setup-system servers"),
+        RealPart("tmux", lambda: _first_line_of("tmux", "-V"), "scripts/setup-system tmux"),
+        RealPart("docker", _docker, "scripts/setup-system docker, as root"),
+        RealPart("claude-code", lambda: _packed(CLAUDE.parent), "scripts/setup-system agents"),
+        RealPart("codex", lambda: _packed(CODEX.parents[3]), "scripts/setup-system agents"),
+        RealPart("opencode", lambda: _packed(OPENCODE.parents[1]), "scripts/setup-system agents"),
+        RealPart("gemini", lambda: _packed(GEMINI), "scripts/setup-system agents"),
         RealPart("git", lambda: _first_line_of("git", "--version"), "apt-get install git"),
     )
 }

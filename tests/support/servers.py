@@ -16,7 +16,7 @@ from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, Hub, NativeTools, filesystem_runners
-from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, all_offered, propose
+from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, by_name, propose
 from tests.support.houses import house, open_session
 
 TOOL_SERVER = Path(__file__).with_name("tool_server.py")
@@ -93,7 +93,7 @@ async def review(root: Path, *specs: ServerSpec) -> tuple[ServerSpec, ...]:
         servers = servers_at(root, spec)
         link = await servers.supervisor.open(spec, None if spec.shared else place_at(empty))
         try:
-            offered = all_offered(await link.list_tools())
+            offered = by_name(await link.list_tools())
         finally:
             await link.close()
         Reviews(root / "servers").write(spec.name, Review(link.about, offered))
@@ -109,7 +109,8 @@ async def desk(
     """Open a session with these servers behind its gate, in a directory that is named by its real path."""
     workspace = root / "workspace"
     workspace.mkdir(exist_ok=True)
-    native = NativeTools(Catalogue(NATIVE_TOOLS), home=str(root / "home"), masker=Masker(b"k" * 32), runners=filesystem_runners())
+    masker = Masker(b"k" * 32)
+    native = NativeTools(Catalogue(NATIVE_TOOLS), home=str(root / "home"), masker=masker, runners=filesystem_runners(masker))
     async with house(stores or MemoryStore(SystemClock()), rules) as opened:
         servers = servers_at(root, *specs, feed=opened.feed)
         hub = Hub(native, servers)

@@ -91,6 +91,15 @@ def probe(targets: dict[str, object]) -> dict[str, object]:
     }
 
 
+def endless(how: str, page: int) -> dict[str, object]:
+    """Return one page of a list of tools that goes on for ever."""
+    tool: dict[str, object] = {"name": "no name" if how == "nameless" else f"t{page}", "inputSchema": {"type": "object"}}
+    if how == "big":
+        tool["description"] = "x" * 3_000_000
+    cursor = "again" if how == "repeated" else str(page)
+    return {"tools": [] if how == "empty" and page > 1 else [tool] * (100 if how == "many" else 1), "nextCursor": cursor}
+
+
 def call(number: object, params: dict[str, object]) -> None:
     name, told = params["name"], dict(params.get("arguments") or {})
     if name == "echo":
@@ -207,8 +216,13 @@ def main() -> None:
             and "io.modelcontextprotocol/protocolVersion" not in message["params"]["_meta"]
         ):
             send({"jsonrpc": "2.0", "id": number, "error": {"code": -32602, "message": "no envelope"}})
-        elif method == "ping":
+        elif method == "tools/list" and "--secretive" in sys.argv:
+            send({"jsonrpc": "2.0", "id": number, "error": {"code": -32603, "message": "boom"}})
+        elif method == "ping" and "--no-ping" not in sys.argv:
             send({"jsonrpc": "2.0", "id": number, "result": {}})
+        elif method == "tools/list" and "--pages" in sys.argv:
+            state["pages"] = pages = int(str(state.get("pages", 0))) + 1
+            send({"jsonrpc": "2.0", "id": number, "result": endless(sys.argv[sys.argv.index("--pages") + 1], pages)})
         elif method == "tools/list":
             # In two pages, so that both are asked for.
             tools = listed()

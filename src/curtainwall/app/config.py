@@ -1,5 +1,6 @@
 """Everything that a user sets: the schema of `config.toml`, its defaults, and errors that say which key and what instead."""
 
+import re
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,13 +10,17 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from curtainwall.app.durations import parse_duration
 from curtainwall.host import Sending
-from curtainwall.model import HOUSE_CHANNELS, Broken, Role, ToolEffect
+from curtainwall.model import HOUSE_CHANNELS, Broken, Role, ToolEffect, misfit
 
 _BIGGEST = 16 * 1024 * 1024
 
 
 def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("this is no length of time; write `90s`, `30m`, `2h` or `7d`, or a whole number of seconds")
+    return value
 
 
 Duration = Annotated[int, BeforeValidator(_seconds), Field(gt=0)]
@@ -33,7 +38,43 @@ def _not_the_houses(name: str) -> str:
 ChannelName = Annotated[str, AfterValidator(_not_the_houses)]
 """What a channel may be called."""
 
-CredentialName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+
+def _not_a_model_of_ours(name: str) -> str:
+    if name in ("demo", "script", "auto"):
+        raise ValueError("this name is taken by a model that needs no server; choose another")
+    return name
+
+
+def _written(form: str, how: str) -> AfterValidator:
+    """Return a check that a text has a form; where it has not, the user hears how to write it."""
+
+    def check(text: str) -> str:
+        if re.fullmatch(form, text, re.DOTALL) is None:
+            raise ValueError(how)
+        return text
+
+    return AfterValidator(check)
+
+
+ModelName = Annotated[
+    str,
+    _written(
+        r"[a-z][a-z0-9-]{0,31}", "a name here starts with a small letter and goes on with small letters, digits and dashes, 32 at most"
+    ),
+    AfterValidator(_not_a_model_of_ours),
+]
+"""What a server of models may be called."""
+
+CredentialName = Annotated[
+    str,
+    _written(
+        r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}",
+        "a name here is made of letters, digits, `_`, `.` and `-`, 64 at most, and begins with none of the last two",
+    ),
+]
+"""What a credential may be called."""
+
+FileName = Annotated[str, _written(r"(?:/|~/).+", "write the whole path of the file, from `/` or `~/` on")]
 
 
 class Section(BaseModel):
@@ -49,6 +90,54 @@ class ModelSection(Section):
         "auto",
         min_length=1,
         description="`anthropic:NAME`, `openai:NAME`, `demo`, `script:FILE`; `auto` takes the first provider whose key is set, else `demo`",
+    )
+    compact_at: float = Field(
+        0.835,
+        ge=0,
+        le=1,
+        alias="compact-at",
+        description="the used share of the context at which old messages become a summary; 0 is never",
+    )
+    silence: Duration = Field(120, description="a provider that sends nothing for so long is cut off")
+    context_size: Count | None = Field(None, alias="context-size", description="tokens that fit; left out, it is known by the model's name")
+    input_price: Annotated[float, Field(ge=0)] | None = Field(
+        None, alias="input-price", description="dollars for a million tokens in, where the price list does not know the model"
+    )
+    output_price: Annotated[float, Field(ge=0)] | None = Field(None, alias="output-price", description="dollars for a million tokens out")
+
+
+class NamedModelSection(Section):
+    """A provider's key (under `anthropic` or `openai`), or a server of your own that speaks Chat Completions (under any other name).
+
+    Sessions use it as `NAME:MODEL`.
+    """
+
+    url: Annotated[str, _written(r"https?://.+", "write a URL that starts with `http://` or `https://`")] | None = Field(
+        None, description="its base URL, such as `http://localhost:11434/v1`"
+    )
+    model: str = Field("", description="the model that `NAME` alone means")
+    env: Annotated[str, _written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `OPENAI_API_KEY`")] | None = Field(
+        None, description="the variable that holds the key"
+    )
+    file: FileName | None = Field(None, description="the file that holds the key and nothing else")
+    key: str | None = Field(None, min_length=8, repr=False, description="the key itself; a variable or a file is the better place")
+
+    @model_validator(mode="after")
+    def _one_key(self) -> "NamedModelSection":
+        if sum(place is not None for place in (self.env, self.file, self.key)) > 1:
+            raise ValueError("name one place for the key: `env`, `file` or `key`")
+        return self
+
+
+class CodeSection(Section):
+    """What one program of the built-in agent may use. Time counts only while it computes, never while it waits for a call."""
+
+    seconds: Duration = Field(30, description="computing time")
+    memory: Count = Field(256, description="memory in MiB")
+    calls: Count = Field(20_000, description="calls of one program")
+    workers: Count = Field(8, description="programs that compute at the same time, over all sessions")
+    unconfined: bool = Field(
+        False, description="run programs even where no confinement of their process works; `curtainwall doctor` says whether one does"
     )
 
 
@@ -165,10 +254,10 @@ class CredentialSection(Section):
     """A secret that is sent for an agent, which never sees it. It comes from exactly one of `env`, `file`, `keyring` and `command`."""
 
     env: str | None = Field(None, min_length=1, description="the environment variable that holds it")
-    file: str | None = Field(
-        None, pattern=r"^(?:/|~/).", description="the file that holds it and nothing else; no agent can touch that file"
+    file: FileName | None = Field(None, description="the file that holds it and nothing else; no agent can touch that file")
+    keyring: Annotated[str, _written(r".+/[^/]+", "write the entry as `SERVICE/USER`")] | None = Field(
+        None, description="the entry of your keyring that holds it, as `SERVICE/USER`"
     )
-    keyring: str | None = Field(None, pattern=r"^.+/[^/]+$", description="the entry of your keyring that holds it, as `SERVICE/USER`")
     command: tuple[str, ...] = Field((), description='a program that prints it, as `["pass", "show", "github"]`; its first line counts')
     hosts: tuple[str, ...] = Field((), description='where it may be sent: `"api.github.com"`, `"*.example.org"`, `"localhost:8080"`')
     tools: tuple[str, ...] = Field((), description="the tools that may use it; empty, every tool that can, at these hosts")
@@ -199,9 +288,8 @@ def _file_alone(value: object) -> object:
 class HooksSection(Section):
     """Your programs around calls and sessions, as Claude Code's settings write them (docs/hooks.md). `hooks="FILE"` is short for `file`."""
 
-    file: str | None = Field(
+    file: FileName | None = Field(
         None,
-        pattern=r"^(?:/|~/).",
         description="a settings file in Claude Code's format; no agent can touch it, and no workspace may hold it",
     )
     PreToolUse: Groups = Field((), description="before a call; may deny it, have a human asked, or rewrite its arguments")
@@ -238,6 +326,10 @@ class Config(Section):
     """The whole file."""
 
     model: ModelSection = ModelSection.model_construct()
+    code: CodeSection = CodeSection.model_construct()
+    models: dict[ModelName, NamedModelSection] = Field(
+        default_factory=dict[str, NamedModelSection], description="by the name before the colon, as in `NAME:MODEL`"
+    )
     lists: ListsSection = ListsSection.model_construct()
     approvals: ApprovalsSection = ApprovalsSection.model_construct()
     limits: LimitsSection = LimitsSection.model_construct()
@@ -303,15 +395,31 @@ def _with_lists(value: object) -> object:
 
 
 def _explain(error: ValidationError) -> str:
-    problems = error.errors(include_url=False, include_context=False)
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
     first = problems[0]
-    key = ".".join(str(part) for part in first["loc"])
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    place, words = misfit(error)
+    if place[-1:] == ("[key]",):
+        # The name of a table is wrong, not something in it.
+        place = place[:-1]
+    key = ".".join(map(str, place))
     if first["type"] == "extra_forbidden":
-        return f"unknown key `{key}`{_meant(first['loc'])}{more}"
+        return f"unknown key `{key}`{_meant(place)}{more}"
     if first["type"] == "missing":
         return f"`{key}` is missing; write it{', an empty list is no list of people' if key.endswith('.operators') else ''}{more}"
-    return f"`{key}`: {_plain(first['msg'].removeprefix('Value error, '))}{more}"
+    if place[-1:] in _KINDS_OF_VALUE:
+        # Each kind that a value could have had is told as a fault of its own.
+        return f"`{'.'.join(map(str, place[:-1]))}` must be a text, a number, true or false"
+    return f"`{key}`{_in_toml(words)}{more}"
+
+
+_KINDS_OF_VALUE = {("str",), ("bool",), ("int",), ("float",)}
+
+
+def _in_toml(words: str) -> str:
+    """Return what follows a key: what our own check says after a colon, anything else as the end of the sentence."""
+    ours = words.removeprefix("cannot be used: ")
+    return f": {ours}" if ours != words else f" {words.replace('an object', 'a table')}"
 
 
 def _meant(place: tuple[int | str, ...]) -> str:
@@ -349,6 +457,5 @@ def named_section(annotation: object) -> type[Section] | None:
 
 
 def _plain(message: str) -> str:
-    """Return a library's message in our manner: lower-case, without a full stop, in the words of TOML."""
-    told = message[:1].lower() + message[1:]
-    return told.replace("tuple", "list").replace("dictionary", "table").replace(" after validation", "").rstrip(".")
+    """Return what the TOML reader says in our manner: lower-case, without a full stop."""
+    return (message[:1].lower() + message[1:]).rstrip(".")

@@ -4,7 +4,9 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -49,7 +51,7 @@ def tables(section: type[Section] = Config, before: str = "") -> tuple[Table, ..
         if named is None and section is not Config:
             continue
         place = f"{before}{name}" if named is None else f"{before}{name}.{_NAMES.get(name, 'NAME')}"
-        found += [Table(place, inner.__doc__ or "", inner), *tables(inner, f"{place}.")]
+        found += [Table(place, " ".join((inner.__doc__ or "").split()), inner), *tables(inner, f"{place}.")]
     return tuple(found)
 
 
@@ -59,7 +61,7 @@ def render() -> str:
     for table in tables():
         lines += [f"## `[{table.name}]`", "", table.about, "", "| key | default | meaning |", "|---|---|---|"]
         for key, field in table.keys:
-            meaning = (field.description or "").replace("|", "\\|")
+            meaning = _about(field).replace("|", "\\|")
             lines.append(f"| `{key}` | {_default(key, field)} | {meaning} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -69,11 +71,11 @@ def commented() -> str:
     """Return a file to start from: every key with its meaning, all of them commented out."""
     lines = ["# Curtainwall's configuration. Take away the `#` before a key to set it; `curtainwall config show` prints what holds."]
     for table in tables():
-        lines += ["", f"# {table.about}", f"# [{table.name}]" if "NAME" in table.name else f"[{table.name}]"]
+        lines += ["", f"# {table.about}", f"# [{_written(table.name)}]" if "NAME" in table.name else f"[{table.name}]"]
         for key, field in table.keys:
             example = {**_EXAMPLES, **_EXAMPLES_IN.get(table.name, {})}.get(key)
             example = _example(field) if example is None else example
-            lines += [f"# {key}: {field.description}", *([f"# {key} = {example}"] if example else [])]
+            lines += [f"# {key}: {_about(field)}", *([f"# {key} = {example}"] if example else [])]
     return "\n".join(lines) + "\n"
 
 
@@ -107,6 +109,29 @@ def toml_value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def _about(field: FieldInfo) -> str:
+    """Return what a key means, with all that may stand there where that is a choice."""
+    told = field.description or ""
+    choices = [f"`{json.dumps(choice)}`" for choice in _choices(cast("object", field.annotation))]
+    is_told = all(choice.strip('`"') in told for choice in choices)
+    return told if is_told else f"{told}: {' or '.join([*([', '.join(choices[:-1])] if choices[1:] else []), choices[-1]])}"
+
+
+def _choices(annotation: object) -> tuple[str, ...]:
+    """Return the texts among which a key chooses, or none where it takes others as well."""
+    origin, inner = get_origin(annotation), cast("tuple[object, ...]", get_args(annotation))
+    if origin is Literal:
+        return tuple(choice for choice in inner if isinstance(choice, str))
+    if origin is Annotated:
+        return _choices(inner[0])
+    if origin in (Union, UnionType):
+        found = [_choices(each) for each in inner if each is not NoneType]
+        return tuple(choice for each in found for choice in each) if all(found) else ()
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return tuple(annotation)
+    return ()
+
+
 def _default(key: str, field: FieldInfo) -> str:
     if field.is_required():
         return "must be given"
@@ -132,8 +157,15 @@ _EXAMPLES_IN = {
 }
 
 
+def _written(name: str) -> str:
+    """Return the name of a table as it could stand in a file; a model's provider has small letters."""
+    return name.replace("models.NAME", "models.local")
+
+
 def _example(field: FieldInfo) -> str:
-    return toml_value(list(cast("tuple[str, ...]", value)) if (value := field.get_default()) == () else value)
+    value = cast("object", field.get_default())
+    # TOML has no word for what is not set.
+    return "" if value is None else toml_value([] if value == () else value)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Changing the configuration file for its owner: comments and order stay, and nothing is written that could not be read back."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
 from curtainwall.app.config import parse_config
-from curtainwall.model import Broken, CommandRefused
+from curtainwall.model import Broken, CommandRefused, NotFound
 from curtainwall.tools.servers import Proposal
 
 
@@ -27,6 +28,39 @@ def add_server(path: Path, name: str, settings: Mapping[str, object]) -> None:
         table.add(key, value)
     servers.append(name, table)
     _write(path, document)
+
+
+def remove_server(path: Path, name: str) -> None:
+    """Take a server and its roles out of the configuration file; all else in it stays as it is."""
+    document = _read(path)
+    servers = _table(document, "servers")
+    if name not in servers:
+        raise NotFound(f"there is no server `{name}` in `{path}`; `curtainwall servers list` shows them")
+    kept = _without_tables(document, name)
+    del servers[name]
+    # Only what says the same may stand in place of what the parser leaves; it keeps the comments in front of the next table.
+    _write(path, kept if kept is not None and kept.unwrap() == document.unwrap() else document)
+
+
+def _without_tables(document: tomlkit.TOMLDocument, name: str) -> tomlkit.TOMLDocument | None:
+    """Return the file without the lines of a server's tables, or None where these cannot be told by their heads."""
+    ours = re.compile(rf"\s*\[\s*servers\s*\.\s*(\"?){re.escape(name)}\1\s*[.\]]")
+    kept: list[str] = []
+    held: list[str] = []
+    is_ours = False
+    for line in tomlkit.dumps(document).splitlines(keepends=True):
+        if re.match(r"\s*\[", line):
+            kept += held
+            is_ours = ours.match(line) is not None
+            held = []
+        if not is_ours:
+            kept.append(line)
+        else:
+            held = [*held, line] if re.match(r"\s*(#|$)", line) else []
+    try:
+        return tomlkit.parse("".join([*kept, *held]))
+    except TOMLKitError:
+        return None
 
 
 def add_roles(path: Path, server: str, proposals: Iterable[Proposal]) -> None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.app.copying import Copied, copy_tree
+from curtainwall.app.openings import inherited
 from curtainwall.app.wiring import Wired, local_user, workspace_at
 from curtainwall.model import (
     InheritHistory,
-    LabelSource,
     Mode,
     NotFound,
     OpenSession,
+    ReadySession,
     SessionId,
     session_stream,
 )
@@ -22,7 +23,8 @@ from curtainwall.session import fold, lift
 _TOLD = frozenset(
     """
     HistoryInherited MessageAccepted TurnStarted TurnResumed TextStreamed AgentSpoke TurnEnded ModelRequested ModelResponded ModelFailed
-    HistoryCompacted CallRequested CallDenied CallPermitted CallFinished CallLost CallDropped
+    HistoryCompacted CallRequested CallDenied CallPermitted CallFinished CallLost CallDropped MessageWithdrawn ProgramFinished
+    InstructionsPinned
     """.split()
 )
 
@@ -66,16 +68,12 @@ async def fork(wired: Wired, parent: SessionId, name: str = "") -> Forked:
             limits=wired.setup.limits,
             policy=wired.setup.policy.version,
             parent=parent,
-            labels=tuple(_inherited(source, parent) for source in state.labels.values()),
+            labels=tuple(inherited(source, parent) for source in state.labels.values()),
         )
         await wired.house.send(session, opening)
     except BaseException:
         shutil.rmtree(place.root, ignore_errors=True)
         raise
     await wired.house.send(session, InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork"))
+    await wired.house.send(session, ReadySession(by=by))
     return Forked(session, workspace.path, opening.mode, copied)
-
-
-def _inherited(source: LabelSource, parent: SessionId) -> LabelSource:
-    where = source.origin or (f"call {source.call}" if source.call else "")
-    return LabelSource(label=source.label, origin=f"inherited from session {parent}{f': {where}' if where else ''}")

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +15,7 @@ from curtainwall.policy import SessionFacts, judge
 from curtainwall.session import Rules, SessionState, standing_answer
 
 INVALID = "invalid-arguments"
+POLICY_ERROR = "policy-error"
 LONGEST_LINE = 8 * 1024 * 1024
 
 
@@ -62,6 +63,12 @@ class Judge:
             return Ruling(verdict, subject)
         reason = f"`{answer}` answers what otherwise asks: {verdict.reason}"
         return Ruling(verdict.model_copy(update={"effect": Effect.ALLOW, "reason": reason}), subject)
+
+
+def refusal_of(fault: str) -> Callable[[bytes], Ruling]:
+    """Return what judges where there are no rules to judge by: it denies every line, because of the fault."""
+    ruling = Ruling(denial(POLICY_ERROR, f"nothing is judged until this is repaired: {fault}"))
+    return lambda _line: ruling
 
 
 def judge_for(setup: Setup, workspace: Workspace, mode: Mode, labels: frozenset[str]) -> Judge:

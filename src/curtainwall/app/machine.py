@@ -18,9 +18,10 @@ from typing import Literal
 from curtainwall.app.config import load_config
 from curtainwall.app.copying import FICLONE
 from curtainwall.app.home import Home
+from curtainwall.app.soundness import fault_in_config
 from curtainwall.app.wiring import open_store, set_up
-from curtainwall.host import Missing, confinement_report, find_bubblewrap
-from curtainwall.model import CurtainwallError, SessionQuery
+from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
+from curtainwall.model import Broken, CurtainwallError, SessionQuery
 
 Standing = Literal["ok", "warn", "fail"]
 
@@ -45,7 +46,7 @@ def examine(home: Home) -> Iterator[Finding]:
     for look in (_python, _kernel, _openat2, _landlock, _docker, _sqlite):
         yield look()
     yield from _confinement()
-    for look_at in (_file_system, _durability, _sharing, _space, _modes, _config, _servers, _policy, _log):
+    for look_at in (_workers, _file_system, _durability, _sharing, _space, _modes, _config, _servers, _policy, _log):
         yield look_at(home)
 
 
@@ -77,7 +78,7 @@ def _openat2() -> Finding:
 def _landlock() -> Finding:
     version, error = _syscall(_LANDLOCK_CREATE, ctypes.c_void_p(None), ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
     if version > 0:
-        return Finding("landlock", "ok", f"ABI {version}: there, and not used yet")
+        return Finding("landlock", "ok", f"ABI {version}: holds code workers where bubblewrap is missing")
     return Finding("landlock", "warn", f"missing ({os.strerror(error)})", "boot with `lsm=landlock,…`, or install bubblewrap")
 
 
@@ -100,6 +101,21 @@ def _confinement() -> Iterator[Finding]:
     yield Finding("bubblewrap", "ok", f"{found.version}: commands run without network, with the workspace alone")
     for guarantee in confinement_report()[1:]:
         yield Finding(guarantee.name, "ok" if guarantee.holds else "warn", guarantee.detail)
+
+
+def _workers(home: Home) -> Finding:
+    """Say what holds code workers, having started one each way until one held."""
+    binary = find_monty()
+    if binary is None:
+        return Finding("code workers", "warn", "no `monty` here: code mode is refused", "install pydantic-monty anew")
+    try:
+        # Where a launcher would be written: whether programs may be started there is part of the question.
+        with tempfile.TemporaryDirectory(dir=_nearest(home.root)) as directory:
+            held = confined_worker(binary, Path(directory)).how
+    except (CurtainwallError, OSError) as error:
+        return Finding("code workers", "warn", f"none: code mode is refused; {error}", "install bubblewrap, or boot with `lsm=landlock,…`")
+    by = "bubblewrap" if held == "bubblewrap" else "Landlock and a system-call filter"
+    return Finding("code workers", "ok", f"held by {by}: no network, no files, one life with us")
 
 
 def _docker() -> Finding:
@@ -184,10 +200,12 @@ def _space(home: Home) -> Finding:
 def _modes(home: Home) -> Finding:
     if not home.root.exists():
         return Finding("home", "ok", f"{home.root} is not there yet; it is made with mode 0700")
+    # What an editor writes has mode 0644. That is no fault: the directory is closed, so it matters only that nobody else writes there.
+    edited = {home.config, *home.root.glob("policy/*")}
     open_to_others = [
         str(path.relative_to(home.root.parent))
         for path in (home.root, *home.root.iterdir(), *home.root.glob("keys/*"), *home.root.glob("policy/*"))
-        if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & 0o077
+        if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) & (0o022 if path in edited else 0o077)
     ]
     if open_to_others:
         return Finding("home", "fail", f"others can use {', '.join(open_to_others[:4])}", f"chmod -R go= {home.root}")
@@ -205,7 +223,8 @@ def _tried(name: str, act: Callable[[], str], todo: str) -> Finding:
 
 def _config(home: Home) -> Finding:
     def act() -> str:
-        load_config(home.config)
+        if fault := fault_in_config(home, load_config(home.config)):
+            raise Broken(fault)
         return f"{home.config} is sound" if home.config.exists() else "the defaults"
 
     return _tried("config", act, "until then every command refuses")

@@ -3,7 +3,7 @@
 import os
 import sys
 from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from curtainwall import __version__
 
@@ -20,7 +20,8 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "sessions": Command("sessions", "list, show, rename, fork, export, delete … sessions"),
+    "start": Command("start", "work with an agent: a conversation, or one task", is_group=False),
+    "sessions": Command("sessions", "list, show, rename, fork, export, delete … sessions, and raise their budgets"),
     "approvals": Command("approvals", "list what waits for an answer"),
     "approve": Command("approvals", "grant an approval", is_group=False),
     "deny": Command("approvals", "deny an approval", is_group=False),
@@ -28,10 +29,11 @@ COMMANDS = {
     "policy": Command("policy", "judge calls, list rules, test and import them"),
     "audit": Command("audit", "verify the log, follow a session's verdicts"),
     "tools": Command("tools", "list tools and what their arguments mean"),
-    "servers": Command("servers", "list, add, test and annotate the tool servers of others"),
+    "servers": Command("servers", "list, add, test, annotate and remove the tool servers of others"),
     "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
     "config": Command("config", "show the configuration, or write one to start from"),
     "mcp-proxy": Command("mcp_proxy", "speak MCP on stdin and stdout for one session", is_group=False),
+    "completion": Command("completion", "print a script that lets bash, zsh or fish complete commands, ids and names", is_group=False),
     "doctor": Command("doctor", "say which guarantees hold on this machine", is_group=False),
 }
 
@@ -43,6 +45,11 @@ def main() -> int:
         print(f"{NAME} {__version__}")
         return 0
     try:
+        if arguments[:1] == ["--complete"]:
+            # A shell asks, at the press of a key: typer alone would take longer than the answer.
+            from curtainwall.app.completing import complete
+
+            return complete(arguments[1:])
         code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -56,6 +63,17 @@ def main() -> int:
             raise
         return _say_what_failed(error)
     return code
+
+
+def program() -> NoReturn:
+    """Be the program: run it and end the process."""
+    code = main()
+    if "pydantic_monty" in sys.modules:
+        # The threads of the interpreter for programs can crash Python's own ending; everything of ours is closed by now.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:

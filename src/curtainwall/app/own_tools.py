@@ -31,10 +31,12 @@ def judged_tools(masker: Masker, runners: Mapping[str, Runner] | None = None, en
     return NativeTools(Catalogue(NATIVE_TOOLS), home=user_homes(environ)[0], masker=masker, runners=runners)
 
 
-def run_tools(masker: Masker, credentials: Credentials, protection: Protection, ask_again: AskAgain) -> NativeTools:
+def run_tools(
+    masker: Masker, credentials: Credentials, protection: Protection, ask_again: AskAgain, session: Mapping[str, Runner]
+) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
     directories, sandboxes = WorkingDirectories(), Sandboxes()
-    runners = {**_file_tools(protection), **fetch_runners(masker, credentials, ask_again)}
+    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again), **session}
     specs = NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
         runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}
@@ -43,11 +45,11 @@ def run_tools(masker: Masker, credentials: Credentials, protection: Protection, 
     return NativeTools(Catalogue(specs), home=user_homes(os.environ)[0], masker=masker, runners=runners, directories=directories)
 
 
-def _file_tools(protection: Protection) -> dict[str, Runner]:
+def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:
     """Return the file tools, which leave protected paths out of walks; which those are depends on whose workspace it is."""
 
     def run(prepared: Prepared, permit: CallPermitted, place: Place) -> Awaitable[ToolResult]:
-        runners = filesystem_runners(is_protected=lambda path: protection.stops(Role.READ_PATH, path, place.workspace))
+        runners = filesystem_runners(masker, is_protected=lambda path: protection.stops(Role.READ_PATH, path, place.workspace))
         return runners[prepared.subject.tool](prepared, permit, place)
 
-    return dict.fromkeys(filesystem_runners(), run)
+    return dict.fromkeys(filesystem_runners(masker), run)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
-from curtainwall.model import CommandRefused, SessionId, SessionRow, TryLater
+from curtainwall.model import CommandRefused, SessionId, SessionQuery, SessionRow, TryLater
+from curtainwall.store import SqliteStore
+
+_MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ async def remove_sessions(rows: Sequence[SessionRow]) -> list[Removal]:
     """Delete sessions one by one; one that is in use or has open approvals stays, and the others go all the same."""
     async with open_house(set_up()) as wired:
         done = [await _remove(wired, row) for row in rows]
-        if any(removal.why_not is None for removal in done):
+        if any(removal.why_not is None for removal in done) and isinstance(wired.store, SqliteStore):
             wired.store.collect_blobs()
     return done
 
@@ -33,7 +36,15 @@ async def _remove(wired: Wired, row: SessionRow) -> Removal:
         await wired.house.delete(row.session, local_user())
     except (CommandRefused, TryLater) as refusal:
         return Removal(row.session, str(refusal), row.name)
-    remove_tree(wired.setup.home.session(row.session).root)
+    place = wired.setup.home.session(row.session)
+    others = wired.store.index.sessions(SessionQuery(text=str(place.workspace), limit=_MANY))
+    if any(other.workspace == str(place.workspace) for other in others):
+        # A session that was reset left its workspace to the next one.
+        for path in place.root.iterdir():
+            if path != place.workspace:
+                remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    else:
+        remove_tree(place.root)
     return Removal(row.session, None, row.name)
 
 

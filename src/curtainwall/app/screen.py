@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,13 @@ class Output(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+def see_that_it_is_a_directory(path: Path | None, option: str) -> None:
+    """Raise `Misuse` for a directory that was given and is not there; a typing error must not pass for an empty place."""
+    if path is not None and not path.is_dir():
+        why = "is no directory" if path.exists() else "does not exist"
+        raise Misuse(f"{option} `{path}` {why}; name a directory that is there")
 
 
 OutputOption = Annotated[Output, typer.Option("--output", help="text, or exactly one JSON document")]

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,18 +12,25 @@ from curtainwall.app.credentials import credential_files, credential_variables, 
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
 from curtainwall.app.keys import existing_key, house_key
+from curtainwall.app.model_keys import model_files, model_secrets, model_variables
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.protected import led_to, protection_of
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
+from curtainwall.app.session_tools import session_runners
 from curtainwall.channels import Rendezvous
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
+    SYSTEM,
     Answer,
+    Approver,
     Ask,
     Broken,
+    BudgetKind,
+    Clock,
     CommandRefused,
     Limits,
+    RaiseBudget,
     SessionId,
     Who,
     Workspace,
@@ -37,7 +44,6 @@ from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
 from curtainwall.tools.servers import ServerSpec
 
 _BIGGEST_RULE_FILE = 4 * 1024 * 1024
-_PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +80,25 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts that a program brings along: where the log is kept, who approves by itself, what time it is."""
+
+    store: Stores | None = None
+    approver: Approver | None = None
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Wired:
     """A house with everything in its place."""
 
     setup: Setup
-    store: SqliteStore
+    store: Stores
     house: House
     tools: Hub
     gate: SessionGate
     hooks: UserHooks
+    masker: Masker
 
 
 def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
@@ -96,14 +112,14 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
         lists=Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams),
         protection=protection_for(home, config, extra, environ),
     )
-    servers = server_specs(config, (*_PROVIDER_KEYS, *credential_variables(config)), environ)
+    servers = server_specs(config, (*model_variables(config), *credential_variables(config)), environ)
     return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ))
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*credential_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    ours = (*credential_files(config), *model_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
     never = (*config.protected.never, *ours, *(str(path.absolute()) for path in policy_files))
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
 
@@ -142,11 +158,14 @@ def judging_tools(setup: Setup) -> Hub:
 
 def judging_masker(home: Home) -> Masker:
     """Return a masker for judging alone: with the house's key where there is one, and nothing is written where there is none."""
-    return Masker(existing_key(home.mask_key) or os.urandom(32), _known())
+    return Masker(existing_key(home.mask_key) or os.urandom(32), _known(home))
 
 
-def _known(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    return {name.lower(): value for name in _PROVIDER_KEYS if (value := environ.get(name))}
+def _known(home: Home) -> dict[str, str]:
+    try:
+        return model_secrets(load_config(home.config))
+    except Broken:
+        return model_secrets(Config())
 
 
 def workspace_at(path: Path | str, setup: Setup, *, own: bool, besides: frozenset[str] = frozenset()) -> Workspace:
@@ -223,25 +242,36 @@ async def hooks_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None) -> AsyncGenerator[Wired]:
-    """Open the house on this machine's store, making what is missing."""
+async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, parts: Parts | None = None) -> AsyncGenerator[Wired]:
+    """Open the house on this machine's store, making what is missing; whoever brings parts of their own gets those in place of ours."""
     setup.home.prepare()
-    clock, rules = SystemClock(), setup.rules
-    masker = Masker(house_key(setup.home.mask_key), {**_known(), **given_secrets(setup.servers)})
+    parts = parts or Parts()
+    clock, rules = parts.clock or SystemClock(), setup.rules
+    masker = Masker(house_key(setup.home.mask_key), {**model_secrets(setup.config), **given_secrets(setup.servers)})
     credentials = Credentials(setup.credentials, masker.learn)
     await credentials.learn_at_hand()
 
     async def ask_again(session: SessionId, ask: Ask) -> Answer:
         return await gate.request(session, ask)
 
+    async def allow_more(session: SessionId, kind: BudgetKind, more: float) -> float:
+        async with house.hold(session) as actor:
+            limit = float(getattr(actor.state.limits, kind.value)) + more
+            await actor.submit(RaiseBudget(by=SYSTEM, kind=kind, limit=limit))
+            return limit
+
     protection = setup.policy.protection
-    native = run_tools(masker, credentials, protection, ask_again) if runners is None else judged_tools(masker, runners)
+    native = (
+        run_tools(masker, credentials, protection, ask_again, session_runners(allow_more))
+        if runners is None
+        else judged_tools(masker, runners)
+    )
     async with (
-        SqliteStore.open(setup.home.root, clock, decode=lift) as store,
+        SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
         House(store, clock, lambda: rules) as house,
         aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
     ):
-        around = Surroundings(masker, withheld=frozenset((*_PROVIDER_KEYS, *credential_variables(setup.config))))
+        around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
         hooks = user_hooks(setup.hooks, around, setup.home, house)
-        gate = SessionGate(house, tools, hooks)
-        yield Wired(setup, store, house, tools, gate, hooks)
+        gate = SessionGate(house, tools, hooks, parts.approver)
+        yield Wired(setup, store, house, tools, gate, hooks, masker)

@@ -2,16 +2,19 @@
 
 from curtainwall.facts.addresses import scope_of_address
 from curtainwall.facts.commands import Command, Redirect, Script, parse_command, parse_script
+from curtainwall.facts.later import holds_what_runs, writes_what_runs
 from curtainwall.facts.mask_streams import StreamMasker
-from curtainwall.facts.masks import Masker, contains_mask
+from curtainwall.facts.masks import Masker, Piece, contains_mask
 from curtainwall.facts.paths import Scene, ancestors, as_seen_inside, canonical_path, is_beneath
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.remotes import Remote, canonical_remote, canonical_remotes
+from curtainwall.facts.revisions import paths_in_revision
 from curtainwall.facts.urls import Url, canonical_host, canonical_url, host_parents
 
 __all__ = [
     "Command",
     "Masker",
+    "Piece",
     "Redirect",
     "Remote",
     "Scene",
@@ -27,10 +30,13 @@ __all__ = [
     "canonical_remotes",
     "canonical_url",
     "contains_mask",
+    "holds_what_runs",
     "host_parents",
     "is_beneath",
     "parse_command",
     "parse_script",
+    "paths_in_revision",
     "quoted",
     "scope_of_address",
+    "writes_what_runs",
 ]

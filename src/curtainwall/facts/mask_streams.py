@@ -3,11 +3,12 @@
 import re
 
 from curtainwall.facts.masks import Masker
-from curtainwall.facts.secret_shapes import MAX_PEM, PEM_START
+from curtainwall.facts.secret_shapes import MAX_PEM, PEM_START, begun_before
 
 # Words after which a secret may follow in the same line, behind blanks.
 _EXPECTS = re.compile(r"bearer|pass|pwd|secret|token|authorization|cookie|credential|key|string|-----", re.IGNORECASE)
 _LAST_GAP = re.compile(r"[ \t\n](?=[^ \t\n]*\Z)")
+_SOMETHING = ". "
 _MOST_HELD = 4 * MAX_PEM
 
 
@@ -20,18 +21,26 @@ class StreamMasker:
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._held = ""
+        self._before = ""
 
     def feed(self, piece: str) -> str:
         """Take the next piece and return what can be shown now."""
         self._held += piece
         cut = self._safe_cut()
         out, self._held = self._held[:cut], self._held[cut:]
-        return self._masker.mask_text(out)
+        return self._masked(out)
 
     def finish(self) -> str:
         """Return the rest."""
         out, self._held = self._held, ""
-        return self._masker.mask_text(out)
+        return self._masked(out)
+
+    def _masked(self, out: str) -> str:
+        shown = self._masker.mask_text(self._before + out)[len(self._before) :]
+        if out:
+            # What goes on in the middle of a line must not be taken for its beginning.
+            self._before = "" if out.endswith("\n") else _SOMETHING
+        return shown
 
     def _safe_cut(self) -> int:
         """Return how much of what is held cannot be part of a secret that goes on."""
@@ -48,12 +57,14 @@ class StreamMasker:
             begun = held.find(PEM_START, begun + 1)
         line = held.rfind("\n", 0, limit) + 1
         gap = _LAST_GAP.search(held, line, limit) if not _EXPECTS.search(held, line, limit) else None
-        cut = gap.end() if gap else line
+        # How far a line is indented counts, so what it begins with is not given out alone.
+        cut = gap.end() if gap and held[line : gap.end()].strip(" \t+-\"'") else line
         if len(held) - cut > _MOST_HELD:
             cut = len(held) - _MOST_HELD // 2
+        cut = begun_before(held, cut)
         for span in reversed(self._masker.spans(held)):
             if span.start < cut < span.end:
                 # What stands in front, in the same line, may be why it is a secret.
                 start = held.rfind("\n", 0, span.start) + 1
-                cut = start if len(held) - start <= _MOST_HELD else span.end
+                cut = begun_before(held, start) if len(held) - start <= _MOST_HELD else span.end
         return cut

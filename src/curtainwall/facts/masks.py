@@ -6,7 +6,8 @@ import hmac
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
@@ -19,6 +20,16 @@ _SHORTEST_KNOWN = 4
 _SHORTEST_ENCODED = 6
 _MAX_PASSES = 8
 _GLANCE = 8
+# Also half an escape, of which the rest may be on its way.
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{1,2}")
+
+
+class Piece(NamedTuple):
+    """A stretch of a text as it is and as it is shown; a hidden one is a secret, shown as its mask."""
+
+    real: str
+    shown: str
+    is_hidden: bool
 
 
 class Masker:
@@ -47,6 +58,9 @@ class Masker:
 
     def begun_known(self, text: str) -> int:
         """Return where in a text a known secret may have begun that has not ended yet; the text's length if nowhere."""
+        return min(self._begun(each) for each in _readings(text))
+
+    def _begun(self, text: str) -> int:
         size = first = len(text)
         for form in self._forms:
             at = text.find(form[:_GLANCE], max(0, size - len(form) + 1))
@@ -57,13 +71,18 @@ class Masker:
 
     def mask_text(self, text: str) -> str:
         """Return the text with every secret replaced; what is masked already stays as it is."""
+        return "".join(piece.shown for piece in self.pieces(text))
+
+    def pieces(self, text: str) -> list[Piece]:
+        """Return the text cut where secrets begin and end, for whoever shows a part of it or changes it."""
+        found = [_plain(text)]
         for _ in range(_MAX_PASSES):
             # What stood beside a secret may be one itself when read on its own.
-            masked = self._masked_once(text)
-            if masked == text:
+            spans = self.spans("".join(piece.shown for piece in found))
+            if not spans:
                 break
-            text = masked
-        return text
+            found = list(self._hidden(found, spans))
+        return found
 
     def mask_json(self, value: JsonValue) -> JsonValue:
         """Return the value with every secret replaced, at any depth, in keys as well; numbers are kept."""
@@ -93,24 +112,34 @@ class Masker:
             merged[-1] = Span(last.start, end, first.rank, first.kind, first.secret if whole else text[last.start : end])
         return merged
 
-    def _masked_once(self, text: str) -> str:
-        out: list[str] = []
-        at = 0
-        for span in self.spans(text):
-            out += (text[at : span.start], self._token(span.kind, span.secret))
-            at = span.end
-        return "".join([*out, text[at:]])
+    def _hidden(self, pieces: Iterable[Piece], spans: list[Span]) -> Iterator[Piece]:
+        # INVARIANT: no span overlaps a mask, so each lies in one piece that is not hidden yet.
+        at = passed = 0
+        for piece in pieces:
+            start, end = at, at + len(piece.shown)
+            while passed < len(spans) and spans[passed].start < end:
+                span = spans[passed]
+                if start < span.start:
+                    yield _plain(piece.real[start - at : span.start - at])
+                yield Piece(piece.real[span.start - at : span.end - at], self._token(span.kind, span.secret), is_hidden=True)
+                start, passed = span.end, passed + 1
+            if start == at:
+                yield piece
+            elif start < end:
+                yield _plain(piece.real[start - at :])
+            at = end
 
     def _token(self, kind: str, secret: str) -> str:
         digest = hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
         return f"{MASK_START}{kind}:{digest[:8]}]"
 
     def _known_secrets(self, text: str) -> Iterator[Span]:
-        for form, (kind, value) in self._forms.items():
-            at = text.find(form)
-            while at >= 0:
-                yield Span(at, at + len(form), 0, kind, value)
-                at = text.find(form, at + len(form))
+        for reading in _readings(text):
+            for form, (kind, value) in self._forms.items():
+                at = reading.find(form)
+                while at >= 0:
+                    yield Span(at, at + len(form), 0, kind, value)
+                    at = reading.find(form, at + len(form))
 
     def _json(self, value: JsonValue, kind: str | None, depth: int) -> JsonValue:
         if depth > _MAX_DEPTH:
@@ -137,6 +166,10 @@ class Masker:
             if (span.start, span.end) == (0, len(value)):
                 return self._token(span.kind, span.secret)
         return self._token(kind, value)
+
+
+def _plain(text: str) -> Piece:
+    return Piece(text, text, is_hidden=False)
 
 
 def contains_mask(value: JsonValue) -> str | None:
@@ -168,7 +201,7 @@ def _forms_of(value: str) -> set[str]:
     unescaped = json.dumps(value, ensure_ascii=False)[1:-1]
     data = value.encode("utf-8", "surrogatepass")
     url = quote(data, safe="")
-    forms = {value, value.strip(), escaped, unescaped, json.dumps(escaped)[1:-1], url, quote_plus(data), quote(data), _lower_escapes(url)}
+    forms = {value, value.strip(), escaped, unescaped, json.dumps(escaped)[1:-1], url, quote_plus(data), quote(data)}
     # As a page writes it that is asked for raw.
     page = html.escape(value)
     forms |= {page, page.replace("&#x27;", "&#39;"), html.escape(value, quote=False)}
@@ -180,8 +213,12 @@ def _forms_of(value: str) -> set[str]:
         encoded = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
         steady = encoded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
         forms |= {steady, steady.replace("+", "-").replace("/", "_")}
-    return {*forms, data.hex()}
+    return {*forms, data.hex(), data.hex().upper()}
 
 
-def _lower_escapes(text: str) -> str:
-    return re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text)
+def _readings(text: str) -> tuple[str, ...]:
+    """Return a text as it is, and where that is different, with its escapes for URLs in capitals; both are equally long."""
+    if "%" not in text:
+        return (text,)
+    capitals = _ESCAPE.sub(lambda found: found[0].upper(), text)
+    return (text,) if capitals == text else (text, capitals)

@@ -65,11 +65,22 @@ _SHAPES = (
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:"
         r"(?:(?!-----BEGIN|\[masked:)[\s\S]){0,32000}?-----END [A-Z0-9 ]{0,60}-----"
         # Cut off: lines of Base64 and of headers, then what looks like the beginning of one more.
-        r"|(?:(?:\r{0,2}\n|\\+[nr])(?:[ \t\"'+,>|#*]{0,40}"
+        r"|(?:(?:\r{0,2}\n|\\+[nr])(?:[ \t\"'+,>|#*-]{0,40}"
         r"(?:[A-Za-z0-9+/=]{1,512}|(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): [^\n\\[]{0,200})[ \t\"'+,;)]{0,40})?"
-        r"(?=\r{0,2}\n|\\+[nr]|\Z)){0,1000}+(?:(?:\r{0,2}\n|\\+[nr])[ \t\"'+,>|#*]{0,40}[A-Za-z0-9+/=]{1,2048})?"
+        r"(?=\r{0,2}\n|\\+[nr]|\Z)){0,1000}+(?:(?:\r{0,2}\n|\\+[nr])[ \t\"'+,>|#*-]{0,40}[A-Za-z0-9+/=]{1,2048})?"
         r"(?:[ \t]{1,8}[A-Za-z0-9+/=]{16,2048}){0,64})",
     ),
+)
+
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+# The lines of a key above its end, read backwards; all but the last are long.
+_LINE_END = r"(?:\n\r{0,2}|[nr]\\{1,4})(?:[ \t\"'+,;)]{0,40}[nr]\\{1,4})?(?:[ \t\"'+,;)]{0,39}[ \t\"',;)])?"
+_LINE_START = r"[ \t\"',>|#*-]{0,40}(?=\n|[nr]\\|\Z)"
+# The first of them may stand behind something else, as in the head of a hunk.
+_BODY_BACKWARDS = re.compile(
+    rf"[ \t\"'+,>|#*-]{{0,40}}(?:{_LINE_END}[A-Za-z0-9+/=]{{1,512}}{_LINE_START}"
+    rf"(?:{_LINE_END}[A-Za-z0-9+/=]{{16,512}}{_LINE_START}){{0,1000}}(?:{_LINE_END}[A-Za-z0-9+/=]{{16,2048}}(?=[ \t\"']))?"
+    rf"|{_LINE_END}[A-Za-z0-9+/=]{{16,2048}}(?=[ \t\"']))?"
 )
 
 _BEARER = re.compile(r"bearer[ \t]+((?=[A-Za-z_.~+/=-]*[0-9]|[A-Za-z_.~+/=-]{24})[A-Za-z0-9_.~+/=-]{8,})", re.IGNORECASE)
@@ -93,9 +104,17 @@ _COUNTED = frozenset("page next continuation sync cancellation cancel stop eos b
 _KEY_LITERALS = ("pass", "pwd", "secret", "token", "authorization", "cookie", "credential", "key", "string")
 _KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _MAX_KEY = 64
+_MAX_LINE = 4_400
 _ASSIGNS = re.compile(r"(?:\\{0,4}[\"'])?([ \t]{0,8})(=>|:=|=(?!=)|:)([ \t]{0,32})")
 _QUOTED = re.compile(r"(\\{0,4}[\"'`])([^\"'`\\\n]{1,4096})\1|(\\{0,4}[\"'`])([^\"'`\\\n]{1,4096})")
 _UNQUOTED = re.compile(r"[^\s\"'`,;&|<>(){}\[\]\\]{6,4096}(?![(\[{])")
+# A value that begins on the next line, and one that fills the next lines.
+_BREAK = re.compile(r"[ \t]{0,32}(?:\r?\n[+-]?|\\{1,4}n)[ \t]{0,64}(?=\\{0,4}[\"'`])")
+_IS_KEY = re.compile(r"[ \t]{0,8}:")
+_BLOCK = re.compile(r"[|>][0-9+-]{0,2}[ \t]{0,32}(?:#[^\n]{0,200})?\r?\n")
+_BLOCK_LINE = re.compile(r"([ \t+-][ \t]{0,200})(\S{1,4096})[ \t]{0,32}(?:\r?\n|\Z)|[ \t]{0,200}\r?\n()")
+_MOST_BLOCK_LINES = 64
+_GOES_ON = re.compile(r"[:=>][ \t]{0,64}(?:[|>][0-9+-]{0,2}[ \t]{0,32}(?:#[^\n]{0,200})?)?\r?\n?\Z")
 _HEADER = re.compile(r"((?:Basic|Bearer|Token|Digest|Negotiate|ApiKey|AWS4-HMAC-SHA256)[ \t]+)?([^\n\"'`\\]{6,8192})", re.IGNORECASE)
 _HEADER_QUOTE = re.compile(r"\\{0,4}[\"']")
 _PLACEHOLDER = re.compile(r"\$\{?\{?[ \w.:-]+\}?\}?|\{\{?[\w. $-]*\}?\}|<[\w .-]+>|[*x.•-]+|%\(?\w+\)?s?%?|\$\([^)]*\)", re.IGNORECASE)
@@ -137,6 +156,46 @@ def shaped_secrets(text: str) -> Iterator[Span]:
                 if not (group and _PLACEHOLDER.fullmatch(secret)) and MASK_START not in secret:
                     yield Span(found.start(group), found.end(group), 1, kind, secret)
                 at = text.find(literal, max(found.end(), at + 1))
+    yield from _ended_keys(text)
+
+
+def _ended_keys(text: str) -> Iterator[Span]:
+    """Yield private keys by their end, for a text that begins inside of one."""
+    passed = 0
+    at = text.find("-----END ")
+    while at >= 0:
+        end = _KEY_END.match(text, at)
+        if end:
+            start = _body_before(text, at, passed)
+            passed = end.end()
+            if start < at:
+                yield Span(start, passed, 1, "private-key", text[start:passed])
+        at = text.find("-----END ", at + 1)
+
+
+def _body_before(text: str, end: int, floor: int = 0) -> int:
+    """Return where lines begin that are the body of a private key if it ends here."""
+    found = _BODY_BACKWARDS.match(text[max(floor, end - MAX_PEM) : end][::-1])
+    body = found[0][::-1] if found else ""
+    return end - len(body.lstrip(" \t\r\n\"',>|#*-")) if any(letter.isalnum() for letter in body) else end
+
+
+def begun_before(text: str, end: int) -> int:
+    """Return from which line on a text up to here may be part of a secret that goes on in the lines behind it."""
+    body = _body_before(text, end)
+    first = text.rfind("\n", 0, body) + 1 if body < end else end
+    at = text.rfind("\n", 0, first) + 1
+    line = text[at:first]
+    for _ in range(_MOST_BLOCK_LINES + 16):
+        if _GOES_ON.search(line[-400:]):
+            first = min(first, at)
+        elif len(line.lstrip(" \t+-").split(maxsplit=1)) > 1 or len(line) > _MAX_LINE:
+            break
+        if at == 0:
+            break
+        above = text.rfind("\n", 0, at - 1) + 1
+        line, at = text[above:at], above
+    return first
 
 
 def lowered(text: str) -> str:
@@ -189,7 +248,12 @@ def _assigned(text: str, start: int, key: str, kind: str, assigns: re.Match[str]
         if header[1] or "=" in secret or any(letter.isdigit() for letter in secret):
             return Span(header.start(2), header.start(2) + len(secret), 2, kind, secret), header.end()
         return None, header.end()
-    found = _QUOTED.match(text, at)
+    if assigns[2] == ":" and assigns[3] and (block := _BLOCK.match(text, at)):
+        return _in_block(text, start, block.end(), kind), at
+    below = _BREAK.match(text, at)
+    found = _QUOTED.match(text, below.end() if below else at)
+    if found and below and _IS_KEY.match(text, found.end()):
+        return None, at
     if found:
         group = 2 if found[2] is not None else 4
         value = found[group]
@@ -205,6 +269,29 @@ def _assigned(text: str, start: int, key: str, kind: str, assigns: re.Match[str]
     if _is_telling(value, quoted=False, firm=(env and at_line_start) or yaml):
         return Span(found.start(), found.start() + len(value), 2, kind, value), found.end()
     return None, found.end()
+
+
+def _in_block(text: str, key: int, at: int, kind: str) -> Span | None:
+    """Return the secret that fills the lines below a YAML key; what has blanks in it is prose."""
+    start = max(0, key - 80)
+    start = max(start, text.rfind("\n", start, key) + 1)
+    indent = key - start
+    if text[start:key].strip(" \t+-\"'"):
+        return None
+    words: list[str] = []
+    first = last = at
+    for _ in range(_MOST_BLOCK_LINES + 1):
+        line = _BLOCK_LINE.match(text, at)
+        is_deeper = at < len(text) and not text[at : at + indent + 1].strip(" \t+-")
+        if line is None and is_deeper:
+            return None
+        if line is None or (line[2] and len(line[1]) <= indent):
+            return Span(first, last, 2, kind, text[first:last]) if _is_telling("".join(words), quoted=True) else None
+        if line[2]:
+            first, last = first if words else line.start(2), line.end(2)
+            words.append(line[2])
+        at = line.end()
+    return None
 
 
 def _is_telling(value: str, *, quoted: bool, firm: bool = False) -> bool:

@@ -8,6 +8,7 @@ from pydantic_core import PydanticSerializationError
 from curtainwall.model.commands import AnyCommand
 from curtainwall.model.errors import Broken
 from curtainwall.model.events import AnyEvent, Event, ExtensionNoted
+from curtainwall.model.misfits import misfit
 
 _EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(AnyEvent)}
 _COMMANDS: dict[str, TypeAdapter[AnyCommand]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(AnyCommand)}
@@ -64,11 +65,10 @@ def _bytes(value: AnyEvent | AnyCommand) -> bytes:
     try:
         # Everything is written out: a default that changes in a later version must not change what an old log says.
         return value.__pydantic_serializer__.to_json(value)
-    except PydanticSerializationError as error:
-        raise Broken(f"this `{type(value).__name__}` cannot be stored: {error}") from None
+    except PydanticSerializationError:
+        raise Broken(f"this `{type(value).__name__}` cannot be stored: it holds half a character, which no encoding can hold") from None
 
 
 def _first(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    return f"{where}: {problem['msg']}" if where else problem["msg"]
+    place, words = misfit(error)
+    return f"`{'.'.join(map(str, place))}` {words}" if place else f"it {words}"

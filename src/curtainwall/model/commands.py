@@ -7,7 +7,7 @@ from pydantic import JsonValue, SerializerFunctionWrapHandler, ValidatorFunction
 from curtainwall.model.approvals import GrantScope, LabelSource
 from curtainwall.model.blobs import BlobRef, Payload
 from curtainwall.model.budgets import BudgetKind, Limits
-from curtainwall.model.events import Progress, TurnStatus, Workspace
+from curtainwall.model.events import Progress, SavedProgram, TurnStatus, Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import ApprovalId, CallId, Digest, GrantId, MessageId, PermitId, RuleId, SessionId, TurnId
 from curtainwall.model.people import Route, Who
@@ -112,6 +112,12 @@ class SendMessage(Command):
     role: Literal["human", "context"] = "human"
 
 
+class WithdrawMessage(Command):
+    """Take back a message that still waits in the queue."""
+
+    message: MessageId
+
+
 class StartTurn(Command):
     """Let the agent take up what is queued."""
 
@@ -152,6 +158,23 @@ class EndTurn(Command):
     turn: TurnId
     status: TurnStatus
     failure: str = ""
+    waits_for: tuple[CallId, ...] = ()
+
+
+class InterruptTurn(Command):
+    """Stop the turn: one that waits ends at once, one that works is asked to."""
+
+
+class AskCompaction(Command):
+    """Replace older messages by a summary, with an eye on these instructions."""
+
+    instructions: str = ""
+
+
+class SetCompaction(Command):
+    """Compact when this share of the context is used, or never by itself."""
+
+    threshold: float | None
 
 
 class HookSays(Frozen):
@@ -169,6 +192,8 @@ class RequestCall(Command):
     subject: Subject
     turn: TurnId | None = None
     hook: HookSays | None = None
+    of_program: bool = False
+    program: SavedProgram | None = None
 
 
 class RefuseCall(Command):
@@ -198,10 +223,11 @@ class FinishCall(Command):
 
 
 class DropCall(Command):
-    """Say that nobody waits for this call any more."""
+    """Say that nobody waits for this call any more; without `keep_answer`, a yes that it had goes with it."""
 
     call: CallId
     why: str
+    keep_answer: bool = True
 
 
 class CountDenials(Command):
@@ -254,10 +280,14 @@ AnyCommand = (
     | AddRoute
     | RemoveRoute
     | SendMessage
+    | WithdrawMessage
     | StartTurn
     | ResumeTurn
     | RecordProgress
     | EndTurn
+    | InterruptTurn
+    | AskCompaction
+    | SetCompaction
     | RequestCall
     | RefuseCall
     | ProceedCall

@@ -1,8 +1,10 @@
 """The log's own nouns: entries, batches, inbox rows, heads."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
+from curtainwall.model.codec import encode_event
 from curtainwall.model.commands import AnyCommand
 from curtainwall.model.events import AnyEvent
 from curtainwall.model.ids import Millis, StreamId
@@ -28,13 +30,18 @@ class Recorded:
     event: AnyEvent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Write:
     """Events for one stream, if it still ends at `expected`; without events it only checks that."""
 
     stream: StreamId
     expected: int
     events: tuple[AnyEvent, ...]
+
+    @cached_property
+    def encoded(self) -> tuple[tuple[str, int, bytes], ...]:
+        """Return the events as they are stored: made once, for whoever writes them and whoever counts their bytes."""
+        return tuple(map(encode_event, self.events))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,10 +41,24 @@ class NotAllowed(CommandRefused):
     code = "not-allowed"
 
 
+class ProgramNeeded(CommandRefused):
+    """The call would wait, or change something: the program that makes it has to be saved along with it."""
+
+    code = "program-needed"
+
+
 class OverBudget(CommandRefused):
     """The session has used up its budget of logged calls."""
 
     code = "over-budget"
+
+
+class OpeningFailed(CurtainwallError):
+    """A session could not be opened; nothing of it is left."""
+
+
+class TurnFailed(CurtainwallError):
+    """The agent could not do its work; the message is kept with the failure, and the session can be used further."""
 
 
 class BadCall(CurtainwallError):
@@ -68,5 +82,5 @@ class Broken(CurtainwallError):
 
 
 REFUSALS: dict[str, type[CommandRefused]] = {
-    kind.code: kind for kind in (CommandRefused, NotReady, Closed, AlreadyAnswered, NotFound, NotAllowed, OverBudget)
+    kind.code: kind for kind in (CommandRefused, NotReady, Closed, AlreadyAnswered, NotFound, NotAllowed, OverBudget, ProgramNeeded)
 }

@@ -30,6 +30,14 @@ class Workspace(Frozen):
     own: bool
 
 
+class SavedProgram(Frozen):
+    """A program of the agent's that waits inside a call. Later steps stand for later places in the same program."""
+
+    program: str
+    step: int
+    state: Payload
+
+
 # The life of a session
 
 
@@ -178,6 +186,38 @@ class TurnEnded(Event):
     turn: TurnId
     status: TurnStatus
     failure: str = ""
+    waits_for: tuple[CallId, ...] = ()
+
+
+class InterruptAsked(Event):
+    """Someone wants the running turn to stop."""
+
+    turn: TurnId
+    by: Who
+
+
+class MessageWithdrawn(Event):
+    """A message that still waited in the queue was taken back."""
+
+    message: MessageId
+    by: Who
+
+
+class ProgramSaved(Event):
+    """A program of the agent's as it stood when it made this call; written together with the ask or the permit."""
+
+    turn: TurnId
+    call: CallId
+    program: SavedProgram
+
+
+class ProgramFinished(Event):
+    """A program of the agent's came to its end; `shown` is what the model is told."""
+
+    turn: TurnId
+    program: str
+    ok: bool
+    shown: Payload
 
 
 class ModelRequested(Event):
@@ -188,6 +228,7 @@ class ModelRequested(Event):
     base: str | None
     added: Payload
     model: str
+    purpose: Literal["turn", "summary"] = "turn"
 
 
 class ModelResponded(Event):
@@ -202,11 +243,20 @@ class ModelResponded(Event):
 
 
 class ModelFailed(Event):
-    """A request came to nothing; the failure says why."""
+    """A request came to nothing, or to a part; the failure says why. What it used all the same is at best an estimate."""
 
     turn: TurnId
     request: str
     failure: str
+    usage: Usage = Usage()
+
+
+class InstructionsPinned(Event):
+    """What a workspace tells agents, as it stood when it was read; the agent goes by this, whatever becomes of the file."""
+
+    path: str
+    digest: Digest
+    text: Payload
 
 
 class ContextMeasured(Event):
@@ -215,6 +265,26 @@ class ContextMeasured(Event):
     used: int
     size: int
     measured: bool
+
+
+class CompactionAsked(Event):
+    """Someone wants older messages to be replaced by a summary."""
+
+    instructions: str
+    by: Who
+
+
+class CompactionSkipped(Event):
+    """No summary came about; the history is as it was."""
+
+    why: str
+
+
+class CompactionSet(Event):
+    """From here on, history is compacted when this share of the context is used; without one, never by itself."""
+
+    threshold: float | None
+    by: Who
 
 
 class HistoryCompacted(Event):
@@ -424,10 +494,18 @@ AnyEvent = (
     | TextStreamed
     | AgentSpoke
     | TurnEnded
+    | InterruptAsked
+    | MessageWithdrawn
+    | ProgramSaved
+    | ProgramFinished
     | ModelRequested
     | ModelResponded
     | ModelFailed
+    | InstructionsPinned
     | ContextMeasured
+    | CompactionAsked
+    | CompactionSkipped
+    | CompactionSet
     | HistoryCompacted
     | CallRequested
     | CallDenied
@@ -459,7 +537,10 @@ Progress = (
     | ModelRequested
     | ModelResponded
     | ModelFailed
+    | ProgramFinished
+    | InstructionsPinned
     | ContextMeasured
+    | CompactionSkipped
     | HistoryCompacted
     | WorkTimed
     | ExtensionNoted

@@ -1,22 +1,24 @@
 """Where the runtime meets everything else: small protocols, at most five methods each."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from pydantic import JsonValue
 
-from curtainwall.model.blobs import BlobRef
-from curtainwall.model.commands import HookSays
+from curtainwall.model.blobs import BlobRef, Payload
+from curtainwall.model.commands import AnyCommand, HookSays
 from curtainwall.model.entries import Batch, Entry, Outcome, Owner, Post, Recorded, Waiting
-from curtainwall.model.events import CallPermitted, Workspace
+from curtainwall.model.events import AnyEvent, CallPermitted, Progress, SavedProgram, TurnStatus, Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.hooks import HookEvent
 from curtainwall.model.ids import CallId, Millis, SessionId, StreamId, TurnId
 from curtainwall.model.listings import ApprovalQuery, ApprovalRow, GrantRow, SessionQuery, SessionRow
+from curtainwall.model.people import Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
 from curtainwall.model.verdicts import Mode, Verdict
+from curtainwall.model.views import Opened, Opening, SessionView
 
 
 class Log(Protocol):
@@ -197,6 +199,7 @@ class Ask(Frozen):
     arguments: JsonValue
     call: CallId | None = None
     turn: TurnId | None = None
+    by_house: bool = False
 
 
 class Answer(Frozen):
@@ -213,6 +216,16 @@ class Answer(Frozen):
     stopped: str | None = None
 
 
+class Live(Frozen):
+    """Something that happens right now and is not kept: a piece of the agent's text, or a word on what it is doing."""
+
+    kind: Literal["text", "doing"]
+    text: str
+
+
+Save = Callable[[], Awaitable[SavedProgram]]
+"""Gives a program as it stands right before a call."""
+
 LEFT: Final = "the agent left"
 """The message with which a request at the gate is cancelled when its agent is gone, rather than no longer wanting it."""
 
@@ -220,8 +233,103 @@ LEFT: Final = "the agent left"
 class Gate(Protocol):
     """The one way out. Cancelling a request drops the call; with `LEFT`, an ask stays open and its answer is kept for the same subject."""
 
-    async def request(self, session: SessionId, ask: Ask) -> Answer:
-        """Walk the ten steps; wait for a human where one is asked and the session waits."""
+    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+        """Walk the ten steps; where a human is asked, wait for the answer, or return at once with `waiting`.
+
+        `save` gives the program that makes the call, as it stands right before it; it is called where the program has to be kept.
+        """
+        ...
+
+    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+        """Go on with a call that was asked for: run it where it is granted by now, return at once with `waiting` where it is still open."""
+        ...
+
+    async def drop(self, session: SessionId, call: CallId, why: str) -> None:
+        """Let go of a call that nobody waits for any more."""
+        ...
+
+
+class Journal(Protocol):
+    """Where an agent writes down its work."""
+
+    async def record(self, session: SessionId, events: Sequence[Progress]) -> Sequence[AnyEvent]:
+        """Keep the events durably and return everything that happened because of them."""
+        ...
+
+    async def keep(self, value: JsonValue) -> Payload:
+        """Return the payload of a value, kept as a blob where it is big."""
+        ...
+
+    def load(self, payload: Payload) -> JsonValue:
+        """Return the value of a payload."""
+        ...
+
+    def say(self, session: SessionId, live: Live) -> None:
+        """Tell whoever listens what happens right now; nothing is kept."""
+        ...
+
+
+class TurnAt(Frozen):
+    """A turn that an agent is to work on; `resumed` says that it may have worked on it before."""
+
+    session: SessionId
+    turn: TurnId
+    resumed: bool = False
+
+
+class TurnResult(Frozen):
+    """How an agent left a turn: done, failed with a reason, or waiting for the answers to these calls."""
+
+    status: TurnStatus
+    failure: str = ""
+    waits_for: tuple[CallId, ...] = ()
+
+
+class Agent(Protocol):
+    """Whoever does a session's work. Cancelling `work` interrupts the turn; what was shown is kept."""
+
+    async def work(self, at: TurnAt) -> TurnResult:
+        """Work on the turn until it is done or has to wait."""
+        ...
+
+    async def compact(self, session: SessionId, instructions: str) -> None:
+        """Replace older messages by a summary, or record why not."""
+        ...
+
+    def forget(self, session: SessionId) -> None:
+        """Let go of what is held in memory for a session; the log knows it all."""
+        ...
+
+
+class Desk(Protocol):
+    """What a channel can do with sessions; whoever decides for them, here or in another process."""
+
+    async def send(self, session: SessionId, command: AnyCommand) -> int:
+        """Have a command decided and return where the log ends then; raise its refusal."""
+        ...
+
+    def view(self, session: SessionId) -> SessionView:
+        """Return the session as it is now; raise `NotFound`."""
+        ...
+
+    def find(self, query: SessionQuery) -> Sequence[SessionRow]:
+        """Return sessions, newest first."""
+        ...
+
+    async def open(self, wish: Opening, by: Who) -> Opened:
+        """Open a session, and let its agent work here."""
+        ...
+
+    def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
+        """Return in words which rules are in force, or why an approval or a call was judged as it was and what would change it."""
+        ...
+
+
+class Listening(Protocol):
+    """What happens right now in a session that this process works on."""
+
+    def listen(self, session: SessionId) -> AbstractAsyncContextManager[AsyncIterator[Live]]:
+        """Tell everything that is said while the context is open."""
         ...
 
 

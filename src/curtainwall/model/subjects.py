@@ -82,7 +82,14 @@ class ToolFacts(Frozen):
     effect: ToolEffect
 
 
-Facts = HostFacts | CommandFacts | ToolFacts
+class PathFacts(Frozen):
+    """What the disk knows of a path beyond its name: that changing it changes what runs later by itself."""
+
+    kind: Literal["path"] = "path"
+    runs_later: bool
+
+
+Facts = HostFacts | CommandFacts | ToolFacts | PathFacts
 """Told apart by their keys, of which no two share one that is required; `kind` is a default and therefore not stored."""
 
 
@@ -101,8 +108,9 @@ class Resource(Frozen):
 class Subject(Frozen):
     """One exact request at the gate.
 
-    `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `digest` is taken
-    over the unmasked canonical arguments and the resources, so an approval is bound to exactly what would run.
+    `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `masked` tells that they
+    are not all of it. `digest` is taken over the unmasked canonical arguments and the resources, so an approval is bound to exactly what
+    would run.
     """
 
     kind: SubjectKind = SubjectKind.TOOL_CALL
@@ -112,6 +120,7 @@ class Subject(Frozen):
     canonical: Mapping[str, JsonValue]
     resources: tuple[Resource, ...]
     digest: Digest
+    masked: bool = False
 
 
 def canonical_json(value: JsonValue | Mapping[str, JsonValue]) -> bytes:

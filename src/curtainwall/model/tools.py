@@ -1,11 +1,15 @@
 """What a tool is, before anyone runs it: name, schema, effect, and what its arguments mean."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import JsonValue
 
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.subjects import Role, Subject, ToolEffect
+
+FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
+"""What the house asks for before changed instructions of a workspace count."""
 
 
 class Case(Frozen):
@@ -24,6 +28,7 @@ class Meaning(Frozen):
 
     `default` is what stands there when the argument is left out. A relative value starts from the argument named in `within`, or from the
     session's working directory where `tracked`, otherwise from the workspace. With `follows` off the argument means the link itself.
+    A `revision` is git's word for a commit or object, and its roles are those of the paths behind a colon in it.
     """
 
     argument: str
@@ -33,6 +38,7 @@ class Meaning(Frozen):
     within: str | None = None
     tracked: bool = False
     follows: bool = True
+    revision: bool = False
 
 
 class ToolSpec(Frozen):
@@ -44,6 +50,8 @@ class ToolSpec(Frozen):
     schema_: Mapping[str, JsonValue]
     effect: ToolEffect
     meanings: tuple[Meaning, ...] = ()
+    for_house: bool = False
+    """Only the house itself asks for this; to agents there is no such tool."""
 
     @property
     def full_name(self) -> str:

@@ -16,6 +16,10 @@ Listed = Literal["allow", "ask", "deny"]
 
 _ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_.*-]*)(?:\((.*)\))?", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_RELATIVE = re.compile(r"\w+\((?!//|~|!)")
+_IMPORT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+# The shell names its directory as read, and an entry for `Bash` decides about its commands.
+_IN_SHELL = 'context.tool == "shell.run"'
 _NATIVE = any_of([f"resource in Server::{literal(name)}" for name in ("filesystem", "fetch", "git", "shell", "session")])
 _LONGEST_TITLE = 80
 _MOST_SPELT = 3
@@ -63,10 +67,15 @@ class _Entry:
     reach: Reach
 
 
-def import_permissions(settings: JsonValue, *, workspace: str, home: str = "") -> Imported:
-    """Return rules that are never looser than Claude Code's `permissions`; raise `Broken` where they cannot be read at all."""
+def import_permissions(settings: JsonValue, *, workspace: str, home: str = "", name: str = "claude") -> Imported:
+    """Return rules that are never looser than Claude Code's `permissions`; raise `Broken` where they cannot be read at all.
+
+    The name is what their ids begin with, so that several imports can stand side by side.
+    """
     if not is_path(workspace) or (home and not is_path(home)):
         raise Broken("workspace and home must be whole canonical paths")
+    if not _IMPORT_NAME.fullmatch(name):
+        raise Broken(f"`{name}` cannot name an import; write small letters, digits and single dashes, such as `claude-work`")
     lists, notes = _lists(settings)
     entries: list[_Entry] = []
     for listed, texts in lists.items():
@@ -74,9 +83,11 @@ def import_permissions(settings: JsonValue, *, workspace: str, home: str = "") -
             entry = _understood(listed, text, lambda told: path_reach(told, workspace, home))
             entries.append(entry)
             notes.extend(_notes_on(entry))
+    if any(entry.family in (_READS, _EDITS) and _RELATIVE.match(entry.text.strip()) for entry in entries):
+        notes.insert(0, f"patterns without `//` or `~/` start in `{workspace}`, and hold for no other directory")
     if any(entry.family is _READS and entry.listed == "deny" for entry in entries):
         notes.append("a deny for reading binds the file tools; a shell command still sees whatever the workspace holds")
-    return Imported("\n".join([*_rules(entries), *_remainder(entries)]), tuple(dict.fromkeys(notes)))
+    return Imported("\n".join([*_rules(entries, name), *_remainder(entries, name)]), tuple(dict.fromkeys(notes)))
 
 
 def _lists(settings: JsonValue) -> tuple[dict[Listed, list[str]], list[str]]:
@@ -168,9 +179,9 @@ def _notes_on(entry: _Entry) -> Iterator[str]:
         yield f"{entry.listed} `{entry.text}` is imported more strictly: {entry.reach.why}"
 
 
-def _rules(entries: list[_Entry]) -> Iterator[str]:
+def _rules(entries: list[_Entry], name: str) -> Iterator[str]:
     for number, entry in enumerate(entries, start=1):
-        head = f'@id("claude-{entry.listed}-{number}") @title({literal(_title(entry))}) @reason("imported from Claude Code")'
+        head = f'@id("{name}-{entry.listed}-{number}") @title({literal(_title(entry))}) @reason("imported from Claude Code")'
         if entry.listed == "allow" and not entry.reach.is_empty:
             yield f"{head}\npermit (principal, {_actions(entry.family.opened)}, resource)\nwhen {{ {_opened(entry)} }};\n"
         elif entry.listed != "allow":
@@ -178,11 +189,11 @@ def _rules(entries: list[_Entry]) -> Iterator[str]:
             yield f"{head}\nforbid (principal, {_actions(entry.family.closed)}, resource)\nwhen {{ {entry.reach.wide} }}{unless};\n"
 
 
-def _remainder(entries: list[_Entry]) -> Iterator[str]:
+def _remainder(entries: list[_Entry], name: str) -> Iterator[str]:
     """Yield what holds for all that no entry names: it asks; and a command that cannot be parsed is taken for what is refused."""
     for listed, unless in (("deny", ""), ("ask", "\nunless { context.approved }")):
         if any(entry.listed == listed and entry.family is _COMMANDS for entry in entries):
-            head = f'@id("claude-{listed}-unparsed") @title("Commands that cannot be parsed may hide what a list names")'
+            head = f'@id("{name}-{listed}-unparsed") @title("Commands that cannot be parsed may hide what a list names")'
             yield f'{head}\nforbid (principal, action == Action::"run-command", resource)\nwhen {{ !resource.parsed }}{unless};\n'
     opened: Mapping[_Family, list[str]] = {family: [] for family in (_COMMANDS, _READS, _EDITS, _FETCHES, _TOOLS)}
     for entry in entries:
@@ -191,9 +202,9 @@ def _remainder(entries: list[_Entry]) -> Iterator[str]:
     for family, conditions in opened.items():
         if family is _READS and not any(entry.family is _READS and entry.listed == "allow" for entry in entries):
             continue
-        reached = any_of([*conditions, _NATIVE] if family is _TOOLS else conditions)
-        yield _asking(f"claude-unlisted-{family.name}", family.opened, reached)
-    yield _asking("claude-unlisted-delete", ("delete-path",), "false")
+        beside = {_TOOLS: [_NATIVE], _READS: [_IN_SHELL]}.get(family, [])
+        yield _asking(f"{name}-unlisted-{family.name}", family.opened, any_of([*conditions, *beside]))
+    yield _asking(f"{name}-unlisted-delete", ("delete-path",), "false")
 
 
 def _asking(name: str, roles: tuple[str, ...], reached: str) -> str:

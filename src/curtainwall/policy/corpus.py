@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from curtainwall.model import (
     Broken,
@@ -19,6 +19,7 @@ from curtainwall.model import (
     ToolEffect,
     Verdict,
     Workspace,
+    misfit,
     subject_digest,
 )
 from curtainwall.policy.judging import judge, labels_of
@@ -135,8 +136,8 @@ def read_corpus(text: str) -> tuple[Trial, ...]:
             continue
         try:
             trial = Trial.model_validate_json(line)
-        except ValueError as error:
-            raise Broken(f"line {number} is no trial: {_first(error)}") from None
+        except ValidationError as error:
+            raise Broken(f"line {number} is no trial: {_words(error)}") from None
         trials.append(trial if trial.name else trial.model_copy(update={"name": f"line {number}"}))
     return tuple(trials)
 
@@ -180,5 +181,9 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names)) or "nothing"
 
 
-def _first(error: ValueError) -> str:
-    return str(error).replace("\n", " ")[:200]
+def _words(error: ValidationError) -> str:
+    place, words = misfit(error)
+    if not place:
+        return f"it {words}"
+    known = ", ".join(f"`{name}`" for name in Trial.model_fields) if len(place) == 1 and words == "is not known here" else ""
+    return f"`{'.'.join(map(str, place))}` {words}{f'; a trial has {known}' if known else ''}"

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 
-from curtainwall.model import CommandFacts, HostFacts, Resource, Role, Subject, ToolEffect, ToolFacts, runs_later
+from curtainwall.model import CommandFacts, HostFacts, PathFacts, Resource, Role, Subject, ToolEffect, ToolFacts, runs_later
 from curtainwall.policy.canonical import ancestors, guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
 from curtainwall.policy.cedar import Grammar, Question, Uid
 from curtainwall.policy.lists import Lists
@@ -34,7 +34,8 @@ def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
         case Role.USE_TOOL, ToolFacts(server=server, effect=effect) if value.startswith(f"{server}.") and is_sound(value):
             return Entity(("Tool", value), {"text": value, "effect": effect.value}, (("Server", server),))
         case ((Role.READ_PATH | Role.WRITE_PATH | Role.DELETE_PATH), _) if is_path(value):
-            return path_entity(value, facts.workspace.path)
+            told = isinstance(resource.facts, PathFacts) and resource.facts.runs_later
+            return path_entity(value, facts.workspace.path, told_to_run_later=told)
         case ((Role.FETCH_URL | Role.SEND_URL), HostFacts(host=host)) if is_host(host):
             return _host(resource.facts, lists)
         case ((Role.READ_REMOTE | Role.WRITE_REMOTE), (HostFacts() | None)):
@@ -51,11 +52,11 @@ def entity_of(resource: Resource, facts: SessionFacts, lists: Lists) -> Entity:
             raise Unfit(f"the `{resource.role}` resource is not canonical or lacks its facts")
 
 
-def path_entity(path: str, workspace: str) -> Entity:
-    """Return the entity of a canonical path."""
+def path_entity(path: str, workspace: str, *, told_to_run_later: bool = False) -> Entity:
+    """Return the entity of a canonical path; that it runs later is known by its name, or was seen on the disk."""
     attrs: dict[str, str | int | bool] = {
         "text": path,
-        "runs_later": runs_later(path, workspace),
+        "runs_later": told_to_run_later or runs_later(path, workspace),
         "secret_name": is_secret_name(path),
     }
     return Entity(("Path", path), attrs, tuple(("Path", parent) for parent in ancestors(path)))

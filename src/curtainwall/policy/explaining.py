@@ -3,9 +3,24 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from curtainwall.model import CommandFacts, Effect, Finding, HostFacts, Mode, Resource, Role, RuleId, Subject, ToolFacts, Verdict
+from curtainwall.model import (
+    CommandFacts,
+    Effect,
+    Finding,
+    HostFacts,
+    Label,
+    Mode,
+    PathFacts,
+    Resource,
+    Role,
+    RuleId,
+    Subject,
+    ToolFacts,
+    Verdict,
+)
 from curtainwall.policy.canonical import is_beneath
 from curtainwall.policy.entities import Unfit, entity_of
+from curtainwall.policy.judging import labels_of
 from curtainwall.policy.rulebook import Policy, may_disable
 from curtainwall.policy.rules import RuleCard
 from curtainwall.policy.sessions import SessionFacts
@@ -24,12 +39,13 @@ _NEVER_BYPASSED = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A verdict in words: its rules, what they saw, and what a person can do; sentences without a full stop."""
+    """A verdict in words: its rules, what they saw, what a person can do, and how labels stand; sentences without a full stop."""
 
     effect: Effect
     rules: tuple[RuleCard, ...]
     facts: tuple[str, ...]
     changes: tuple[str, ...]
+    labels: tuple[str, ...] = ()
 
 
 def explain(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verdict) -> Explanation:
@@ -39,7 +55,26 @@ def explain(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verd
     for finding in deciding:
         seen.extend(_resource_words(policy, subject.resources[finding.resource], facts))
     changes = dict.fromkeys(_changes(policy, subject, facts, verdict, deciding))
-    return Explanation(verdict.effect, tuple(_card(policy, rule) for rule in verdict.because), tuple(dict.fromkeys(seen)), tuple(changes))
+    cards = tuple(_card(policy, rule) for rule in verdict.because)
+    labels = tuple(_label_words(policy, subject, facts))
+    return Explanation(verdict.effect, cards, tuple(dict.fromkeys(seen)), tuple(changes), labels)
+
+
+def _label_words(policy: Policy, subject: Subject, facts: SessionFacts) -> Iterator[str]:
+    """Yield how every label stands, and what sets it."""
+    brought = dict(labels_of(policy, subject, facts))
+    setting: dict[str, list[str]] = {label: [] for label in sorted(facts.labels)}
+    for rule, label in sorted(policy.labels.items()):
+        setting.setdefault(label, []).append(f"`{rule}`")
+    for label, rules in setting.items():
+        by = f"set by {' or '.join(rules)}" if rules else "which no rule sets"
+        if label in facts.labels:
+            yield f"`{label}` is in force ({by})"
+        elif (place := brought.get(Label(label))) is not None:
+            resource = subject.resources[place]
+            yield f"`{label}` is not in force; once permitted, this call sets it, by `{resource.role}` on `{resource.value}` ({by})"
+        else:
+            yield f"`{label}` is not in force ({by})"
 
 
 def _card(policy: Policy, rule: RuleId) -> RuleCard:
@@ -74,7 +109,7 @@ def _resource_words(policy: Policy, resource: Resource, facts: SessionFacts) -> 
             yield f"{what}: " + (f"runs `{program}`" if parsed else "cannot be parsed")
         case ToolFacts(effect=effect):
             yield f"{what}: its effect is at most `{effect}`"
-        case None:
+        case PathFacts() | None:
             yield what
     if resource.role in _LIST_FOR:
         lists = [name for kind, name in entity.parents if kind == "List"]
@@ -92,7 +127,7 @@ def _changes(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Ver
 
 
 def _answers(policy: Policy, subject: Subject, verdict: Verdict, deciding: list[Finding]) -> Iterator[str]:
-    yield "an operator approves it: `/approve ID`, for once, the session or the project"
+    yield "an operator approves it: `curtainwall approve ID --for once|session|project` (in a session `/approve ID`)"
     asked = [(subject.resources[finding.resource], finding) for finding in deciding]
     for resource, finding in asked:
         rules = ", ".join(f"`{rule}`" for rule in finding.because)
@@ -104,14 +139,16 @@ def _answers(policy: Policy, subject: Subject, verdict: Verdict, deciding: list[
     if asked and all(resource.role not in _NEVER_BYPASSED for resource, _ in asked):
         yield f"mode `{Mode.BYPASS}`"
     if verdict.because and all(may_disable(policy, rule) for rule in verdict.because):
-        yield "an operator switches off every rule that asks: " + ", ".join(f"`/disable {rule}`" for rule in verdict.because)
+        yield "an operator switches off every rule that asks, in the session: " + ", ".join(
+            f"`/disable {rule}`" for rule in verdict.because
+        )
 
 
 def _ways_out(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator[str]:
     for rule in verdict.because:
         card = _card(policy, rule)
         if rule in _PLAN:
-            yield f"leaving mode `{facts.mode}`: `/mode {Mode.DEFAULT}`"
+            yield f"leaving mode `{facts.mode}`: `/mode {Mode.DEFAULT}` in the session (here `--mode {Mode.DEFAULT}`)"
         elif rule == "no-rule":
             yield "a rule in a policy file that permits it, or permits it `when { context.approved }`"
         elif rule == "policy-error":

@@ -18,11 +18,19 @@ from curtainwall.runtime.house import (
     House,
     Stores,
 )
+from curtainwall.runtime.journal import (
+    HouseJournal,
+)
 from curtainwall.runtime.results import (
     SHOWN_LIMIT,
     keep,
     load,
     shorten,
+)
+from curtainwall.runtime.turns import (
+    AgentOf,
+    LastWords,
+    Turns,
 )
 from curtainwall.runtime.wakes import (
     Wakes,
@@ -31,13 +39,17 @@ from curtainwall.runtime.wakes import (
 __all__ = [
     "SHOWN_LIMIT",
     "Actor",
+    "AgentOf",
     "House",
+    "HouseJournal",
+    "LastWords",
     "LogFeed",
     "NoHooks",
     "RulesNow",
     "SessionGate",
     "Stores",
     "SystemClock",
+    "Turns",
     "Wakes",
     "keep",
     "load",

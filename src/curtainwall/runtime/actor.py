@@ -30,7 +30,6 @@ from curtainwall.model import (
     RepairSession,
     StreamId,
     Write,
-    encode_event,
     project_stream,
 )
 from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift
@@ -114,10 +113,13 @@ class Actor:
 
     async def stop(self) -> None:
         """Let go of the session; what waits in the inbox stays for the next owner."""
-        for task in (self._task, self._alarm):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._alarm) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if not self._is_deciding:
+            # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the tasks have ended.
+            self._lease.release()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for ticket in self._tickets:
             if ticket.done is not None and not ticket.done.done():
                 ticket.done.set_exception(Conflict("this process let go of the session before deciding"))
@@ -219,7 +221,7 @@ class Actor:
         for write in batch.writes:
             if write.stream == self.stream:
                 self.seq += len(write.events)
-                self._logged += sum(len(encode_event(event)[2]) for event in write.events)
+                self._logged += sum(len(payload) for _, _, payload in write.encoded)
             else:
                 self._project = fold_project(write.events, self._project)
 

@@ -41,8 +41,10 @@ from curtainwall.model import (
     Place,
     Prepared,
     ProceedCall,
+    ProgramNeeded,
     RefuseCall,
     RequestCall,
+    Save,
     SessionId,
     Subject,
     ToolEffect,
@@ -90,6 +92,8 @@ class _Wish:
     arguments: JsonValue
     turn: TurnId | None
     place: Place
+    save: Save | None = None
+    by_house: bool = False
 
 
 class SessionGate:
@@ -104,11 +108,11 @@ class SessionGate:
         self._orphans = Orphans(house)
         self._waited_for: set[CallId] = set()
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True) -> Answer:
+    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
         async with self._house.hold(session) as actor:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place)
+            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house)
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:
@@ -125,6 +129,33 @@ class SessionGate:
                     wish = _Wish(call, open_.subject.tool, dict(open_.subject.raw), open_.turn, place)
                     answers.append(await self._look_again(actor, wish, wait=False))
         return answers
+
+    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+        """Go on with a call that was asked for. Where it means something else by now it is dropped, and asking anew is up to the agent."""
+        async with self._house.hold(session) as actor:
+            open_ = actor.state.calls.get(call)
+            if open_ is None:
+                raise NotFound(f"there is no open call `{call}`")
+            approval = actor.state.approvals.get(open_.approval) if open_.approval is not None else None
+            if open_.standing is Standing.ASKED and approval is not None:
+                return Answer(call=call, verdict=_asking(approval.asked), waiting=True)
+            place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
+            wish = _Wish(call, open_.subject.tool, dict(open_.subject.raw), open_.turn, place)
+            self._waited_for.add(call)
+            try:
+                await self._take_over(actor, call)
+                return await self._look_again(actor, wish, wait=False, anew=False)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._let_go(actor, wish, has_left=False))
+                raise
+            finally:
+                self._waited_for.discard(call)
+
+    async def drop(self, session: SessionId, call: CallId, why: str) -> None:
+        """Let go of a call that nobody waits for any more; one that has ended is no fault."""
+        async with self._house.hold(session) as actor:
+            with suppress(CommandRefused):
+                await actor.submit(DropCall(by=SYSTEM, call=call, why=why))
 
     async def _walk(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
         try:
@@ -154,6 +185,9 @@ class SessionGate:
 
     async def _walk_through(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
         try:
+            spec = self._tools.find(wish.tool)
+            if spec is not None and spec.for_house and not wish.by_house:
+                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
             prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:
@@ -163,8 +197,15 @@ class SessionGate:
         except BadCall as bad:
             return await self._refuse(actor, wish, bad)
         cursor = actor.seq
-        command = RequestCall(by=SYSTEM, call=wish.call, subject=prepared.subject, turn=wish.turn, hook=reply.says)
-        events = await actor.submit(command)
+        command = RequestCall(
+            by=SYSTEM, call=wish.call, subject=prepared.subject, turn=wish.turn, hook=reply.says, of_program=wish.save is not None
+        )
+        try:
+            events = await actor.submit(command)
+        except ProgramNeeded:
+            # Most calls are looks that nobody is asked about, and saving a program for those would cost more than the look.
+            assert wish.save is not None
+            events = await actor.submit(command.model_copy(update={"program": await wish.save()}))
         return _with_words(await self._go_on(actor, wish, prepared, events, cursor, wait=wait), reply)
 
     async def _refuse(self, actor: Actor, wish: _Wish, bad: BadCall) -> Answer:
@@ -263,15 +304,18 @@ class SessionGate:
                 with suppress(CommandRefused):
                     await actor.submit(DropCall(by=SYSTEM, call=other, why="the agent was gone when the answer came"))
 
-    async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
-        """Step 8: facts and verdict anew."""
+    async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
+        """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
         try:
             prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
-            await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad)))
+            # The yes was to something that cannot be read any more: it answers nothing else either.
+            await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad), keep_answer=False))
             return await self._refuse(actor, replace(wish, call=CallId(self._house.mint())), bad)
         cursor = actor.seq
         events = await actor.submit(ProceedCall(by=SYSTEM, call=wish.call, subject=prepared.subject))
+        if not anew and any(isinstance(event, CallDropped) and event.call == wish.call for event in events):
+            return Answer(call=wish.call, verdict=denial("call-dropped", "it means something else than when it was approved"))
         return await self._go_on(actor, wish, prepared, events, cursor, wait=wait)
 
     async def _run(self, actor: Actor, wish: _Wish, prepared: Prepared, permit: CallPermitted) -> Answer:

@@ -38,7 +38,7 @@ from curtainwall.model import (
 from curtainwall.runtime.actor import Actor, RulesNow
 from curtainwall.runtime.feed import LogFeed
 from curtainwall.runtime.wakes import Wakes
-from curtainwall.session import ProjectState, decide_project, fold_project, lift
+from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
 _LOOK_AGAIN = 1.0
 
@@ -140,6 +140,12 @@ class House:
             yield actor
         finally:
             actor.holders -= 1
+
+    def peek(self, session: SessionId) -> SessionState | None:
+        """Return the state of a session that is in memory here, to look at; None where the log has to be asked, or knows more by now."""
+        stream = session_stream(session)
+        actor = self._actors.get(stream)
+        return actor.state if actor is not None and actor.seq == self.stores.log.head(stream) else None
 
     async def revoke(self, grant: GrantId, by: Who) -> None:
         """Take a standing answer back, in whichever session or project it stands."""

@@ -7,10 +7,14 @@ from pydantic import JsonValue
 from curtainwall.model import INLINE_LIMIT, Blobs, Payload
 
 SHOWN_LIMIT = 30_000
+# In JSON no character takes more than six bytes, so a text of this length need not be written out to be measured.
+_SURELY_SMALL = INLINE_LIMIT // 6 - 1
 
 
 async def keep(value: JsonValue, blobs: Blobs) -> Payload:
     """Return the payload of a value: inline where small, a blob otherwise."""
+    if isinstance(value, str) and len(value) <= _SURELY_SMALL:
+        return Payload(inline=value)
     content = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     if len(content) <= INLINE_LIMIT:
         return Payload(inline=value)

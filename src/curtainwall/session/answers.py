@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from curtainwall.model import (
+    FOLLOW_INSTRUCTIONS,
     SYSTEM,
     AlreadyAnswered,
     AnswerApproval,
@@ -46,6 +47,8 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
         raise NotAllowed(f"approval `{command.approval}` is about a credential, which is granted for one session at most")
     if command.granted and command.scope is not GrantScope.ONCE and any(cover.role is Role.RAISE_BUDGET for cover in approval.asked.covers):
         raise NotAllowed("a budget is raised once at a time; the grant would answer for any later amount")
+    if command.granted and scope is not GrantScope.ONCE and any(cover.value == FOLLOW_INSTRUCTIONS for cover in covers):
+        raise NotAllowed("instructions are taken over once at a time; the grant would answer for any later text")
     answered = ApprovalAnswered(
         at=moment.at,
         approval=command.approval,

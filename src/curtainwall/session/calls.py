@@ -32,10 +32,13 @@ from curtainwall.model import (
     NotFound,
     OverBudget,
     ProceedCall,
+    ProgramNeeded,
+    ProgramSaved,
     RefuseCall,
     RequestCall,
     RuleId,
     Subject,
+    ToolEffect,
     Verdict,
     denial,
 )
@@ -67,7 +70,21 @@ def request(state: SessionState, command: RequestCall, rules: Rules, moment: Mom
     """Return the events of one subject at the gate: it is permitted, asked for, or denied."""
     _within_budget(state, command.call, rules, moment)
     requested = CallRequested(at=moment.at, call=command.call, subject=command.subject, turn=command.turn)
-    return (requested, *_decide_on(_Case(state, command.call, command.subject, rules, moment), command.hook))
+    events = _decide_on(_Case(state, command.call, command.subject, rules, moment), command.hook)
+    return (requested, *events, *_saved(command, events, moment))
+
+
+def _saved(command: RequestCall, events: tuple[AnyEvent, ...], moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the program as it stands at this call: before a wait, and before anything that must not happen twice."""
+    if command.turn is None or not (command.of_program or command.program):
+        return ()
+    waits = any(isinstance(event, ApprovalAsked | ApprovalJoined) for event in events)
+    acts = command.subject.effect is not ToolEffect.INSPECT and any(isinstance(event, CallPermitted) for event in events)
+    if not (waits or acts):
+        return ()
+    if command.program is None:
+        raise ProgramNeeded(f"the program that makes call `{command.call}` has to be saved first")
+    return (ProgramSaved(at=moment.at, turn=command.turn, call=command.call, program=command.program),)
 
 
 def refuse(state: SessionState, command: RefuseCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -123,7 +140,7 @@ def drop(state: SessionState, command: DropCall, moment: Moment) -> tuple[AnyEve
     approval = state.approvals.get(call.approval) if call.approval is not None else None
     if approval is not None and approval.calls == (command.call,):
         events.append(ApprovalWithdrawn(at=moment.at, approval=approval.asked.approval, why=command.why))
-    if call.standing is Standing.ANSWERED and not _joined_to(state, command.call):
+    if call.standing is Standing.ANSWERED and command.keep_answer and not _joined_to(state, command.call):
         kept = Grant(
             id=moment.grant_id(command.call),
             scope=GrantScope.ONCE,
@@ -179,6 +196,12 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
     if answer is not None:
         once = (grant.id for grant in state.grants.values() if grant.id == answer and grant.scope is GrantScope.ONCE)
         return (*(GrantUsed(at=at, grant=grant) for grant in once), _permit(case, verdict, (answer,)))
+    if case.subject.masked:
+        # INVARIANT: nobody is asked about what they cannot be shown.
+        unseen = (
+            "it needs a human's answer, and holds what looks like a secret, which no human would be shown; leave that part to the human"
+        )
+        return (case.deny(denial("masked-arguments", unseen)),)
     open_ = _same_ask(state, case.subject, verdict)
     if open_ is not None:
         return (ApprovalJoined(at=at, approval=open_, call=case.call),)

@@ -9,6 +9,7 @@ from curtainwall.model import (
     AnyCommand,
     AnyEvent,
     ApprovalWithdrawn,
+    AskCompaction,
     BudgetRaised,
     CallDropped,
     CallLost,
@@ -17,6 +18,8 @@ from curtainwall.model import (
     Closed,
     CloseSession,
     CommandRefused,
+    CompactionAsked,
+    CompactionSet,
     CountDenials,
     DenialsCounted,
     DisableRule,
@@ -27,8 +30,11 @@ from curtainwall.model import (
     FinishCall,
     HistoryInherited,
     InheritHistory,
+    InterruptAsked,
+    InterruptTurn,
     LabelsAdded,
     MessageAccepted,
+    MessageWithdrawn,
     Mode,
     ModeChanged,
     ModelChanged,
@@ -59,11 +65,14 @@ from curtainwall.model import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SetCompaction,
     StartTurn,
     TurnEnded,
+    TurnId,
     TurnResumed,
     TurnStarted,
     TurnStatus,
+    WithdrawMessage,
 )
 from curtainwall.policy import may_disable
 from curtainwall.session import answers, calls
@@ -136,7 +145,19 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case EndTurn():
             if state.turn != command.turn:
                 raise CommandRefused(f"turn `{command.turn}` is not running")
-            return (TurnEnded(at=at, turn=command.turn, status=command.status, failure=command.failure),)
+            return (TurnEnded(at=at, turn=command.turn, status=command.status, failure=command.failure, waits_for=command.waits_for),)
+        case InterruptTurn():
+            return _interrupt(state, command, moment)
+        case WithdrawMessage():
+            if command.message not in state.queue:
+                raise CommandRefused(f"message `{command.message}` does not wait any more")
+            return (MessageWithdrawn(at=at, message=command.message, by=by),)
+        case AskCompaction():
+            return (CompactionAsked(at=at, instructions=command.instructions, by=by),)
+        case SetCompaction():
+            if command.threshold is not None and not 0 < command.threshold <= 1:
+                raise CommandRefused("the threshold is a share of the context: above 0, at most 1")
+            return (CompactionSet(at=at, threshold=command.threshold, by=by),)
         case RequestCall():
             return calls.request(state, command, rules, moment)
         case RefuseCall():
@@ -203,16 +224,37 @@ def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:
     return (opened, *labels, *routes)
 
 
+def _interrupt(state: SessionState, command: InterruptTurn, moment: Moment) -> tuple[AnyEvent, ...]:
+    if state.turn is None:
+        raise CommandRefused("nothing runs here")
+    if not state.turn_waits:
+        return () if state.interrupting else (InterruptAsked(at=moment.at, turn=state.turn, by=command.by),)
+    why = f"interrupted by {command.by}"
+    ended = TurnEnded(at=moment.at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why)
+    return (*_dropped(state, moment, why, state.turn), ended)
+
+
+def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None = None) -> tuple[AnyEvent, ...]:
+    """Return the end of every open call, or of one turn's, and of the approvals that only they waited for."""
+    at = moment.at
+    going = {call: open_ for call, open_ in state.calls.items() if turn is None or open_.turn == turn}
+    ended = (
+        CallLost(at=at, call=call) if open_.standing is Standing.PERMITTED else CallDropped(at=at, call=call, why=why)
+        for call, open_ in going.items()
+    )
+    withdrawn = (
+        ApprovalWithdrawn(at=at, approval=approval, why=why)
+        for approval, open_ in state.approvals.items()
+        if all(call in going for call in open_.calls)
+    )
+    return (*ended, *withdrawn)
+
+
 def _close(state: SessionState, command: CloseSession, moment: Moment) -> tuple[AnyEvent, ...]:
     at, why = moment.at, "the session was closed"
-    calls_ended = (
-        CallLost(at=at, call=call) if open_.standing is Standing.PERMITTED else CallDropped(at=at, call=call, why=why)
-        for call, open_ in state.calls.items()
-    )
-    withdrawn = (ApprovalWithdrawn(at=at, approval=approval, why=why) for approval in state.approvals)
     failed = (ModelFailed(at=at, turn=turn, request=request, failure=why) for request, turn in state.requests.items())
     ended = (TurnEnded(at=at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why),) if state.turn is not None else ()
-    return (*calls_ended, *withdrawn, *failed, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
+    return (*_dropped(state, moment, why), *failed, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
 
 
 def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tuple[AnyEvent, ...]:

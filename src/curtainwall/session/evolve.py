@@ -24,6 +24,9 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
+    CompactionAsked,
+    CompactionSet,
+    CompactionSkipped,
     ContextMeasured,
     DenialsCounted,
     ExtensionNoted,
@@ -32,16 +35,21 @@ from curtainwall.model import (
     GrantUsed,
     HistoryCompacted,
     HistoryInherited,
+    InstructionsPinned,
+    InterruptAsked,
     LabelsAdded,
     LabelSource,
     LoopDetected,
     MessageAccepted,
+    MessageWithdrawn,
     Millis,
     ModeChanged,
     ModelChanged,
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    ProgramFinished,
+    ProgramSaved,
     RouteAdded,
     RouteRemoved,
     RuleDisabled,
@@ -97,12 +105,13 @@ def apply(state: SessionState, event: AnyEvent) -> None:
                 state.repeats.clear()
         case TurnStarted():
             state.totals.turns += 1
-            state.turn, state.turn_waits = event.turn, False
+            state.turn, state.turn_waits, state.interrupting = event.turn, False, False
             taken = frozenset(event.messages)
             state.queue = [message for message in state.queue if message not in taken]
         case TurnEnded():
             state.turn_waits = event.status is TurnStatus.WAITING
             state.turn = event.turn if state.turn_waits else None
+            state.parked_on, state.interrupting = event.waits_for, False
         case CallRequested():
             state.totals.calls += 1
             state.calls[event.call] = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
@@ -137,8 +146,14 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             _close(state, event.call)
         case ModelFailed():
             state.requests.pop(event.request, None)
+            if event.usage.input_tokens or event.usage.output_tokens:
+                _spend(state, event)
         case TurnResumed():
-            state.turn, state.turn_waits = event.turn, False
+            state.turn, state.turn_waits, state.parked_on = event.turn, False, ()
+        case InterruptAsked():
+            state.interrupting = True
+        case MessageWithdrawn():
+            state.queue = [message for message in state.queue if message != event.message]
         case DenialsCounted():
             state.totals.uncounted_denials += event.count
         case ApprovalJoined():
@@ -185,13 +200,21 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.limits = state.limits.model_copy(update={event.kind.value: type(now)(event.limit)})
             state.warned.discard(event.kind)
             state.exhausted.discard(event.kind)
-        case HistoryCompacted() | ExtensionNoted() | LoopDetected() | SessionDeleted() | HistoryInherited():
+        case CompactionAsked():
+            state.compaction_asked = event.instructions
+        case HistoryCompacted() | CompactionSkipped():
+            state.compaction_asked = None
+        case CompactionSet():
+            state.compaction, state.compaction_set = event.threshold, True
+        case ProgramSaved() | ProgramFinished() | InstructionsPinned():
+            pass
+        case ExtensionNoted() | LoopDetected() | SessionDeleted() | HistoryInherited():
             pass
         case _:
             assert_never(event)
 
 
-def _spend(state: SessionState, event: ModelResponded) -> None:
+def _spend(state: SessionState, event: ModelResponded | ModelFailed) -> None:
     usage, spent = event.usage, state.spent
     spent.tokens += usage.input_tokens + usage.output_tokens
     spent.dollars += usage.dollars

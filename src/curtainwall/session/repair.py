@@ -1,29 +1,30 @@
 """After a crash: close what nobody will ever finish, and keep what still waits for an answer."""
 
-from curtainwall.model import AnyEvent, CallDropped, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
+from curtainwall.model import AnyEvent, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
 from curtainwall.session.state import OpenCall, SessionState, Standing
-
-_STILL_WAITS = (Standing.ASKED, Standing.ANSWERED)
 
 
 def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     """Return the events that close what a crash left open.
 
     A permitted call may have run or not. We record that we do not know, and never run it again by ourselves. An ask stays
-    open, and so does the turn that waits for it.
+    open, and the turn waits to be taken up.
     """
     events: list[AnyEvent] = [CallLost(at=at, call=call) for call, open_ in state.calls.items() if open_.standing is Standing.PERMITTED]
-    dropped = {call: why for call, open_ in state.calls.items() if (why := _why_dropped(state, open_))}
-    events += [CallDropped(at=at, call=call, why=why) for call, why in dropped.items()]
+    for call, open_ in state.calls.items():
+        why, first = _why_dropped(state, open_), _first_of(state, open_)
+        if open_.standing is Standing.ASKED and first is not None and state.calls[first].standing is Standing.PERMITTED:
+            events.append(CallDropped(at=at, call=call, why="it had joined this call", shares=first))
+        elif why:
+            events.append(CallDropped(at=at, call=call, why=why))
     events += [
         ModelFailed(at=at, turn=turn, request=request, failure="the process ended before the response came")
         for request, turn in state.requests.items()
     ]
     if state.turn is not None and not state.turn_waits:
-        kept = (open_ for call, open_ in state.calls.items() if call not in dropped)
-        waits = any(open_.turn == state.turn and open_.standing in _STILL_WAITS for open_ in kept)
-        status = TurnStatus.WAITING if waits else TurnStatus.INTERRUPTED
-        events.append(TurnEnded(at=at, turn=state.turn, status=status, failure="" if waits else "the process ended"))
+        # Whoever takes the turn up finds in the log how far it came; only one that somebody wanted to stop is over.
+        status = TurnStatus.INTERRUPTED if state.interrupting else TurnStatus.WAITING
+        events.append(TurnEnded(at=at, turn=state.turn, status=status, failure="the process ended"))
     return tuple(events)
 
 
@@ -31,6 +32,14 @@ def _why_dropped(state: SessionState, call: OpenCall) -> str:
     """Return why nobody will ever go on with a call that did not run, or nothing."""
     if call.standing is Standing.REQUESTED:
         return "it was never decided"
-    if call.standing is Standing.ASKED and call.approval not in state.approvals:
+    if call.standing is Standing.ASKED and call.approval not in state.approvals and _first_of(state, call) is None:
         return "the call it had joined is gone"
     return ""
+
+
+def _first_of(state: SessionState, joined: OpenCall) -> CallId | None:
+    """Return the call whose outcome a joined call will share, while that one is answered or permitted."""
+    for call, open_ in state.calls.items():
+        if open_.approval is not None and open_.approval == joined.approval and open_.standing in (Standing.ANSWERED, Standing.PERMITTED):
+            return call
+    return None

@@ -28,11 +28,14 @@ from curtainwall.model import (
     GrantUsed,
     HistoryCompacted,
     HistoryInherited,
+    InstructionsPinned,
     ModelFailed,
     ModelRequested,
     ModelResponded,
     Payload,
     PermitId,
+    ProgramFinished,
+    ProgramSaved,
     SessionClosed,
     SessionOpened,
     SessionRenamed,
@@ -207,6 +210,12 @@ def _bad_blobs(event: AnyEvent, check: BlobCheck) -> list[str]:
             payloads += (event.raw, event.normalised)
         case HistoryCompacted():
             payloads.append(event.summary)
+        case ProgramSaved():
+            payloads.append(event.program.state)
+        case ProgramFinished():
+            payloads.append(event.shown)
+        case InstructionsPinned():
+            payloads.append(event.text)
         case HistoryInherited():
             refs.append(event.history)
         case _:

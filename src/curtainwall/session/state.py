@@ -132,6 +132,11 @@ class SessionState:
     limits: Limits = field(default_factory=Limits)
     turn: TurnId | None = None
     turn_waits: bool = False
+    interrupting: bool = False
+    parked_on: tuple[CallId, ...] = ()
+    compaction: float | None = None
+    compaction_set: bool = False
+    compaction_asked: str | None = None
     context_used: int = 0
     context_size: int = 0
     context_measured: bool = False
@@ -163,6 +168,11 @@ class SessionState:
             limits=self.limits,
             turn=self.turn,
             turn_waits=self.turn_waits,
+            interrupting=self.interrupting,
+            parked_on=self.parked_on,
+            compaction=self.compaction,
+            compaction_set=self.compaction_set,
+            compaction_asked=self.compaction_asked,
             context_used=self.context_used,
             context_size=self.context_size,
             context_measured=self.context_measured,
@@ -193,6 +203,14 @@ class SessionState:
         if self.turn is not None and not self.turn_waits:
             return Phase.WORKING
         return Phase.WAITING if self.turn is not None or self.approvals else Phase.READY
+
+    @property
+    def can_go_on(self) -> bool:
+        """Tell whether a turn that waits has something to go on with: an answer, a raised budget, or nothing to wait for."""
+        if not self.turn_waits or self.exhausted:
+            return False
+        asked = (call in self.calls and self.calls[call].standing is Standing.ASKED for call in self.parked_on)
+        return not self.parked_on or not all(asked)
 
     @property
     def workspace(self) -> Workspace:

@@ -9,6 +9,7 @@ from curtainwall.model import (
     CallRequested,
     MessageAccepted,
     MessageId,
+    MessageWithdrawn,
     Millis,
     ModelResponded,
     TextStreamed,
@@ -71,6 +72,8 @@ def transcript(events: Iterable[AnyEvent]) -> Transcript:
             case MessageAccepted():
                 said = Said(event.message, event.text, str(event.by), event.at, event.role)
                 (told.queued if event.role == "human" else told.context).append(said)
+            case MessageWithdrawn():
+                told.queued = [said for said in told.queued if said.message != event.message]
             case TurnStarted():
                 turn = Turn(event.turn, tuple(said for said in told.queued if said.message in event.messages), event.at)
                 told.queued = [said for said in told.queued if said.message not in event.messages]

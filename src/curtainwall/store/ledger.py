@@ -2,11 +2,10 @@
 
 import hmac
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from curtainwall.model import (
-    AnyEvent,
     Batch,
     Broken,
     Conflict,
@@ -16,14 +15,13 @@ from curtainwall.model import (
     StreamId,
     Write,
     encode_command,
-    encode_event,
     inbox_of,
     session_of,
 )
 from curtainwall.store import tables
 from curtainwall.store.audit import AUDITED
 from curtainwall.store.chain import START, as_number, as_total, head_mac, link, seal_mac
-from curtainwall.store.projection import Change, changes
+from curtainwall.store.projection import Change, changes, net
 from curtainwall.store.schema import STREAM_SHIFT
 
 _CACHED_HEADS = 4096
@@ -35,7 +33,7 @@ class PreparedWrite:
 
     stream: StreamId
     expected: int
-    events: list[tuple[str, int, bytes]]
+    events: Sequence[tuple[str, int, bytes]]
     changes: list[Change]
     at: Millis
     audited: bool
@@ -80,14 +78,10 @@ def prepare_post(post: Post) -> tuple[StreamId, str, str, bytes]:
 
 
 def _prepared(write: Write) -> PreparedWrite:
-    stream, events = write.stream, write.events
-    encoded = [encode_event(event) for event in events]
+    stream, events, encoded = write.stream, write.events, write.encoded
     audited = any(kind in AUDITED for kind, _, _ in encoded) and session_of(stream) is not None
-    return PreparedWrite(stream, write.expected, encoded, _changes(stream, events), events[-1].at if events else 0, audited)
-
-
-def _changes(stream: StreamId, events: Iterable[AnyEvent]) -> list[Change]:
-    return [change for event in events for change in changes(stream, event)]
+    made = net([change for event in events for change in changes(stream, event)])
+    return PreparedWrite(stream, write.expected, encoded, made, events[-1].at if events else 0, audited)
 
 
 class _Head:

@@ -26,7 +26,6 @@ from curtainwall.model import (
     Write,
     decode_command,
     encode_command,
-    encode_event,
     inbox_of,
 )
 from curtainwall.store.chain import START, link
@@ -102,7 +101,7 @@ class MemoryLog:
         await self._write(batch, stream)
 
     async def _write(self, batch: Batch, erase: StreamId | None) -> Mapping[StreamId, int]:
-        encoded = [[encode_event(event) for event in write.events] for write in batch.writes]
+        encoded = [write.encoded for write in batch.writes]
         with self._disk.lock:
             ends = self._check(batch)
             if erase is not None:
@@ -133,7 +132,7 @@ class MemoryLog:
                 raise Conflict(f"command `{consumed.key}` for `{consumed.stream}` was decided by someone else")
         return ends
 
-    def _extend(self, write: Write, events: list[tuple[str, int, bytes]]) -> None:
+    def _extend(self, write: Write, events: Sequence[tuple[str, int, bytes]]) -> None:
         if not events:
             return
         entries = self._disk.entries.setdefault(write.stream, [])

@@ -1,5 +1,6 @@
 """Events in, row changes out: what lists and searches show, told from the log alone; it knows no table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,9 +13,7 @@ from curtainwall.model import (
     ApprovalWithdrawn,
     CallDenied,
     CallDropped,
-    CallFinished,
     CallId,
-    CallLost,
     CallPermitted,
     CallRequested,
     Grant,
@@ -76,7 +75,7 @@ class LabelsSeen:
 
 @dataclass(frozen=True, slots=True)
 class CallNamed:
-    """A call is open, and this is its tool; approvals are shown with it."""
+    """A call was made and is not judged to its end, and this is its tool; approvals are shown with it."""
 
     session: SessionId
     call: CallId
@@ -85,7 +84,7 @@ class CallNamed:
 
 @dataclass(frozen=True, slots=True)
 class CallForgotten:
-    """A call has ended."""
+    """Nobody will be asked about a call any more."""
 
     session: SessionId
     call: CallId
@@ -143,7 +142,7 @@ Change = (
 
 
 _TELLING = frozenset(
-    {ApprovalAnswered, ApprovalAsked, ApprovalExpired, ApprovalWithdrawn, CallDenied, CallDropped, CallFinished, CallLost, CallPermitted}
+    {ApprovalAnswered, ApprovalAsked, ApprovalExpired, ApprovalWithdrawn, CallDenied, CallDropped, CallPermitted}
     | {CallRequested, GrantGiven, GrantRevoked, GrantUsed, LabelsAdded, ModeChanged, ModelChanged, SessionClosed, SessionOpened}
     | {SessionReady, SessionRenamed, TurnEnded, TurnResumed, TurnStarted}
 )
@@ -162,6 +161,14 @@ def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
         case _:
             session = session_of(stream)
             return () if session is None else _of_session(session, event)
+
+
+def net(made: Sequence[Change]) -> list[Change]:
+    """Return the same changes without the names of calls that are forgotten further on, with nobody asked in between."""
+    if any(isinstance(change, ApprovalListed) for change in made):
+        return list(made)
+    forgotten = {change.call: place for place, change in enumerate(made) if isinstance(change, CallForgotten)}
+    return [change for place, change in enumerate(made) if not (isinstance(change, CallNamed) and forgotten.get(change.call, -1) > place)]
 
 
 def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
@@ -195,8 +202,9 @@ def _of_gate(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
         case CallRequested():
             return (CallNamed(session, event.call, event.subject.tool),)
         case CallPermitted():
-            return _labels(session, event.labels)
-        case CallDenied() | CallFinished() | CallLost() | CallDropped():
+            # From here on nobody is asked about it, and its approval has its name.
+            return CallForgotten(session, event.call), *_labels(session, event.labels)
+        case CallDenied() | CallDropped():
             return (CallForgotten(session, event.call),)
         case ApprovalAsked():
             return (ApprovalListed(session, event),)

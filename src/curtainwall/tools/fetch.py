@@ -26,7 +26,15 @@ from curtainwall.model import (
     ToolResult,
 )
 from curtainwall.tools.fetch_exchange import ENCODINGS, Reply, Request, exchange
-from curtainwall.tools.fetch_headers import USER_AGENT, Headers, header_of, request_headers, shown_headers
+from curtainwall.tools.fetch_headers import (
+    USER_AGENT,
+    Headers,
+    has_parameter,
+    header_of,
+    request_headers,
+    see_that_it_goes_once,
+    shown_headers,
+)
 from curtainwall.tools.fetch_hops import onward
 from curtainwall.tools.fetch_text import Media, decoded, readable
 from curtainwall.tools.running import CannotDo, Runner
@@ -188,8 +196,12 @@ class Fetch:
             credential = self._credentials.find(name)
             credential.see_that_it_may_go(TOOL, call.facts)
             value = (await self._credentials.resolve(name)).reveal()
-            written += credential.sending.headers(value)
+            sent = credential.sending.headers(value)
+            see_that_it_goes_once(written, sent, name)
+            written += sent
             if query := credential.sending.query(value):
+                if has_parameter(target, query.partition("=")[0]):
+                    raise CannotDo(f"the url sets the parameter that carries the credential `{name}`; leave it out, it is sent for you")
                 target += f"{'&' if '?' in target else '?'}{query}"
         replaced = {told.lower() for told, _ in written}
         headers = (*(it for it in ours if it[0].lower() not in replaced), *written)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import parse_qsl, unquote_plus
 
 from curtainwall.facts import quoted
 from curtainwall.facts.secret_shapes import is_secret_key
@@ -54,6 +55,20 @@ def request_headers(written: Mapping[str, str]) -> Headers:
             raise CannotDo(f"the value of the header {quoted(name)} is too long, or holds a line break or a letter that is not plain ASCII")
         told[plain] = (name, value.strip())
     return tuple(told.values())
+
+
+def see_that_it_goes_once(written: Headers, sent: Headers, credential: str) -> None:
+    """Raise `CannotDo` where an agent wrote the header that carries a credential: of two, nobody knows which one a server takes."""
+    carrying = {name.lower() for name, _ in sent}
+    for name, _ in written:
+        if name.lower() in carrying:
+            raise CannotDo(f"the header {quoted(name)} carries the credential `{credential}`; leave it out, it is sent for you")
+
+
+def has_parameter(target: str, name: str) -> bool:
+    """Tell whether a request's target names a parameter, in any spelling."""
+    told = parse_qsl(target.partition("?")[2].replace(";", "&"), keep_blank_values=True)
+    return unquote_plus(name) in {each for each, _ in told}
 
 
 def _may_send(name: str) -> bool:

@@ -4,17 +4,17 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import unified_diff
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.facts import quoted
+from curtainwall.facts import Masker, Piece, quoted
 from curtainwall.host import LinkInTheWay, delete_entry, make_directories, move_entry, open_beneath, replace_file
 from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
+from curtainwall.tools.differences import difference, lines_of
 from curtainwall.tools.globs import Glob
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.walks import Walk, kind_of_entry, kind_of_mode
@@ -26,6 +26,9 @@ MAX_FOUND: Final = 2_000
 # A pipe or a terminal must not make us wait for whoever holds its other end.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _SNIFFED = 8192
+_SMALL = 64 * 1024
+# Lines that are shown are masked with so much around them: a secret, also a private key, may begin above them or end below.
+_AROUND = 64 * 1024
 
 Arguments = Mapping[str, JsonValue]
 Shown = Callable[[str, Place], str]
@@ -41,7 +44,9 @@ def nothing_protected(_path: str) -> bool:
     return False
 
 
-def filesystem_runners(*, is_protected: Callable[[str], bool] = nothing_protected, shown: Shown = as_it_is) -> Mapping[str, Runner]:
+def filesystem_runners(
+    masker: Masker, *, is_protected: Callable[[str], bool] = nothing_protected, shown: Shown = as_it_is
+) -> Mapping[str, Runner]:
     """Return the runners of `filesystem.*`; protected paths are left out of walks, `shown` gives a path as the agent knows it."""
     deeds = {
         "read_file": _read_file,
@@ -57,7 +62,7 @@ def filesystem_runners(*, is_protected: Callable[[str], bool] = nothing_protecte
         "get_file_info": _get_file_info,
         "list_allowed_directories": _list_allowed_directories,
     }
-    return {f"filesystem.{name}": _runner(deed, is_protected, shown) for name, deed in deeds.items()}
+    return {f"filesystem.{name}": _runner(deed, masker, is_protected, shown) for name, deed in deeds.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class _Desk:
     """What one call works with besides its arguments."""
 
     place: Place
+    masker: Masker
     is_protected: Callable[[str], bool]
     shown: Shown
 
@@ -75,12 +81,23 @@ class _Desk:
 _Deed = Callable[[Arguments, _Desk], JsonValue]
 
 
-def _runner(deed: _Deed, is_protected: Callable[[str], bool], shown: Shown) -> Runner:
+def _runner(deed: _Deed, masker: Masker, is_protected: Callable[[str], bool], shown: Shown) -> Runner:
     async def run(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
-        desk = _Desk(place, is_protected, shown)
+        desk = _Desk(place, masker, is_protected, shown)
+        if deed is _read_file and _is_small(_first_path(prepared.arguments)):
+            return ToolResult(ok=True, value=_done(deed, prepared.arguments, desk))
         return ToolResult(ok=True, value=await asyncio.to_thread(_done, deed, prepared.arguments, desk))
 
     return run
+
+
+def _is_small(path: str) -> bool:
+    """Tell whether reading a file takes less time than waking a thread for it; a guess, and nothing else depends on it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return True
+    return stat.S_ISREG(found.st_mode) and found.st_size <= _SMALL
 
 
 def _done(deed: _Deed, arguments: Arguments, desk: _Desk) -> JsonValue:
@@ -146,6 +163,9 @@ def _bytes_of(path: str, desk: _Desk, *, last: bool | None = None) -> bytes:
             pieces.append(piece)
             left -= len(piece)
         content = b"".join(pieces)
+        if last and found.st_size > MAX_READ:
+            # Half a line may be half a secret.
+            content = content.partition(b"\n")[2] or content
     if len(content) > MAX_READ and last is None:
         raise CannotDo(f"{desk.name(path)} grows past {MAX_READ} bytes; read its first or last lines with `head` or `tail`")
     return content[:MAX_READ]
@@ -174,8 +194,22 @@ def _read_file(arguments: Arguments, desk: _Desk) -> JsonValue:
     if head is None and tail is None:
         return _decoded(_bytes_of(path, desk), path, desk)
     text = _decoded(_bytes_of(path, desk, last=tail is not None), path, desk, is_piece=True)
-    lines = _lines(text)
-    return "".join(lines[:head] if head is not None else lines[-cast("int", tail) :])
+    lines = lines_of(text)
+    if head is not None:
+        return _shown_part(text, 0, sum(map(len, lines[:head])), desk.masker)
+    return _shown_part(text, len(text) - sum(map(len, lines[-cast("int", tail) :])), len(text), desk.masker)
+
+
+def _shown_part(text: str, start: int, end: int, masker: Masker) -> str:
+    """Return a part of a text; a secret that reaches into it is there as a whole, masked."""
+    at = text.rfind("\n", 0, max(0, start - _AROUND)) + 1
+    shown: list[str] = []
+    for piece in masker.pieces(text[at : end + _AROUND]):
+        behind = at + len(piece.real)
+        if at < end and start < behind:
+            shown.append(piece.shown if piece.is_hidden else piece.real[max(0, start - at) : end - at])
+        at = behind
+    return "".join(shown)
 
 
 def _read_multiple_files(arguments: Arguments, desk: _Desk) -> JsonValue:
@@ -208,39 +242,37 @@ def _write_file(arguments: Arguments, desk: _Desk) -> JsonValue:
 
 def _edit_file(arguments: Arguments, desk: _Desk) -> JsonValue:
     path = _text_of(arguments, "path")
-    before = _decoded(_bytes_of(path, desk), path, desk)
-    after = before
+    before = after = desk.masker.pieces(_decoded(_bytes_of(path, desk), path, desk))
     for number, edit in enumerate(cast("list[dict[str, str]]", arguments["edits"]), start=1):
         after = _edited(after, edit["oldText"], edit["newText"], number)
-    if after == before:
+    text = "".join(piece.real for piece in after)
+    if text == "".join(piece.real for piece in before):
         raise CannotDo("the edits change nothing")
     if arguments.get("dryRun") is not True:
-        replace_file(path, after.encode())
-    shown = desk.shown(path, desk.place)
-    return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in unified_diff(_lines(before), _lines(after), f"a{shown}", f"b{shown}")
-    )
+        replace_file(path, text.encode())
+    # What was masked stays so, whatever the edits put around it, and a line of a key is none without the others.
+    old, new = ("".join(piece.shown for piece in pieces) for pieces in (before, after))
+    return difference(old, desk.masker.mask_text(new), desk.shown(path, desk.place))
 
 
-def _edited(text: str, old: str, new: str, number: int) -> str:
-    count = text.count(old)
-    if count == 0 and "\r\n" in text and "\r" not in old:
+def _edited(pieces: Sequence[Piece], old: str, new: str, number: int) -> list[Piece]:
+    """Return the text with one piece of it replaced.
+
+    INVARIANT: what is hidden is never looked into, so no guess at it is told from a text that is not there.
+    """
+    seen = [piece.real for piece in pieces if not piece.is_hidden]
+    count = sum(text.count(old) for text in seen)
+    if count == 0 and "\r" not in old and any("\r\n" in text for text in seen):
         # Agents see and write plain line ends; the file keeps its own.
         old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
-        count = text.count(old)
+        count = sum(text.count(old) for text in seen)
     if count == 1:
-        return text.replace(old, new)
+        return [piece if piece.is_hidden else Piece(text := piece.real.replace(old, new), text, is_hidden=False) for piece in pieces]
     if count == 0:
         raise CannotDo(f"nothing was changed: the `oldText` of edit {number} is not in the file; read it again and copy the text exactly")
     raise CannotDo(
         f"nothing was changed: the `oldText` of edit {number} is in the file {count} times; add lines around it until it is there once"
     )
-
-
-def _lines(text: str) -> list[str]:
-    parts = text.split("\n")
-    return [*(f"{part}\n" for part in parts[:-1]), *([parts[-1]] if parts[-1] else [])]
 
 
 def _create_directory(arguments: Arguments, desk: _Desk) -> JsonValue:

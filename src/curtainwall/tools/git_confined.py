@@ -20,6 +20,8 @@ _SETTINGS = (
     "log.showSignature=false", "merge.verifySignatures=false", "gc.auto=0", "maintenance.auto=false", "submodule.recurse=false",
     "fetch.recurseSubmodules=false", "branch.autoSetupMerge=false", "safe.directory=*", "protocol.allow=never",
     "protocol.file.allow=always", "color.ui=false",
+    # The head of a hunk repeats the last line above it that begins with a letter, but none of a key.
+    "diff.default.xfuncname=!^[A-Za-z0-9+/=]{40,}[[:space:]]*$\n^[A-Za-z_$].*$",
 )  # fmt: skip
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",

@@ -78,6 +78,11 @@ class NativeTools:
         """Return the catalogue's entry for `server.tool`."""
         return self.catalogue.find(tool)
 
+    def listing(self) -> tuple[ToolSpec, ...]:
+        """Return the tools that agents are told of: those that run here, or, where none is there to be run, all that can be judged."""
+        runs = self._runners or {spec.full_name for spec in self.catalogue.listing()}
+        return tuple(spec for spec in self.catalogue.listing() if spec.full_name in runs and not spec.for_house)
+
     def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
         """Check the arguments, find out what they mean, and mask; raise `BadCall`."""
         scene = Scene(workspace=place.workspace.path, home=self._home, mounts=self._mounts(place))

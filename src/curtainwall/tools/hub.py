@@ -29,8 +29,8 @@ class Hub:
         return next((spec for spec in self._servers.shelf.listing() if spec.full_name == tool), None)
 
     def listing(self) -> tuple[ToolSpec, ...]:
-        """Return every tool that can be called now."""
-        return (*self._native.catalogue.listing(), *self._servers.shelf.listing())
+        """Return every tool that an agent can call now."""
+        return (*self._native.listing(), *self._servers.shelf.listing())
 
     def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
         """Check the arguments, find out what they mean, and mask; raise `BadCall`."""

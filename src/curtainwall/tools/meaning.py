@@ -19,8 +19,11 @@ from curtainwall.facts import (
     canonical_remotes,
     canonical_url,
     contains_mask,
+    holds_what_runs,
     parse_script,
+    paths_in_revision,
     quoted,
+    writes_what_runs,
 )
 from curtainwall.facts.secret_shapes import is_secret_key
 from curtainwall.model import (
@@ -28,11 +31,13 @@ from curtainwall.model import (
     CommandFacts,
     Facts,
     Meaning,
+    PathFacts,
     Prepared,
     Resource,
     Role,
     Subject,
     SubjectKind,
+    runs_later,
     subject_digest,
 )
 from curtainwall.tools.catalogue import Catalogue, Entry
@@ -86,17 +91,18 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
         reading.take(meaning)
     canonical, resources = reading.canonical, tuple(reading.resources.values())
     name = entry.itself.value
-    raw = {key: _masked(key, value, setting.masker) for key, value in arguments.items()}
+    raw = {key: _masked(_said_of(entry, key), value, setting.masker) for key, value in arguments.items()}
     subject = Subject(
         tool=name,
         effect=entry.spec.effect,
         raw=raw,
         canonical={
-            key: raw[key] if key in raw and arguments[key] is value else _masked(key, value, setting.masker)
+            key: raw[key] if key in raw and arguments[key] is value else _masked(_said_of(entry, key), value, setting.masker)
             for key, value in canonical.items()
         },
         resources=resources,
         digest=subject_digest(SubjectKind.TOOL_CALL, name, canonical, resources),
+        masked=raw != arguments,
     )
     return Prepared(subject=subject, arguments=canonical)
 
@@ -112,6 +118,12 @@ def _without_secrets(message: str, arguments: JsonValue, masker: Masker) -> str:
         elif isinstance(value, list | dict):
             waiting += value if isinstance(value, list) else value.values()
     return masker.mask_text(message)
+
+
+def _said_of(entry: Entry, key: str) -> str:
+    """Return what an argument's name says about its value: the name of a credential is no secret, and people are asked about it by name."""
+    names = (meaning.argument for meaning in entry.spec.meanings if Role.USE_CREDENTIAL in meaning.roles)
+    return "name" if key in names else key
 
 
 def _masked(key: str, value: JsonValue, masker: Masker) -> JsonValue:
@@ -149,7 +161,7 @@ class _Reading:
         if value is None and meaning.argument not in self.canonical:
             return
         roles = _roles(meaning, self.arguments)
-        read = _READERS[roles[0]]
+        read = _read_revision if meaning.revision else _READERS[roles[0]]
         if isinstance(value, str):
             self.canonical[meaning.argument] = read(self, value, meaning, roles)
             return
@@ -172,6 +184,14 @@ class _Reading:
         if len(self.resources) >= MAX_RESOURCES:
             raise BadCall(RULE, f"the call touches more than {MAX_RESOURCES} things; ask for fewer at once")
         self.resources[key] = Resource(role=role, value=value, facts=facts)
+
+    def add_path(self, role: Role, path: str) -> None:
+        """Note a canonical path, with what the disk says of a change there."""
+        workspace = self.setting.scene.workspace
+        later = role is not Role.READ_PATH and (
+            writes_what_runs(path, workspace) or (role is Role.DELETE_PATH and not runs_later(path, workspace) and holds_what_runs(path))
+        )
+        self.add(role, path, PathFacts(runs_later=True) if later else None)
 
     def scene(self, meaning: Meaning) -> Scene:
         """Return the scene in which an argument is read: where its relative paths start."""
@@ -197,8 +217,16 @@ def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role
     scene = reading.scene(meaning)
     path = canonical_path(text, scene) if meaning.follows else _canonical_entry(text, scene)
     for role in roles:
-        reading.add(role, path)
+        reading.add_path(role, path)
     return path
+
+
+def _read_revision(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
+    scene = reading.scene(meaning)
+    for path in paths_in_revision(text, scene.cwd, scene.workspace):
+        for role in roles:
+            reading.add_path(role, path)
+    return text
 
 
 def _canonical_entry(text: str, scene: Scene) -> str:
@@ -257,7 +285,7 @@ def _read_command(reading: _Reading, text: str, meaning: Meaning, roles: tuple[R
     scene = reading.scene(meaning)
     for redirect in script.redirects:
         if redirect.target not in _NOBODYS:
-            reading.add(Role.READ_PATH if redirect.kind == "read" else Role.WRITE_PATH, canonical_path(redirect.target, scene))
+            reading.add_path(Role.READ_PATH if redirect.kind == "read" else Role.WRITE_PATH, canonical_path(redirect.target, scene))
     return text
 
 

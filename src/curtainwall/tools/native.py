@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import BudgetKind, Case, Meaning, Role, ToolEffect, ToolSpec
+from curtainwall.model import FOLLOW_INSTRUCTIONS, BudgetKind, Case, Meaning, Role, ToolEffect, ToolSpec
 
 INSPECT, MODIFY, EXECUTE, SEND = ToolEffect.INSPECT, ToolEffect.MODIFY, ToolEffect.EXECUTE, ToolEffect.SEND
 READ, WRITE, DELETE = Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH
@@ -46,6 +46,10 @@ def _tool(name: str, effect: ToolEffect, description: str, schema: Schema, *mean
 
 def _means(argument: str, *roles: Role, follows: bool = True, within: str | None = None) -> Meaning:
     return Meaning(argument=argument, roles=roles, follows=follows, within=within)
+
+
+def _revision() -> Meaning:
+    return Meaning(argument="ref", roles=(READ,), within="path", revision=True)
 
 
 def _repository(*roles: Role, cases: tuple[Case, ...] = ()) -> Meaning:
@@ -157,13 +161,13 @@ _GIT = (
     _tool(
         "git.diff", INSPECT, "Show changes: unstaged, staged, or against a commit.",
         _object("", path=_REPO, ref=_REF, staged=_flag("the staged changes"), files=_FILES),
-        _repository(READ), _means("files", READ, follows=False, within="path"),
+        _repository(READ), _means("files", READ, follows=False, within="path"), _revision(),
     ),
     _tool(
         "git.log", INSPECT, "Show the last commits.",
         _object("", path=_REPO, count=_number("how many", 1, 1000), ref=_REF), _repository(READ),
     ),
-    _tool("git.show", INSPECT, "Show one commit or object.", _object("ref", path=_REPO, ref=_REF), _repository(READ)),
+    _tool("git.show", INSPECT, "Show one commit or object.", _object("ref", path=_REPO, ref=_REF), _repository(READ), _revision()),
     _tool(
         "git.add", MODIFY, "Stage files.", _object("files", path=_REPO, files=_FILES),
         _repository(WRITE), _means("files", READ, follows=False, within="path"),
@@ -241,6 +245,11 @@ _SESSION = (
         ),
         _means("what", Role.RAISE_BUDGET),
     ),
+    _tool(
+        FOLLOW_INSTRUCTIONS, MODIFY, "Go by instructions of the workspace that have changed.",
+        _object("path content", path=_text("their file"), content=_text("the whole new text")),
+        _means("path", READ),
+    ).model_copy(update={"for_house": True}),
 )  # fmt: skip
 
 NATIVE_TOOLS: Final[tuple[ToolSpec, ...]] = (*_FILESYSTEM, *_FETCH, *_GIT, *_SHELL, *_SESSION)

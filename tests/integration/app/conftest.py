@@ -2,18 +2,64 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from tests.support.tmux import Tmux, terminal
+from tests.support.upstream import Upstream, upstream_beside
+
 ROOT = Path(__file__).resolve().parents[3]
 T = TypeVar("T")
+
+_NOT_OURS = ("CURTAINWALL", "COV_", "COVERAGE", "ANTHROPIC", "OPENAI")
+
+
+@dataclass
+class Running:
+    """`curtainwall` at work beside the test; what it said so far can be read at any time."""
+
+    child: subprocess.Popen[str]
+    place: Path
+
+    @property
+    def out(self) -> str:
+        return self.place.with_suffix(".out").read_text()
+
+    @property
+    def err(self) -> str:
+        return self.place.with_suffix(".err").read_text()
+
+    def says(self, words: str) -> str:
+        """Wait until it has said something on stderr, and return the first group of the pattern."""
+        found = until(lambda: re.search(words, self.err) or self.child.poll() is not None)
+        assert isinstance(found, re.Match), f"it ended with {self.child.returncode} without a word of {words!r}: {self.err}"
+        return found[1] if found.re.groups else found[0]
+
+    def interrupt(self) -> None:
+        self.child.send_signal(signal.SIGINT)
+
+    def kill_everything(self) -> None:
+        """Kill the process and everything that it started, none of which can do anything about it."""
+        for pid in (self.child.pid, *_below(self.child.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.child.wait()
+
+    def code(self) -> int:
+        """Wait for its end and return the exit code."""
+        code = self.child.wait(timeout=60)
+        assert "Traceback" not in self.err, self.err
+        return code
 
 
 @dataclass
@@ -37,7 +83,7 @@ class Program:
 
     @property
     def environ(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CURTAINWALL", "COV_", "COVERAGE"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
         return {**kept, "CURTAINWALL_HOME": str(self.home), "HOME": str(self.scratch / "user"), "NO_COLOR": "1"}
 
     def __call__(
@@ -77,6 +123,32 @@ class Program:
         assert child.returncode in (0, 3), err
         return [json.loads(line) for line in out.splitlines()]
 
+    def begin(self, *words: str | Path, **environ: str) -> Running:
+        """Run the program beside the test, without a terminal."""
+        place = self.scratch / f"process-{len(self.started)}"
+        with place.with_suffix(".out").open("w") as out, place.with_suffix(".err").open("w") as err:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "curtainwall", *map(str, words)],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True, env={**self.environ, **environ}, cwd=self.workspace,
+            )  # fmt: skip
+        self.started.append(child)
+        return Running(child, place)
+
+    @contextmanager
+    def terminal(self, *words: str | Path, size: tuple[int, int] = (100, 40), **environ: str) -> Iterator[Tmux]:
+        """Run the program in a terminal; a variable that is empty is not there."""
+        wanted = {name: value for name, value in {**self.environ, "TERM": "xterm-256color", **environ}.items() if value}
+        command = ("env", "-i", *(f"{name}={value}" for name, value in wanted.items()), sys.executable, "-m", "curtainwall")
+        with terminal((*command, *map(str, words)), self.workspace, size=size) as tmux:
+            yield tmux
+
+    def configure(self, text: str) -> None:
+        self.home.mkdir(mode=0o700, exist_ok=True)
+        (self.home / "config.toml").write_text(text)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        return self.json("sessions", "list")
+
     def open_approval(self) -> str:
         """Return the one approval that is open."""
         (row,) = self.json("approvals", "list")
@@ -85,6 +157,15 @@ class Program:
     @property
     def effects(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.far.read_text().splitlines()] if self.far.exists() else []
+
+
+def _below(pid: int) -> list[int]:
+    """Return every process that a process started, and those that these did."""
+    try:
+        children = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+    return [found for child in children for found in (child, *_below(child))]
 
 
 def until(condition: Callable[[], T], bound: float = 30) -> T:
@@ -111,5 +192,25 @@ def program(tmp_path: Path) -> Iterator[Program]:
             child.kill()
         child.wait()
         for pipe in (child.stdout, child.stderr):
-            assert pipe is not None
-            pipe.close()
+            if pipe is not None:
+                pipe.close()
+
+
+@pytest.fixture
+def tmux(real_part: Callable[[str], str]) -> str:
+    """Return the version of a tmux that is there."""
+    return real_part("tmux")
+
+
+@pytest.fixture
+def provider(program: Program) -> Iterator[Upstream]:
+    """Run a provider beside the test; `anthropic:…`, `openai:…` and `local:…` lead to it. Keys are for the environment."""
+    with upstream_beside() as site:
+        program.configure(providers_at(site))
+        yield site
+
+
+def providers_at(site: Upstream, *, silence: str = "20s") -> str:
+    urls = {"anthropic": site.url, "openai": f"{site.url}/v1", "local": f"{site.url}/v1"}
+    sections = "".join(f'[models.{name}]\nurl = "{url}"\n' for name, url in urls.items())
+    return f'[model]\nsilence = "{silence}"\n{sections}env = "OPENAI_API_KEY"\n'

@@ -22,3 +22,19 @@ def test_the_tour_of_the_gate_shows_what_it_promises(program: Program) -> None:
     assert "nobody should read this" not in done.stdout
     assert "\x1b" not in done.stdout
     assert not program.home.exists()
+
+
+def test_the_example_of_the_library_holds_its_conversation(program: Program) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "library.py")],
+        capture_output=True,
+        text=True,
+        env=program.environ,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("1. done: ", "buy milk", "2. asked because of read-outside: yes", "2. done: ", "paint the fence blue", "3. I will list",
+                  "todo.txt", "turn: 'read todo.txt', 1 calls, done", "(estimated)"):  # fmt: skip
+        assert words in done.stdout, words
+    assert not program.home.exists()

@@ -116,13 +116,37 @@ def test_a_reader_that_goes_away_ends_it_quietly(program: Program) -> None:
     assert done.stderr == ""
 
 
-def test_rules_that_do_not_load_stop_everything_loudly(program: Program) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("policy/mine.cedar", "permit (principal, action, resource)", "`mine.cedar` is no Cedar"),
+        ("config.toml", 'lists.hosts = ["not a host!!"]', "`not a host!!` is no host"),
+        ("config.toml", "lists = 7", "`lists`"),
+        ("config.toml", "lists = ", "config.toml"),
+    ],
+)
+def test_where_rules_or_lists_do_not_load_every_line_is_denied_and_the_fault_is_told(
+    program: Program, file: str, content: str, says: str
+) -> None:
     (program.home / "policy").mkdir(parents=True)
-    (program.home / "policy" / "mine.cedar").write_text("permit (principal, action, resource)")
-    done = program("policy", "check", given=json.dumps(GOOD), fails=True)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "`mine.cedar` is no Cedar" in done.stderr
+    (program.home / file).write_text(content)
+    done = program("policy", "check", given=f"{json.dumps(GOOD)}\nx\n\n", fails=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(verdict["effect"], verdict["because"], verdict["resources"]) for verdict in found] == [("deny", ["policy-error"], [])] * 3
+    assert all(says in verdict["reason"] for verdict in found)
+    assert done.returncode == 1
+    assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--workspace", "--project"])
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_a_workspace_that_is_not_there_is_a_mistake(program: Program, command: str, option: str) -> None:
+    for name, why in (("nowhere", "does not exist"), ("file", "is no directory")):
+        (program.workspace / "file").write_text("")
+        done = program("policy", command, option, program.workspace / name, given=json.dumps(GOOD), fails=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{option} `{program.workspace / name}` {why}" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["", ".ssh", ".ssh/x", ".curtainwall"])

@@ -1,6 +1,7 @@
 """`curtainwall mcp-proxy` as clients start it: the SDK's own stdio client, a human who answers in another process, and a killed proxy."""
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -120,6 +121,45 @@ def test_stdin_that_ends_is_answered_to_its_last_line(environ: dict[str, str], t
         env=environ, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(30))
+
+
+@pytest.mark.parametrize("is_joined", [False, True], ids=["alone", "joined"])
+def test_stdin_that_ends_while_a_human_is_asked_ends_the_proxy_and_the_answer_is_kept(
+    is_joined: bool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    setup, session = opened(environ, tmp_path / "work")
+    outside, inside = tmp_path / "outside.txt", tmp_path / "work" / "a"
+    inside.write_text("within")
+
+    def call(number: int, name: str, **arguments: str) -> str:
+        meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+        params = {"_meta": meta, "name": name, "arguments": arguments}
+        return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}) + "\n"
+
+    def spoken(*lines: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "curtainwall", "mcp-proxy", "--session", session]
+        return subprocess.run(command, input="".join(lines), env=environ, capture_output=True, text=True, timeout=60, check=True)
+
+    write = call(1, "filesystem__write_file", path=str(outside), content="x")
+
+    async def story() -> "subprocess.CompletedProcess[str]":
+        async with contextlib.AsyncExitStack() as stack:
+            if is_joined:
+                mcp = await stack.enter_async_context(Client(proxy(environ, session)))
+                await mcp.list_tools()
+            done = await asyncio.to_thread(spoken, write, call(2, "filesystem__read_file", path=str(inside)))
+            approval = await first_open(environ)
+            await asyncio.to_thread(curtainwall, environ, "approve", approval)
+            return done
+
+    done = asyncio.run(asyncio.wait_for(story(), 110))
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [2], "what needs nobody is answered"
+    assert "stays open" in done.stderr
+    assert not outside.exists()
+    again = json.loads(spoken(write).stdout)
+    assert not again["result"].get("isError")
+    assert outside.read_text() == "x"
+    assert not mcp_socket_of(setup.home, session).exists()
 
 
 def test_a_session_that_another_process_decides_for_is_left_to_it(environ: dict[str, str], tmp_path: Path) -> None:

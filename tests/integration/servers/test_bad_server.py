@@ -198,7 +198,7 @@ def test_a_server_per_session_and_one_for_all(tmp_path: Path) -> None:
             await servers.leave(one.session)
             assert mine.is_lost
             with pytest.raises(ServerLost, match="it was stopped"):
-                await mine.ping()
+                await mine.list_tools()
             async with servers.supervisor.using("own", two) as other:
                 assert not other.is_lost
         finally:

@@ -88,6 +88,22 @@ def test_a_user_without_a_name_commits_as_us(machine: Machine) -> None:
     assert "Author: Curtainwall <curtainwall@localhost>" in machine.done("git.log", path="r")
 
 
+def test_no_line_of_a_key_is_the_head_of_a_hunk(machine: Machine) -> None:
+    machine.done("git.init", path="r")
+    key = "\n".join(f"k{number:02}{'aB3+' * 15}x" for number in range(20))
+    above = f"-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n1\n2\n3\n"
+    file = machine.workspace / "r/a"
+    file.write_text(f"{above}4\ndef f():\n5\n6\n7\n8\n")
+    machine.done("git.add", path="r", files=["a"])
+    machine.done("git.commit", path="r", message="m")
+    file.write_text(f"{above}four\ndef f():\n5\n6\n7\neight\n")
+    told = machine.done("git.diff", path="r")
+    assert "+four" in told
+    assert "aB3+" not in told
+    file.write_text(f"{above}4\ndef f():\n5\n6\n7\neight\n")
+    assert "@@ def f():" in machine.done("git.diff", path="r")
+
+
 def test_looking_changes_nothing(machine: Machine) -> None:
     machine.done("git.init", path="r")
     (machine.workspace / "r/a").write_text("x")

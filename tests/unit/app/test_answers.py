@@ -86,11 +86,6 @@ def test_the_tail_of_the_audit_is_whole_lines(run: Run, places: Places) -> None:
     assert run("audit", "tail", "nothing").code == 1
 
 
-def test_without_a_log_there_is_nothing_to_verify(run: Run, places: Places) -> None:
-    assert run("audit", "verify").code == 1
-    assert not places.home.exists()
-
-
 def test_a_follower_gets_whole_lines_alone(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text("one\ntwo\nthr")

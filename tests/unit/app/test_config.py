@@ -32,22 +32,47 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ("zzz = 1", "unknown key `zzz`; docs/config.md"),
         ("[limits]\n\ntokens = = 1", "line 3"),
         ("[limits]\ntokens = 1\ntokens = 2", "line 3"),
-        ('[limits]\ntokens = "many"', "`limits.tokens`: input should be a valid integer"),
+        ('[limits]\ntokens = "many"', "`limits.tokens` must be a whole number"),
         ("[limits]\ntokens = true", "`limits.tokens`"),
-        ("[limits]\ntokens = 0", "`limits.tokens`: input should be greater than 0"),
-        ("[limits]\nwarn_at = 1.5", "`limits.warn_at`"),
+        ("[limits]\ntokens = 0", "`limits.tokens` must be more than 0"),
+        ("[limits]\nwarn_at = 1.5", "`limits.warn_at` must be at most 1"),
         ('[approvals]\ndeadline = "soon"', "`approvals.deadline`: `soon` is no length of time; write"),
-        ('[approvals]\nunrouted = "allow"', "`approvals.unrouted`: input should be 'park' or 'deny'"),
-        ('[lists]\nhosts = "x"', "`lists.hosts`: input should be a valid list"),
-        ("[channels.web]\noperators = []", "`channels.web.operators`: list should have at least 1 item"),
+        ('[approvals]\nunrouted = "allow"', "`approvals.unrouted` must be `park` or `deny`"),
+        ('[lists]\nhosts = "x"', "`lists.hosts` must be a list"),
+        ("[channels.web]\noperators = []", "`channels.web.operators` must not be empty"),
         ("[channels.web]", "`channels.web.operators` is missing"),
         ("[lists]\nhost = []\n[limits]\ntoken = 1", "(and 1 more)"),
+        ("limits = 3", "`limits` must be a table"),
+        ("[limits]\nseconds = 1.5", "`limits.seconds`: this is no length of time; write"),
+        ("[models.Local]", "`models.Local`: a name here starts with a small letter"),
+        ("[models.demo]", "`models.demo`: this name is taken"),
+        ('[models.local]\nurl = "localhost"', "`models.local.url`: write a URL that starts with `http://` or `https://`"),
+        ('[models.local]\nfile = "key"', "`models.local.file`: write the whole path of the file, from `/` or `~/` on"),
+        ('[models.local]\nkey = "short"', "`models.local.key` must have at least 8 characters"),
+        ('[credentials."a b"]\nenv = "X"', "`credentials.a b`: a name here is made of letters"),
+        (
+            '[servers.x]\ncommand = "x"\ntools.t.effect = "sing"',
+            "`servers.x.tools.t.effect` must be `inspect`, `modify`, `execute` or `send`",
+        ),
+        (
+            (
+                "[servers.x]\ncommand = 'x'\n[servers.x.tools.t]\neffect = 'send'\narguments.a = {roles = ['read-path'], "
+                "cases = [{argument = 'b', equals = [[]], roles = ['read-path']}]}"
+            ),
+            "`servers.x.tools.t.arguments.a.cases.0.equals.0` must be a text, a number, true or false",
+        ),
     ],
 )
 def test_an_error_names_the_key_or_the_line(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         parse_config(text)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_wrong_is_never_said_with_the_value_itself() -> None:
+    with pytest.raises(ValueError, match="at least 8") as caught:
+        parse_config('[models.openai]\nkey = "hunter2"')
+    assert "hunter2" not in str(caught.value)
 
 
 def test_lengths_of_time_are_texts_or_seconds() -> None:
@@ -109,7 +134,12 @@ def test_init_writes_once_and_show_tells_what_holds(run: Run, places: Places) ->
 def test_a_wrong_file_stops_every_command_with_one_line(run: Run, places: Places) -> None:
     places.home.mkdir()
     (places.home / "config.toml").write_text("[lists]\nhost = []\n")
-    for words in (("config", "show"), ("policy", "check"), ("approve", "x")):
+    for words in (("config", "show"), ("policy", "rules"), ("approve", "x")):
         said = run(*words)
         assert (said.code, said.out) == (1, "")
         assert said.err == f"curtainwall: `{places.home}/config.toml`: unknown key `lists.host`; did you mean `lists.hosts`?\n"
+
+
+def test_what_a_key_chooses_among_is_told() -> None:
+    assert '`"park"` or `"deny"`' in render()
+    assert '# unrouted: what happens to an ask that can be shown nowhere: `"park"` or `"deny"`' in commented()

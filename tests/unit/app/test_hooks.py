@@ -45,7 +45,7 @@ def test_the_table_is_shown_again_as_it_was_written() -> None:
         ('[hooks]\nfile = "hooks.json"', "`hooks.file`"),
         ("[hooks]\nPreToolUs = []", "unknown key `hooks.PreToolUs`; did you mean `hooks.PreToolUse`?"),
         ("[hooks]\nStop = [{hooks = [{type = 'prompt'}]}]", "`hooks.Stop[0].hooks[0]` cannot be honoured: its `type`"),
-        ("[hooks]\nStop = [{matcher = 'x'}]", "`hooks.Stop[0]` cannot be honoured: `hooks`: field required"),
+        ("[hooks]\nStop = [{matcher = 'x'}]", "`hooks.Stop[0]` cannot be honoured: `hooks` is missing"),
         ("hooks = 5", "`hooks`"),
     ],
 )
@@ -119,7 +119,8 @@ def test_trusting_shows_the_hooks_asks_and_pins(run: Run, places: Places) -> Non
 
 def test_a_workspace_without_hooks_cannot_be_trusted(run: Run, places: Places) -> None:
     said = run("hooks", "trust", places.workspace, "--yes")
-    assert (said.code, said.err) == (1, f"curtainwall: `{places.workspace}` brings no hooks\n")
+    assert said.code == 1
+    assert said.err.startswith(f"curtainwall: `{places.workspace}` brings no hooks; they would stand in `.claude/settings.json`")
 
 
 def test_what_a_workspace_brings_cannot_move_the_cursor(run: Run, places: Places) -> None:
@@ -185,3 +186,11 @@ def test_the_house_tells_of_beginning_and_end_and_withholds_our_keys(
     assert "MINE=mine\n" in environ
     assert f"CLAUDE_PROJECT_DIR={places.workspace}\n" in environ
     assert (tmp_path / "pwd").read_text().strip() == str(places.home)
+
+
+def test_trusting_what_is_not_there_says_so(run: Run, places: Places) -> None:
+    missing = places.workspace / "nowhere"
+    for words in (("trust", missing), ("list", "--workspace", missing)):
+        said = run("hooks", *words)
+        assert (said.code, said.out) == (2, "")
+        assert f"`{missing}` does not exist" in said.err

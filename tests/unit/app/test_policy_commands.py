@@ -81,14 +81,141 @@ def test_an_import_prints_rules_or_puts_them_into_place(run: Run, places: Places
     assert "permit" in said.out
     assert "note: " in said.err
     assert not places.home.exists()
-    for name in ("claude.cedar", "claude-2.cedar"):
-        written = run("policy", "import", settings, "--write")
-        if name == "claude-2.cedar":
-            assert written.code == 1, "the same rules twice do not load together"
-            assert not (places.home / "policy" / name).exists()
-        else:
-            assert written.out == f"{places.home}/policy/{name}\n"
+    assert run("policy", "import", settings, "--write").out == f"{places.home}/policy/claude.cedar\n"
     verdict = run("policy", "explain", "shell.run", '{"command": "rm x"}', "--output", "json").json
     assert verdict["effect"] == "ask"
     settings.write_text("{")
     assert run("policy", "import", settings).code == 1
+
+
+def test_a_second_import_says_what_to_do_and_takes_a_name(run: Run, places: Places, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"permissions": {"allow": ["Bash(git *)"]}}))
+    assert run("policy", "import", settings, "--write").code == 0
+    again = run("policy", "import", settings, "--write")
+    assert again.code == 1
+    assert "claude.cedar` is there from an earlier import" in again.err
+    assert "--name claude-2" in again.err
+    settings.write_text(json.dumps({"permissions": {"allow": ["Bash(ls *)"]}}))
+    assert run("policy", "import", settings, "--write", "--name", "claude-2").out == f"{places.home}/policy/claude-2.cedar\n"
+    ids = [rule["id"] for rule in run("policy", "rules", "--output", "json").json["rules"]]
+    assert {"claude-allow-1", "claude-2-allow-1"} <= {*ids}
+    assert run("policy", "import", settings, "--name", "../x").code == 1
+
+
+def test_an_import_says_which_directory_its_patterns_are_bound_to(run: Run, places: Places, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"permissions": {"allow": ["Read(./src/**)"]}}))
+    assert f"start in `{places.workspace}`" in run("policy", "import", settings).err
+    assert f"start in `{places.user}`" in run("policy", "import", settings, "--workspace", places.user).err
+    missing = run("policy", "import", settings, "--workspace", places.user / "nowhere")
+    assert (missing.code, missing.out) == (2, "")
+    settings.write_text(json.dumps({"permissions": {"allow": ["Read(//etc/hosts)", "Read(~/x)", "Bash(a)"]}}))
+    assert "start in" not in run("policy", "import", settings).err
+
+
+def test_an_allow_for_reading_leaves_allowed_commands_allowed(run: Run, places: Places, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"permissions": {"allow": ["Read(./src/**)", "Bash(git *)"], "deny": ["Read(./secret/**)"]}}))
+    assert run("policy", "import", settings, "--write").code == 0
+
+    def effect(tool: str, **arguments: str) -> str:
+        return run("policy", "explain", tool, json.dumps(arguments), "--output", "json").json["effect"]
+
+    (places.workspace / "secret").mkdir()
+    assert effect("shell.run", command="git status") == "allow"
+    assert effect("shell.run", command="ls") == "ask"
+    assert effect("shell.run", command="git status", cwd="/etc") == "ask"
+    assert effect("shell.run", command="git status", cwd="secret") == "deny"
+    assert effect("filesystem.read_file", path="src/a") == "allow"
+    assert effect("filesystem.read_file", path="a") == "ask"
+
+
+def effect_of(run: Run, tool: str, arguments: dict[str, object], *words: str | Path) -> tuple[str, list[str]]:
+    told = run("policy", "explain", tool, json.dumps(arguments), "--output", "json", *words).json
+    return told["effect"], told["because"]
+
+
+def test_a_git_directory_of_another_name_cannot_be_built_file_by_file(run: Run, places: Places) -> None:
+    accepting = ("--project", places.workspace, "--mode", "accept-edits")
+    write = "filesystem.write_file"
+    assert effect_of(run, write, {"path": "x/config", "content": ""}, *accepting)[0] == "allow"
+    for name in ("objects", "refs"):
+        assert effect_of(run, "filesystem.create_directory", {"path": f"x/{name}"}, *accepting)[0] == "allow"
+        (places.workspace / "x" / name).mkdir(parents=True)
+    (places.workspace / "plain").write_text("ref: refs/heads/main")
+    assert "runs-later" in effect_of(run, write, {"path": "x/HEAD", "content": ""}, *accepting)[1]
+    moved = {"source": "plain", "destination": "x/HEAD"}
+    assert effect_of(run, "filesystem.move_file", moved, *accepting)[0] == "ask"
+    (places.workspace / "x" / "HEAD").write_text("ref: refs/heads/main")
+    for name in ("config", "hooks/pre-commit"):
+        effect, because = effect_of(run, write, {"path": f"x/{name}", "content": ""}, *accepting)
+        assert (effect, "runs-later" in because) == ("ask", True)
+    assert effect_of(run, write, {"path": "x/config", "content": ""})[0] == "allow", "a workspace of its own is free"
+
+
+def test_moving_a_directory_with_something_in_it_that_runs_later_asks(run: Run, places: Places) -> None:
+    accepting = ("--project", places.workspace, "--mode", "accept-edits")
+    (places.workspace / "a" / "b").mkdir(parents=True)
+    moved = {"source": "a", "destination": "c"}
+    assert effect_of(run, "filesystem.move_file", moved, *accepting)[0] == "allow"
+    (places.workspace / "a" / "b" / ".envrc").write_text("")
+    effect, because = effect_of(run, "filesystem.move_file", moved, *accepting)
+    assert (effect, "runs-later" in because) == ("ask", True)
+
+
+def test_a_path_inside_a_revision_is_judged_like_any_other(run: Run, places: Places, tmp_path: Path) -> None:
+    rules = tmp_path / "mine.cedar"
+    rules.write_text(
+        f'@id("no-env") forbid (principal, action == Action::"read-path", resource) when {{ resource == Path::"{places.workspace}/.env" }};'
+    )
+    (places.workspace / ".git").mkdir()
+    given = ("--policy", rules)
+    assert effect_of(run, "git.show", {"ref": "HEAD"}, *given)[0] == "allow"
+    assert effect_of(run, "git.show", {"ref": "HEAD:a.py"}, *given)[0] == "allow"
+    for ref in ("HEAD:.env", ":.env", "HEAD:./.env", "HEAD~1:.env"):
+        assert effect_of(run, "git.show", {"ref": ref}, *given) == ("deny", ["no-env"])
+        assert effect_of(run, "git.diff", {"ref": ref}, *given) == ("deny", ["no-env"])
+    assert effect_of(run, "git.show", {"ref": "HEAD:../x"}, *given) == ("deny", ["invalid-arguments"])
+
+
+def test_an_explanation_names_hooks_labels_and_words_of_the_command_line(run: Run, places: Places) -> None:
+    places.home.mkdir(mode=0o700)
+    (places.home / "config.toml").write_text('[[hooks.PreToolUse]]\nmatcher = "Read"\nhooks = [{type = "command", command = "my-guard"}]\n')
+    told = run("policy", "explain", "filesystem.read_file", '{"path": "/etc/.env"}', "--output", "json").json
+    assert len(told["hooks"]) == 1
+    assert "my-guard" in told["hooks"][0]
+    assert "(PreToolUse) may deny it" in told["hooks"][0]
+    assert any(label.startswith("`sensitive` is not in force; once permitted, this call sets it") for label in told["labels"])
+    assert any("curtainwall approve ID" in change and "/approve ID" in change for change in told["changes"])
+    text = run("policy", "explain", "filesystem.read_file", '{"path": "/etc/.env"}', "--labels", "untrusted-content").out
+    assert "hooks that hear of it (none was run):" in text
+    assert "`untrusted-content` is in force" in text
+    other = run("policy", "explain", "filesystem.write_file", '{"path": "a", "content": ""}', "--output", "json").json
+    assert other["hooks"] == []
+
+
+def test_an_explanation_says_how_the_hooks_of_a_workspace_stand(run: Run, places: Places) -> None:
+    (places.workspace / ".claude").mkdir()
+    hooks = {"PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "theirs"}]}]}
+    (places.workspace / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    asked = ("policy", "explain", "filesystem.read_file", '{"path": "a"}', "--output", "json")
+    assert "do not run" in run(*asked).json["hooks"][0]
+    assert run("hooks", "trust", places.workspace, "--yes").code == 0
+    assert "` of the workspace (PreToolUse)" in run(*asked).json["hooks"][0]
+
+
+def test_an_unknown_tool_is_answered_with_those_that_are_like_it(run: Run, places: Places) -> None:
+    for name, meant in (
+        ("filesystem.readfile", "`filesystem.read_file`"),
+        ("files.read_file", "`filesystem.read_file`"),
+        ("read_file", "`filesystem.read_file`"),
+        ("filesystem__write_file", "`filesystem.write_file`"),
+        ("shell.exec", "`curtainwall tools list`"),
+    ):
+        told = run("policy", "explain", name, "{}", "--output", "json").json
+        assert told["because"] == ["unknown-tool"]
+        assert meant in told["changes"][0], name
+        assert "tools list" in told["changes"][0]
+    bad = run("policy", "explain", "fetch.get", '{"url": 7}', "--output", "json").json
+    assert "curtainwall tools show fetch.get" in bad["changes"][0]

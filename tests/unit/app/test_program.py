@@ -3,12 +3,13 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from curtainwall import __version__
 from curtainwall.app.main import COMMANDS
-from tests.unit.app.conftest import Places, Said
+from tests.unit.app.conftest import Places, Said, read, session_in
 
 Run = Callable[..., Said]
 
@@ -103,3 +104,69 @@ def test_doctor_finds_an_open_home_and_rules_that_do_not_load(run: Run, places: 
     said = run("doctor", "--output", "json")
     assert said.code == 1
     assert {it["name"] for it in said.json["findings"] if it["standing"] == "fail"} == {"home", "policy"}
+
+
+def test_a_list_that_cannot_be_used_is_told_by_config_show_and_doctor(run: Run, places: Places) -> None:
+    places.home.mkdir(mode=0o700)
+    for text, why in (
+        ('lists.hosts = ["not a host!!"]', "`lists.hosts`: `not a host!!` is no host"),
+        ('lists.push-remotes = ["https://x/y"]', "`lists.push-remotes`"),
+        ('[servers.shell]\ncommand = "x"', "[servers.shell]: this name is reserved"),
+    ):
+        (places.home / "config.toml").write_text(text)
+        shown = run("config", "show", "--output", "json")
+        assert shown.code == 1
+        assert shown.json
+        assert why in shown.err
+        assert why in run("config", "show").err
+        said = run("doctor", "--output", "json")
+        findings = {it["name"]: it for it in said.json["findings"]}
+        assert (said.code, findings["config"]["standing"]) == (1, "fail")
+        assert why in findings["config"]["what"]
+
+
+def test_rules_that_do_not_load_are_no_fault_of_the_configuration(run: Run, places: Places) -> None:
+    (places.home / "policy").mkdir(parents=True, mode=0o700)
+    (places.home / "policy" / "x.cedar").write_text("nonsense")
+    assert run("config", "show").code == 0
+
+
+def test_rules_and_configuration_as_an_editor_writes_them_are_fine(run: Run, places: Places) -> None:
+    places.home.mkdir(mode=0o700)
+    (places.home / "policy").mkdir(mode=0o700)
+    rules, config = places.home / "policy" / "x.cedar", places.home / "config.toml"
+    rules.write_text("")
+    config.write_text("")
+
+    def home() -> str:
+        return next(it["standing"] for it in run("doctor", "--output", "json").json["findings"] if it["name"] == "home")
+
+    rules.chmod(0o644)
+    config.chmod(0o644)
+    assert home() == "ok"
+    for path in (rules, config):
+        path.chmod(0o664)
+        assert home() == "fail", "others could write it"
+        path.chmod(0o644)
+
+
+def test_a_home_without_a_log_has_nothing_to_verify(run: Run, places: Places, tmp_path: Path) -> None:
+    said = run("audit", "verify")
+    assert said.code == 0
+    assert "nothing to verify" in said.out
+    assert run("audit", "verify", "--output", "json").json == {"ok": True, "entries": 0, "sessions": 0, "fault": None}
+    heads = run("audit", "head", "--output", "json")
+    assert (heads.code, heads.json) == (0, [])
+    assert not places.home.exists()
+
+
+def test_a_log_that_is_gone_is_not_taken_for_a_new_one(run: Run, places: Places, tmp_path: Path) -> None:
+    session_in(places.workspace, read("a"))
+    kept = tmp_path / "heads"
+    kept.write_text(run("audit", "head").out)
+    for file in places.home.glob("curtainwall.db*"):
+        file.unlink()
+    for words in (("--against", kept), ()):
+        said = run("audit", "verify", *words, "--output", "json")
+        assert (said.code, said.json["ok"]) == (1, False)
+        assert "the log is gone" in said.json["fault"]

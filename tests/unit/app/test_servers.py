@@ -66,6 +66,54 @@ def test_a_server_is_added_once(run: Run) -> None:
     assert "there is a server `x` already" in again.err
 
 
+def test_a_path_that_a_server_may_read_stands_there_once(run: Run, places: Places) -> None:
+    above = str(TOOL_SERVER.parent)
+    twice = ("--read", above, "--read", f"{above}/", "--read", above)
+    run("servers", "add", "x", *twice, "--write", "{workspace}", "--", "python3", str(TOOL_SERVER))
+    section = load_config(places.home / "config.toml").servers["x"]
+    assert (section.read, section.write) == ((above,), ("{workspace}",))
+
+
+def test_a_server_is_removed_with_its_roles_and_the_rest_stays(run: Run, places: Places) -> None:
+    places.home.mkdir(mode=0o700)
+    config = places.home / "config.toml"
+    rest = '# mine\n[lists]\nhosts = ["a.org"]\n\n[servers.b]\ncommand = "y"\n'
+    config.write_text(f'[servers.a]\ncommand = "x"\n\n[servers.a.tools.t]\neffect = "inspect"\n\n{rest}')
+    (places.home / "servers").mkdir()
+    (places.home / "servers" / "a.json").write_text("{}")
+    asked = run("servers", "remove", "a")
+    assert asked.code == 2
+    assert "--yes" in asked.err
+    assert run("servers", "remove", "a", "--yes", "--output", "json").json == {"name": "a", "path": str(config)}
+    loaded = load_config(config)
+    assert ([*loaded.servers], loaded.lists.hosts) == (["b"], ("a.org",))
+    assert config.read_text().strip() == rest.strip()
+    assert not (places.home / "servers" / "a.json").exists()
+    gone = run("servers", "remove", "a", "--yes")
+    assert gone.code == 1
+    assert "there is no server `a`" in gone.err
+    assert run("servers", "remove", "b", "--yes").code == 0
+    assert run("servers", "list", "--output", "json").json == []
+
+
+@pytest.mark.parametrize(
+    "text", ['servers.a.command = "x"\n', '[servers]\na.command = "x"\n', '[servers."a"]\ncommand = """\n[servers.b]\n"""\n']
+)
+def test_a_server_is_removed_however_it_is_written(run: Run, places: Places, text: str) -> None:
+    places.home.mkdir(mode=0o700)
+    (places.home / "config.toml").write_text(text)
+    assert run("servers", "remove", "a", "--yes").code == 0
+    assert load_config(places.home / "config.toml").servers == {}
+
+
+def test_a_server_that_stops_every_command_can_be_removed(run: Run, places: Places) -> None:
+    places.home.mkdir(mode=0o700)
+    (places.home / "config.toml").write_text('[servers.shell]\ncommand = "x"\n')
+    assert run("servers", "list").code == 1
+    assert run("servers", "remove", "shell", "--yes").code == 0
+    assert run("servers", "list").code == 0
+
+
 def test_a_bad_server_in_the_file_stops_every_command(run: Run, places: Places) -> None:
     places.home.mkdir()
     (places.home / "config.toml").write_text('[servers.shell]\ncommand = "x"\n')
@@ -92,6 +140,29 @@ def test_what_is_wrong_with_a_server_is_said_in_one_line(run: Run, places: Place
             assert (said.code, said.out) == (1, "")
             assert why in said.err
             assert said.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_what_failed_and_what_to_do_is_said_before_the_servers_own_words(run: Run, places: Places) -> None:
+    run("servers", "add", "crash", "--", "/usr/bin/python3", str(TOOL_SERVER), "--crash")
+    run("servers", "add", "secretive", "--", "/usr/bin/python3", str(TOOL_SERVER), "--secretive")
+    for name, ours, its in (
+        ("crash", "the server `crash` ended before it had answered; it may lack a path (`servers.crash.read`)", "the moon is full"),
+        ("secretive", "the server `secretive` was started, but does not say what it offers", "boom"),
+    ):
+        for command in ("test", "annotate"):
+            said = run("servers", command, name)
+            assert (said.code, said.out) == (1, "")
+            assert said.err.startswith(f"curtainwall: {ours}")
+            assert f"{places.home}/logs/server-{name}.log" in said.err
+            assert said.err.index(ours) < said.err.index(its)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_a_server_that_knows_no_ping_is_fine(run: Run) -> None:
+    run("servers", "add", "plain", "--", "/usr/bin/python3", str(TOOL_SERVER), "--no-ping")
+    assert run("servers", "test", "plain").code == 0
+    assert run("servers", "annotate", "plain").code == 0
 
 
 @pytest.mark.usefixtures("bubblewrap")

@@ -12,8 +12,25 @@ import pytest
 from curtainwall.app.copying import copy_tree
 from curtainwall.app.exports import export_lines, read_export
 from curtainwall.app.removing import remove_tree
-from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import Broken, Mode, SessionId, session_stream
+from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.model import (
+    SYSTEM,
+    AgentSpoke,
+    AnyCommand,
+    Broken,
+    EndTurn,
+    MessageId,
+    Mode,
+    RecordProgress,
+    SendMessage,
+    SessionId,
+    StartTurn,
+    TextStreamed,
+    TurnId,
+    TurnStatus,
+    session_stream,
+)
+from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, opened, read, session_in
 
 Run = Callable[..., Said]
@@ -46,6 +63,108 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(run: Run, places: Places)
     assert run("sessions", "show", "zzz").code == 1
     session_in(places.workspace)
     assert "more than one" in run("sessions", "show", session[:2]).err
+
+
+@covers("cli.budget")
+def test_a_budget_is_shown_and_raised(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace)
+    assert "tokens   0 of 1,000,000 (measured)" in run("sessions", "budget", session).out
+    for words, kind, limit in (
+        (("tokens", "2m"), "tokens", 2_000_000),
+        (("dollars", "10"), "dollars", 10),
+        (("steps", "500"), "steps", 500),
+        (("seconds", "4h"), "seconds", 14_400),
+        (("time", "5h"), "seconds", 18_000),
+    ):
+        told = run("sessions", "budget", session[:8], *words, "--output", "json").json
+        assert (told["session"], told["exhausted"]) == (session, [])
+        assert {it["kind"]: it["limit"] for it in told["budget"]}[kind] == limit
+    assert "tokens   0 of 2,000,000 (measured)" in run("sessions", "budget", session).out
+
+
+@covers("cli.budget")
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (("steps",), 2, "say how much in all; write `tokens 2m`"),
+        (("steps", "many"), 2, "`many` is no amount; write `tokens 2m`"),
+        (("apples", "3"), 2, "there is no budget of `apples`"),
+        (("steps", "10"), 1, "the steps budget is already 200"),
+    ],
+)
+def test_a_budget_that_cannot_be_meant_is_left_as_it_is(run: Run, places: Places, words: tuple[str, ...], code: int, why: str) -> None:
+    session, _ = session_in(places.workspace)
+    before = run("sessions", "export", session).out
+    said = run("sessions", "budget", session, *words)
+    assert (said.code, said.out) == (code, "")
+    assert why in said.err
+    assert run("sessions", "export", session).out == before
+
+
+def conversation_in(places: Places) -> SessionId:
+    """Return a session with five turns, of which the last was cut off, and a message that waits."""
+    me = local_user()
+
+    async def work() -> SessionId:
+        async with open_house(set_up()) as wired:
+            session = await opened(wired, places.workspace)
+
+            async def send(*commands: AnyCommand) -> None:
+                for command in commands:
+                    await wired.house.send(session, command)
+
+            for number in range(5):
+                message, turn = MessageId(f"m{number}"), TurnId(f"t{number}")
+                await send(SendMessage(by=me, message=message, text=f"question {number}\x1b[2J"), StartTurn(by=SYSTEM, turn=turn))
+                at = wired.house.clock.now()
+                if number < 4:
+                    await send(RecordProgress(by=SYSTEM, events=(AgentSpoke(at=at, turn=turn, text=f"answer {number}"),)))
+                    await send(EndTurn(by=SYSTEM, turn=turn, status=TurnStatus.DONE))
+            await send(RecordProgress(by=SYSTEM, events=(TextStreamed(at=at, turn=turn, text="half an ans"),)))
+            await send(SendMessage(by=me, message=MessageId("m9"), text="and this"))
+            return session
+
+    return asyncio.run(asyncio.wait_for(work(), 60))
+
+
+@covers("cli.conversation")
+def test_the_last_turns_and_the_queue_are_shown_shortly(run: Run, places: Places) -> None:
+    session = conversation_in(places)
+    shown = run("sessions", "show", session).out
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "before 2 more turns; `sessions history` shows them" in lines
+    assert "done answer 3" in lines
+    assert "working half an ans [so far]" in lines
+    assert any(line.startswith("queued ") and line.endswith(": and this") for line in lines)
+    assert "question 1" not in shown
+    assert "\x1b" not in shown
+    told = run("sessions", "show", session, "--output", "json").json
+    assert [it["status"] for it in told["conversation"]] == ["done", "done", "working"]
+    assert (told["conversation"][-1]["partial"], told["conversation"][-1]["messages"]) == ("half an ans", [])
+    assert [it["text"] for it in told["queue"]] == ["and this"]
+
+
+@covers("cli.conversation")
+def test_what_was_said_is_printed_as_text(run: Run, places: Places) -> None:
+    session = conversation_in(places)
+    said = run("sessions", "history", session).out
+    assert [line.partition(": ")[2] for line in said.splitlines()][:2] == ["question 0\\x1b[2J", "answer 0"]
+    assert said.splitlines()[-1].endswith("and this [queued]")
+    assert "agent: half an ans [so far]" in said
+    last = run("sessions", "history", session, "-n", "1")
+    assert last.out.splitlines()[0].startswith("… ")
+    assert len(last.out.splitlines()) == 2
+    told = run("sessions", "history", session, "--output", "json").json
+    assert told[1] == {"by": None, "text": "answer 0", "end": ""}
+    fork = run("sessions", "fork", session).out.strip()
+    assert run("sessions", "history", fork, "--output", "json").json[1] == told[1], "what was said before the fork is part of it"
+
+
+@covers("cli.conversation")
+def test_a_session_in_which_nothing_was_said_has_no_history(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace)
+    said = run("sessions", "history", session)
+    assert (said.code, said.out, said.err) == (0, "", "nothing was said yet\n")
 
 
 def test_a_session_gets_another_name(run: Run, places: Places) -> None:

@@ -63,6 +63,11 @@ def test_a_credential_is_known_by_its_shape(secret: str, kind: str) -> None:
         ("?token=abc123def&x=1", "?token=[masked:token:…]&x=1"),
         ("İ password=hunter22", "İ password=[masked:password:…]"),
         ('password="abcd1234', 'password="[masked:password:…]'),
+        ('"password":\n  "hunter22"', '"password":\n  "[masked:password:…]"'),
+        ('{\\"password\\":\\n \\"hunter22\\"}', '{\\"password\\":\\n \\"[masked:password:…]\\"}'),
+        ("a:\n  password: >-\n    hunter22\n\n    more33\n  b: c", "a:\n  password: >-\n    [masked:password:…]\n  b: c"),
+        ("- token: |  # ours\n    abc123def456", "- token: |  # ours\n    [masked:token:…]"),
+        ("+password: |\r\n+  hunter22\r\n+user: x", "+password: |\r\n+  [masked:password:…]\r\n+user: x"),
         ("token: 'correcthorsebattery'", "token: '[masked:token:…]'"),
     ],
 )
@@ -85,6 +90,8 @@ def test_a_secret_is_known_by_what_stands_before_it(text: str, masked: str) -> N
         "cookie: yes", "ghp_short",
         "password: 'two words 12345'", "a-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "eyJ.a.b",
         "https://host:8080/a@b", "keys: a, b, c", "secret: abc",
+        'token:\n  "type1": x', "password: |\n  two words 12345", "password: |\nhunter22: x", "password: |\n  hunter22\n  and more",
+        "password: |\n" + "  hunter22\n" * 80, "see\na -----END PRIVATE KEY-----", "-----END PRIVATE KEY-----",
         "token: TokenType.ACCESS_2", "password=", "pass: correcthorse", "_", "",
     ],
 )  # fmt: skip
@@ -111,6 +118,41 @@ BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\nVJTUt9Us8cKjMzEfYy
 def test_a_private_key_is_masked_as_one_even_where_it_is_cut_off(text: str, rest: str) -> None:
     masked = re.sub(r"\[masked:private-key:[0-9a-f]{8}\]", "#", MASKER.mask_text(text))
     assert re.sub(r"[\r\n\\n]*(?=\"?\Z)", "", masked) == re.sub(r"[\r\n\\n]*(?=\"?\Z)", "", rest)
+
+
+END = "-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        (f"{BODY}{END}\nb", "#\nb"),
+        (f"a b\n{BODY}kQ==\n{END}", "a b\n#"),
+        (f"{BODY}{END}\n".replace("\n", "\r\n"), "#\r\n"),
+        (f"@@ -9,5 +9,5 @@ {BODY}{END}", "@@ -9,5 +9,5 @@ #"),
+        (re.sub("^", " ", f"{BODY}{END}", flags=re.MULTILINE), " #"),
+        (re.sub("^", "+", f"{BODY}{END}", flags=re.MULTILINE), "#"),
+        (re.sub("^", "-", f"x y\n{BODY}{END}", flags=re.MULTILINE), "-x y\n-#"),
+        (json.dumps(f"{BODY}{END}"), '"#"'),
+        ('"' + BODY.replace("\n", '\\n" +\n  "') + f'{END}"', '"#"'),
+        (f"{BODY}{END}\n{BODY}{END}", "#\n#"),
+    ],
+)
+def test_a_private_key_is_masked_by_its_end_where_its_beginning_is_missing(text: str, rest: str) -> None:
+    assert re.sub(r"\[masked:private-key:[0-9a-f]{8}\]", "#", MASKER.mask_text(text)) == rest
+
+
+def test_a_key_that_a_difference_removes_is_masked_where_it_is_cut_off() -> None:
+    text = re.sub("^", "-", f"-----BEGIN PRIVATE KEY-----\n{BODY}", flags=re.MULTILINE)
+    assert BODY[:20] not in MASKER.mask_text(text)
+
+
+def test_pieces_put_together_are_the_text_and_what_is_shown_of_it() -> None:
+    text = f"a ghp_{LONG} b\npassword: hunter22\n{BODY}{END}\nc [masked:x:1234abcd]"
+    pieces = MASKER.pieces(text)
+    assert "".join(piece.real for piece in pieces) == text
+    assert "".join(piece.shown for piece in pieces) == MASKER.mask_text(text)
+    assert [piece.real for piece in pieces if piece.is_hidden] == [f"ghp_{LONG}", "hunter22", f"{BODY}{END}"]
 
 
 def test_a_mask_is_stable_says_its_kind_and_depends_on_the_key() -> None:
@@ -148,6 +190,8 @@ def test_known_credentials_are_masked_in_every_spelling_by_their_name() -> None:
         json.dumps('pä"ss/w\\rd'),
         "p%C3%A4%22ss%2Fw%5Crd",
         "p%c3%a4%22ss%2fw%5crd",
+        "p%c3%A4%22ss%2Fw%5crd",
+        "p%C3%a4%22ss%2fw%5Crd",
         "Basic dXNlcjpww6Qic3Mvd1xyZA==",
         "cMOkInNzL3dccmQ=",
     ):
@@ -238,6 +282,15 @@ def test_a_stream_shows_plain_words_at_once_and_holds_what_may_become_a_secret()
     assert stream.finish() == ""
 
 
+@pytest.mark.parametrize("spelling", ["a%2Fb%2Fc%2Fd%3D", "a%2fb%2Fc%2fd%3D", "a%2Fb%2fc%2Fd%3d"])
+def test_a_stream_holds_an_escaped_credential_back_wherever_it_is_cut(spelling: str) -> None:
+    masker = Masker(b"key", {"wifi": "a/b/c/d="})
+    for cut in range(1, len(spelling)):
+        stream = StreamMasker(masker)
+        shown = stream.feed(f"see {spelling[:cut]}") + stream.feed(f"{spelling[cut:]} there ") + stream.finish()
+        assert re.fullmatch(r"see \[masked:wifi:\w{8}\] there ", shown), (cut, shown)
+
+
 def test_a_stream_never_holds_back_more_than_a_bound() -> None:
     stream = StreamMasker(MASKER)
     shown = sum(len(stream.feed("x" * 10_000)) for _ in range(50))
@@ -259,6 +312,10 @@ def test_a_stream_never_holds_back_more_than_a_bound() -> None:
         "[masked:a:1234abcd]ghp_",
         "password=[masked:a:1234abcd]", f"ghp_{LONG} ", "Authorization: Basic ", "\\", "token\\", 'password="',
         "-----BEGIN RSA PRIVATE KEY-----\\n", "a", " ", "\n",
+        "-----END PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", "A\n-----END PRIVATE KEY-----\n",
+        "+" * 600 + "\n-----END PRIVATE KEY-----",
+        "A\\n", f"{LONG}\n" * 900 + "-----END PRIVATE KEY-----\n", "password: |\n", "password: |\n  ", "password: |\n  " + "a1\n  " * 70,
+        "password: >\n\n\n", 'password:\n"', "password:\n'" + "a" * 4000 + "\n", "password: |\n " + "a" * 4000,
     ],
 )  # fmt: skip
 def test_a_megabyte_of_malice_takes_a_moment(unit: str) -> None:

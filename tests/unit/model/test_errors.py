@@ -7,7 +7,7 @@ def test_every_refusal_has_a_code_of_its_own() -> None:
     def family(kind: type[CommandRefused]) -> list[type[CommandRefused]]:
         return [kind, *(found for below in kind.__subclasses__() for found in family(below))]
 
-    assert {kind.code: kind for kind in family(CommandRefused)} == REFUSALS
+    assert {kind.code: kind for kind in family(CommandRefused) if "code" in vars(kind)} == REFUSALS
     assert len(family(CommandRefused)) == len(REFUSALS)
 
 

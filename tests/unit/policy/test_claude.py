@@ -254,6 +254,7 @@ def test_what_else_stands_in_the_settings_is_reported() -> None:
         {"permissions": {"defaultMode": "bypassPermissions", "deny": ["Read(.env)"]}, "env": {}}, workspace="/w"
     ).notes
     assert told == (
+        "patterns without `//` or `~/` start in `/w`, and hold for no other directory",
         "`defaultMode` is not imported; modes and directories are set in our own config",
         "a deny for reading binds the file tools; a shell command still sees whatever the workspace holds",
     )

@@ -81,8 +81,22 @@ def test_lines_are_named_and_comments_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[]", "{}", '{"expect": {"effect": "maybe"}}', '{"expect": {"effect": "allow"}, "extra": 1}', "null"]
+    ("line", "why"),
+    [
+        ("{", "it is no JSON"),
+        ("[]", "it must be an object"),
+        ("null", "it must be an object"),
+        ("{}", "`expect` is missing"),
+        ('{"expect": {"effect": "maybe"}}', "`expect.effect` must be `allow`, `ask` or `deny`"),
+        ('{"expect": {"effect": "allow"}, "extra": 1}', "`extra` is not known here; a trial has `name`, `rules`, `lists`,"),
+        ('{"expect": {"effect": "allow"}, "session": {"own": "perhaps"}}', "`session.own` must be true or false"),
+        ('{"expect": {"effect": "allow"}, "lists": {"hosts": "x"}}', "`lists.hosts` must be a list"),
+        ('{"expect": {"effect": "allow"}, "resources": [{"role": "read"}]}', "`resources.0.role` must be `use-tool`,"),
+    ],
 )
-def test_a_line_that_is_no_trial_is_named(line: str) -> None:
-    with pytest.raises(Broken, match="line 2 is no trial"):
+def test_a_line_that_is_no_trial_is_named_and_says_why_in_our_words(line: str, why: str) -> None:
+    with pytest.raises(Broken, match="line 2 is no trial: ") as told:
         read_corpus(f"# first\n{line}")
+    assert why in str(told.value)
+    assert "pydantic" not in str(told.value)
+    assert len(str(told.value)) < 300

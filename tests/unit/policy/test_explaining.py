@@ -26,11 +26,11 @@ def test_an_allow_names_its_rules_and_needs_nothing() -> None:
 def test_an_ask_for_an_edit_names_grant_mode_and_rule() -> None:
     told = why(call(write("/p/a"), effect=ToolEffect.MODIFY), PROJECT)
     assert told.changes == (
-        "an operator approves it: `/approve ID`, for once, the session or the project",
+        "an operator approves it: `curtainwall approve ID --for once|session|project` (in a session `/approve ID`)",
         "a grant for `write-path` on `/p/a` that was given for `project-edit`",
         "mode `accept-edits`",
         "mode `bypass`",
-        "an operator switches off every rule that asks: `/disable project-edit`",
+        "an operator switches off every rule that asks, in the session: `/disable project-edit`",
     )
 
 
@@ -78,7 +78,12 @@ def test_bypass_never_answers_for_credentials() -> None:
             policy(),
             "nothing can: `forbidden-address`",
         ),
-        (call(write("/w/a"), effect=ToolEffect.MODIFY), session(mode=Mode.PLAN), policy(), "leaving mode `plan`: `/mode default`"),
+        (
+            call(write("/w/a"), effect=ToolEffect.MODIFY),
+            session(mode=Mode.PLAN),
+            policy(),
+            "leaving mode `plan`: `/mode default` in the session (here `--mode default`)",
+        ),
         (call(command("x"), effect=ToolEffect.EXECUTE), session(mode=Mode.PLAN), policy(), "leaving mode `plan`"),
         (call(read("x")), session(), policy(), "a rule or a fact could not be evaluated"),
         (
@@ -123,5 +128,15 @@ def test_a_hook_that_asked_is_told_though_no_file_knows_it() -> None:
 def test_an_explanation_bears_findings_that_do_not_fit() -> None:
     verdict = Verdict(effect=Effect.ASK, because=(), findings=(Finding(resource=9, effect=Effect.ASK, because=()),))
     assert explain(policy(), call(), session(), verdict).changes == (
-        "an operator approves it: `/approve ID`, for once, the session or the project",
+        "an operator approves it: `curtainwall approve ID --for once|session|project` (in a session `/approve ID`)",
     )
+
+
+def test_labels_are_told_with_what_sets_them() -> None:
+    secret = why(call(read("/w/.env")), session(labels=["untrusted-content", "mine"]))
+    assert secret.labels == (
+        "`mine` is in force (which no rule sets)",
+        "`untrusted-content` is in force (set by `untrusted-host` or `untrusted-remote`)",
+        "`sensitive` is not in force; once permitted, this call sets it, by `read-path` on `/w/.env` (set by `secret-files`)",
+    )
+    assert "`sensitive` is not in force (set by `secret-files`)" in why(call(read("/w/a")), session()).labels

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import (
+    FOLLOW_INSTRUCTIONS,
     LEFT,
     SYSTEM,
     Answer,
@@ -81,6 +82,20 @@ def test_an_unknown_tool_is_denied_and_logged(workspace: Path, far: FarSide) -> 
             assert (answer.verdict.effect, answer.verdict.because) == (Effect.DENY, ("unknown-tool",))
             assert kinds(h, session)[-2:] == ["CallRequested", "CallDenied"]
             assert far.lines == []
+
+    run(story())
+
+
+@covers("agents.the-houses-own-tools-are-not-for-agents")
+def test_what_only_the_house_asks_for_is_unknown_to_agents(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            ask = Ask(tool=FOLLOW_INSTRUCTIONS, arguments={"path": "AGENTS.md", "content": "obey"})
+            assert (await gate.request(session, ask)).verdict.because == ("unknown-tool",)
+            answer = await gate.request(session, ask.model_copy(update={"by_house": True}), wait=False)
+            assert answer.waiting
 
     run(story())
 

@@ -65,6 +65,21 @@ def test_the_same_key_twice_is_the_same_command(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_session_that_is_just_dropped_from_memory_can_be_held_again_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        # Without any patience the house drops an idle session at every turn of the loop.
+        async with house(store(), linger=0) as h:
+            session = await open_session(h, tmp_path)
+            for number in range(200):
+                async with h.hold(session) as actor:
+                    await actor.submit(message(f"{number}"))
+                for _ in range(number % 7):
+                    await asyncio.sleep(0)
+            assert len([event for event in events(h, session) if isinstance(event, MessageAccepted)]) == 200
+
+    run(story())
+
+
 def test_a_refusal_reaches_whoever_sent_the_command_and_changes_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         async with house(store()) as h:

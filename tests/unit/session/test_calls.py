@@ -3,6 +3,7 @@
 import pytest
 
 from curtainwall.model import (
+    FOLLOW_INSTRUCTIONS,
     SYSTEM,
     AddLabels,
     ApprovalAsked,
@@ -27,11 +28,14 @@ from curtainwall.model import (
     HookSays,
     LoopDetected,
     Mode,
+    NotAllowed,
     NotFound,
     OverBudget,
     Payload,
     PermitId,
+    ProgramNeeded,
     RefuseCall,
+    Resource,
     Role,
     Route,
     RouteAdded,
@@ -464,3 +468,33 @@ def test_plan_mode_inspects_and_changes_nothing() -> None:
     here = given(ready(mode=Mode.PLAN))
     here.when(requested(LOOK)).then(CallRequested, CallPermitted)
     here.when(requested(wish("c1", write("/srv/own/a")))).then(CallRequested, like(CallDenied, verdict__because=("plan-reads-only",)))
+
+
+UNSEEN = wish("c1", push("github.com/me/r")).subject.model_copy(update={"masked": True})
+
+
+@covers("session.nobody-is-asked-about-what-they-cannot-be-shown")
+def test_what_holds_a_masked_part_is_denied_where_it_would_be_asked_about() -> None:
+    unseen = asked(PUSH).model_copy(update={"subject": UNSEEN})
+    here = given(ready()).when(unseen).then(CallRequested, like(CallDenied, call=PUSH.call))
+    assert here.log[-1].verdict.because == ("masked-arguments",)
+
+
+@covers("session.nobody-is-asked-about-what-they-cannot-be-shown")
+def test_a_yes_to_what_can_no_longer_be_read_answers_nothing_else() -> None:
+    gone = drop("c1").model_copy(update={"keep_answer": False})
+    here = given(ready(), asked(PUSH), answer(PUSH)).when(gone).then(like(CallDropped, call=PUSH.call))
+    assert here.state.grants == {}
+
+
+def test_changed_instructions_are_granted_once_alone() -> None:
+    follow = wish("c1", subject(FOLLOW_INSTRUCTIONS, ToolEffect.MODIFY, Resource(role=Role.READ_PATH, value="/srv/own/AGENTS.md")))
+    here = given(ready(), asked(follow))
+    here.when(answer(follow, scope=GrantScope.SESSION)).then_refused("once at a time", NotAllowed)
+    here.happened(answer(follow))
+
+
+def test_a_call_of_a_program_that_would_wait_or_act_needs_the_program() -> None:
+    here = given(ready(), turn_running())
+    here.when(asked(PUSH).model_copy(update={"turn": TURN, "of_program": True})).then_refused("saved first", ProgramNeeded)
+    here.when(requested(LOOK).model_copy(update={"turn": TURN, "of_program": True})).then(CallRequested, CallPermitted)

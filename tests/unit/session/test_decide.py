@@ -10,18 +10,26 @@ from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
     AnyCommand,
+    ApprovalAsked,
     ApprovalId,
     ApprovalWithdrawn,
+    AskCompaction,
     BlobRef,
+    BudgetExhausted,
     BudgetKind,
     CallDropped,
     CallId,
     CallLost,
+    CallPermitted,
+    CallRequested,
     ChangeMode,
     ChangeModel,
     Closed,
     CloseSession,
     Command,
+    CompactionAsked,
+    CompactionSet,
+    CompactionSkipped,
     CountDenials,
     DenialsCounted,
     DisableRule,
@@ -32,10 +40,13 @@ from curtainwall.model import (
     FinishCall,
     HistoryInherited,
     InheritHistory,
+    InterruptAsked,
+    InterruptTurn,
     LabelsAdded,
     Limits,
     MessageAccepted,
     MessageId,
+    MessageWithdrawn,
     Mode,
     ModeChanged,
     ModelChanged,
@@ -48,6 +59,7 @@ from curtainwall.model import (
     OpenSession,
     Payload,
     PermitId,
+    ProgramSaved,
     RaiseBudget,
     ReadySession,
     RecordProgress,
@@ -63,11 +75,13 @@ from curtainwall.model import (
     RuleDisabled,
     RuleEnabled,
     RuleId,
+    SavedProgram,
     SendMessage,
     SessionClosed,
     SessionId,
     SessionReady,
     SessionRenamed,
+    SetCompaction,
     StartTurn,
     TextStreamed,
     TurnEnded,
@@ -77,6 +91,7 @@ from curtainwall.model import (
     TurnStatus,
     Usage,
     Who,
+    WithdrawMessage,
     denial,
 )
 from curtainwall.session import Phase
@@ -103,6 +118,7 @@ from tests.support.given import (
     source,
     turn_running,
     wish,
+    write,
 )
 
 PUSH = wish("c1", push("github.com/me/r"))
@@ -155,6 +171,10 @@ def every_command(by: Who = SYSTEM) -> list[AnyCommand]:
         ResumeTurn(by=by, turn=TURN),
         progress(AgentSpoke(at=NOW, turn=TURN, text="hi")).model_copy(update={"by": by}),
         EndTurn(by=by, turn=TURN, status=TurnStatus.DONE),
+        WithdrawMessage(by=by, message=MESSAGE),
+        InterruptTurn(by=by),
+        AskCompaction(by=by),
+        SetCompaction(by=by, threshold=0.5),
         requested(LOOK).model_copy(update={"by": by}),
         RefuseCall(by=by, call=CallId("c9"), subject=LOOK.subject, verdict=denial("unknown-tool", "no")),
         proceed(PUSH).model_copy(update={"by": by}),
@@ -395,6 +415,93 @@ def test_a_waiting_turn_resumes_once() -> None:
 
 def test_an_open_ask_makes_an_idle_session_wait() -> None:
     assert given(ready(), asked(PUSH)).state.phase is Phase.WAITING
+
+
+PUSH_IN_TURN = wish("c1", push("github.com/me/r"), TURN)
+PARKED_ON = EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.WAITING, waits_for=(PUSH.call, CallId("c5")))
+
+
+def test_a_turn_that_waits_goes_on_with_the_first_answer_of_several() -> None:
+    other = wish("c5", push("github.com/me/other"), TURN)
+    here = given(ready(), turn_running(), asked(PUSH), asked(other), PARKED_ON)
+    assert not here.state.can_go_on
+    assert here.happened(answer(other)).state.can_go_on
+    assert here.happened(answer(PUSH, granted=False)).state.can_go_on
+
+
+def test_an_answer_that_came_while_the_turn_was_being_parked_is_not_missed() -> None:
+    other = wish("c5", push("github.com/me/other"), TURN)
+    assert given(ready(), turn_running(), asked(PUSH), asked(other), answer(PUSH, granted=False), PARKED_ON).state.can_go_on
+
+
+def test_a_turn_does_not_go_on_while_a_budget_is_used_up() -> None:
+    here = given(ready(), turn_running(), EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.WAITING))
+    assert here.state.can_go_on
+    assert not here.happened(BudgetExhausted(at=NOW, kind=BudgetKind.STEPS, used=1, limit=1)).state.can_go_on
+
+
+@covers("session.a-turn-can-be-interrupted")
+def test_an_interrupt_is_for_whoever_works_and_is_asked_once() -> None:
+    given(ready()).when(InterruptTurn(by=ANN)).then_refused("nothing runs here")
+    here = given(ready(), turn_running()).when(InterruptTurn(by=ANN)).then(InterruptAsked(at=NOW, turn=TURN, by=ANN))
+    here.when(InterruptTurn(by=ANN)).then_nothing()
+    over = here.happened(EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.INTERRUPTED))
+    assert not over.state.interrupting
+
+
+@covers("session.a-turn-can-be-interrupted")
+def test_a_turn_that_waits_ends_at_once_and_takes_its_questions_back() -> None:
+    elsewhere = wish("c7", push("github.com/me/elsewhere"))
+    here = given(ready(), turn_running(), asked(PUSH_IN_TURN), asked(elsewhere), PARKED_ON)
+    here = here.when(InterruptTurn(by=ANN)).then(
+        CallDropped(at=NOW, call=PUSH.call, why="interrupted by ann"),
+        ApprovalWithdrawn(at=NOW, approval=PUSH.approval, why="interrupted by ann"),
+        TurnEnded(at=NOW, turn=TURN, status=TurnStatus.INTERRUPTED, failure="interrupted by ann"),
+    )
+    assert list(here.state.approvals) == [elsewhere.approval]
+
+
+def test_a_message_can_be_taken_back_while_it_waits() -> None:
+    here = given(ready(), SendMessage(by=ANN, message=MESSAGE, text="hello"))
+    taken = here.when(WithdrawMessage(by=ANN, message=MESSAGE)).then(MessageWithdrawn(at=NOW, message=MESSAGE, by=ANN))
+    taken.when(StartTurn(by=SYSTEM, turn=TURN)).then_refused("there is no message to take up")
+    here.happened(StartTurn(by=SYSTEM, turn=TURN)).when(WithdrawMessage(by=ANN, message=MESSAGE)).then_refused("does not wait any more")
+
+
+def test_compaction_is_asked_for_until_there_is_a_summary_or_a_reason_why_not() -> None:
+    here = (
+        given(ready())
+        .when(AskCompaction(by=ANN, instructions="keep names"))
+        .then(CompactionAsked(at=NOW, instructions="keep names", by=ANN))
+    )
+    assert here.state.compaction_asked == "keep names"
+    assert here.happened(progress(CompactionSkipped(at=NOW, why="nothing to say"))).state.compaction_asked is None
+
+
+def test_the_threshold_of_compaction_is_a_share() -> None:
+    here = given(ready())
+    here.when(SetCompaction(by=ANN, threshold=1.5)).then_refused("a share of the context")
+    off = here.when(SetCompaction(by=ANN, threshold=None)).then(CompactionSet(at=NOW, threshold=None, by=ANN))
+    assert (off.state.compaction, off.state.compaction_set) == (None, True)
+
+
+SAVED = SavedProgram(program="p1", step=3, state=Payload(inline="…"))
+
+
+@covers("session.a-program-is-saved-with-what-must-not-happen-twice")
+def test_a_program_is_saved_with_every_ask_and_with_every_permit_that_is_more_than_a_look() -> None:
+    kept = ProgramSaved(at=NOW, turn=TURN, call=PUSH.call, program=SAVED)
+    edit = wish("c6", write("/srv/own/a"), TURN)
+    here = given(ready(), turn_running())
+    here.when(asked(PUSH).model_copy(update={"program": SAVED, "turn": TURN})).then(
+        like(CallRequested, call=PUSH.call), like(ApprovalAsked, call=PUSH.call), kept
+    )
+    here.when(requested(edit).model_copy(update={"program": SAVED})).then(
+        like(CallRequested, call=edit.call), like(CallPermitted, call=edit.call), kept.model_copy(update={"call": edit.call})
+    )
+    here.when(requested(LOOK).model_copy(update={"program": SAVED, "turn": TURN})).then(
+        like(CallRequested, call=LOOK.call), like(CallPermitted, call=LOOK.call)
+    )
 
 
 # Progress

@@ -4,9 +4,11 @@ from curtainwall.model import (
     SYSTEM,
     AnyEvent,
     CallDropped,
+    CallFinished,
     CallLost,
     CallRequested,
     EndTurn,
+    InterruptTurn,
     ModelFailed,
     ModelRequested,
     NotFound,
@@ -41,8 +43,7 @@ REPAIR = RepairSession(by=SYSTEM)
 LOOK = wish("c1", read("/srv/own/a"), TURN)
 PUSH = wish("c2", push("github.com/me/r"), TURN)
 SAME = PUSH.again("c3")
-INTERRUPTED = TurnEnded(at=NOW, turn=TURN, status=TurnStatus.INTERRUPTED, failure="the process ended")
-WAITING = TurnEnded(at=NOW, turn=TURN, status=TurnStatus.WAITING)
+PARKED = TurnEnded(at=NOW, turn=TURN, status=TurnStatus.WAITING, failure="the process ended")
 
 
 def repaired(here: Situation, *expected: object) -> Situation:
@@ -54,14 +55,14 @@ def repaired(here: Situation, *expected: object) -> Situation:
 
 @covers("session.a-lost-call-is-never-run-again")
 def test_a_permitted_call_is_lost_and_we_say_that_we_do_not_know() -> None:
-    here = repaired(given(ready(), turn_running(), requested(LOOK)), CallLost(at=NOW, call=LOOK.call), INTERRUPTED)
-    assert here.state.phase is Phase.READY
+    here = repaired(given(ready(), turn_running(), requested(LOOK)), CallLost(at=NOW, call=LOOK.call), PARKED)
+    assert here.state.phase is Phase.WAITING
     here.when(finished(LOOK)).then_refused("there is no open call `c1`", NotFound)
 
 
 @covers("session.asks-survive-a-crash")
 def test_an_ask_stays_open_and_its_turn_waits() -> None:
-    here = repaired(given(ready(), turn_running(), asked(PUSH)), WAITING)
+    here = repaired(given(ready(), turn_running(), asked(PUSH)), PARKED)
     assert here.state.phase is Phase.WAITING
     here = here.happened(answer(PUSH))
     assert here.state.calls[PUSH.call].standing is Standing.ANSWERED
@@ -69,7 +70,7 @@ def test_an_ask_stays_open_and_its_turn_waits() -> None:
 
 @covers("session.asks-survive-a-crash")
 def test_an_answer_that_was_not_taken_up_stays_and_its_turn_waits() -> None:
-    here = repaired(given(ready(), turn_running(), asked(PUSH), answer(PUSH)), WAITING)
+    here = repaired(given(ready(), turn_running(), asked(PUSH), answer(PUSH)), PARKED)
     here.happened(proceed(PUSH))
 
 
@@ -78,39 +79,49 @@ def test_a_waiting_turn_stays_waiting() -> None:
     here.when(REPAIR).then_nothing()
 
 
-def test_a_turn_does_not_wait_for_the_ask_of_another() -> None:
+@covers("session.a-turn-outlives-its-process")
+def test_a_turn_that_worked_waits_to_be_taken_up_whatever_others_wait_for() -> None:
     other = wish("c2", push("github.com/me/r"), TurnId("t0"))
-    repaired(given(ready(), turn_running(), asked(other)), INTERRUPTED)
+    here = repaired(given(ready(), turn_running(), asked(other)), PARKED)
+    assert here.state.can_go_on
+
+
+def test_a_turn_that_somebody_wanted_to_stop_is_over() -> None:
+    ended = TurnEnded(at=NOW, turn=TURN, status=TurnStatus.INTERRUPTED, failure="the process ended")
+    here = repaired(given(ready(), turn_running(), InterruptTurn(by=SYSTEM)), ended)
+    assert here.state.phase is Phase.READY
 
 
 def test_a_model_request_without_a_response_has_failed() -> None:
     request = ModelRequested(at=NOW, turn=TURN, request="r1", base=None, added=Payload(), model="demo")
     failed = ModelFailed(at=NOW, turn=TURN, request="r1", failure="the process ended before the response came")
-    here = repaired(given(ready(), turn_running(), RecordProgress(by=SYSTEM, events=(request,))), failed, INTERRUPTED)
+    here = repaired(given(ready(), turn_running(), RecordProgress(by=SYSTEM, events=(request,))), failed, PARKED)
     assert here.state.requests == {}
 
 
 def test_calls_that_had_joined_a_lost_one_are_dropped_and_nothing_waits_for_them() -> None:
     here = given(ready(), turn_running(), asked(PUSH), asked(SAME), answer(PUSH), proceed(PUSH))
-    dropped = CallDropped(at=NOW, call=SAME.call, why="the call it had joined is gone")
-    here = repaired(here, CallLost(at=NOW, call=PUSH.call), dropped, INTERRUPTED)
+    dropped = CallDropped(at=NOW, call=SAME.call, why="it had joined this call", shares=PUSH.call)
+    here = repaired(here, CallLost(at=NOW, call=PUSH.call), dropped, PARKED)
     assert here.state.calls == {}
 
 
-def test_calls_that_had_joined_an_answered_one_are_dropped_and_that_one_goes_on() -> None:
+def test_calls_that_had_joined_an_answered_one_stay_to_share_its_outcome() -> None:
     here = given(ready(), turn_running(), asked(PUSH), asked(SAME), answer(PUSH))
-    here = repaired(here, like(CallDropped, call=SAME.call), WAITING)
-    assert list(here.state.calls) == [PUSH.call]
+    here = repaired(here, PARKED)
+    assert list(here.state.calls) == [PUSH.call, SAME.call]
+    here = here.happened(proceed(PUSH)).when(finished(PUSH)).then(like(CallFinished, call=PUSH.call), like(CallDropped, shares=PUSH.call))
+    assert here.state.calls == {}
 
 
 def test_calls_that_joined_an_open_ask_stay() -> None:
-    here = repaired(given(ready(), turn_running(), asked(PUSH), asked(SAME)), WAITING)
+    here = repaired(given(ready(), turn_running(), asked(PUSH), asked(SAME)), PARKED)
     assert list(here.state.calls) == [PUSH.call, SAME.call]
 
 
 def test_a_call_that_was_never_decided_is_dropped() -> None:
     torn: AnyEvent = CallRequested(at=NOW, call=LOOK.call, subject=LOOK.subject, turn=TURN)
-    repaired(given(ready(), turn_running(), torn), CallDropped(at=NOW, call=LOOK.call, why="it was never decided"), INTERRUPTED)
+    repaired(given(ready(), turn_running(), torn), CallDropped(at=NOW, call=LOOK.call, why="it was never decided"), PARKED)
 
 
 def test_a_healthy_session_needs_no_repair() -> None:

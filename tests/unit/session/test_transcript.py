@@ -7,6 +7,7 @@ from curtainwall.model import (
     CallRequested,
     MessageAccepted,
     MessageId,
+    MessageWithdrawn,
     ModelResponded,
     Payload,
     TextStreamed,
@@ -71,6 +72,10 @@ def test_a_message_waits_for_its_turn() -> None:
     told = transcript([*ready(), *START, said(TWO, "and this")])
     assert told.queued == [Said(TWO, "and this", "ann", NOW, "human")]
     assert told.turns[0].asked == (Said(ONE, "hello", "ann", NOW, "human"),)
+
+
+def test_a_message_that_was_taken_back_does_not_wait() -> None:
+    assert transcript([*ready(), *START, said(TWO, "and this"), MessageWithdrawn(at=NOW, message=TWO, by=ANN)]).queued == []
 
 
 def test_context_is_told_apart_from_what_people_said() -> None:

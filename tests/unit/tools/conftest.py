@@ -20,7 +20,7 @@ def stage(tmp_path: Path) -> Stage:
         home=str(root / "home"),
         masker=Masker(b"k" * 32),
         own_ports=frozenset({8642}),
-        runners=filesystem_runners(),
+        runners=filesystem_runners(Masker(b"k" * 32)),
     )
     workspace = Workspace(path=str(root / "home" / "work"), own=True)
     return Stage(root, tools, Place(session=SessionId("s1"), workspace=workspace))

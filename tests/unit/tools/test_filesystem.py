@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +97,31 @@ def test_results_are_masked(stage: Stage) -> None:
     assert "[masked:" in str(done(stage, "read_file", path="a"))
 
 
+KEY = "\n".join(f"{number:02}{'aB3+' * 15}xY" for number in range(20))
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{KEY}\n-----END RSA PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("after", ["", "x\n" * 3, "x\n" * 20_000])
+@pytest.mark.parametrize("before", ["", "y\n" * 3, "y\n" * 20_000])
+def test_a_part_of_a_file_shows_no_line_of_a_key(stage: Stage, before: str, after: str) -> None:
+    (stage.workspace / "a").write_text(f"{before}{PEM}{after}")
+    above, below = before.count("\n"), after.count("\n")
+    for lines in (1, 2, 5, 21, 22, 23):
+        for told in (done(stage, "read_file", path="a", head=above + lines), done(stage, "read_file", path="a", tail=below + lines)):
+            assert "aB3+" not in str(told)
+            assert str(told).count("[masked:private-key:") == 1
+    assert done(stage, "read_file", path="a", head=above + 23).startswith(before)
+    assert done(stage, "read_file", path="a", tail=below + 23).endswith(after)
+
+
+def test_the_last_lines_of_a_big_file_show_no_line_of_a_key(stage: Stage) -> None:
+    # What is read of it begins in the middle of the key.
+    (stage.workspace / "big").write_text(PEM + f"{'z' * 99}\n" * ((MAX_READ - 700) // 100))
+    told = str(done(stage, "read_file", path="big", tail=1_000_000))
+    assert "aB3+" not in told
+    assert told.startswith("[masked:private-key:")
+
+
 # Writing
 
 
@@ -133,6 +159,47 @@ def test_an_edit_keeps_the_file_s_own_line_ends(stage: Stage) -> None:
     (stage.workspace / "a").write_bytes(b"one\r\ntwo\r\n")
     done(stage, "edit_file", path="a", edits=[{"oldText": "one\ntwo", "newText": "1\n2"}])
     assert (stage.workspace / "a").read_bytes() == b"1\r\n2\r\n"
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_difference_shows_no_line_of_a_key(stage: Stage, dry: bool) -> None:
+    (stage.workspace / "a").write_text(f"{PEM}one\ntwo\n")
+    told = str(done(stage, "edit_file", path="a", edits=[{"oldText": "one", "newText": "1"}], dryRun=dry))
+    assert "aB3+" not in told
+    assert "-one\n+1\n" in told
+    assert (stage.workspace / "a").read_text() == f"{PEM}{'one' if dry else '1'}\ntwo\n"
+
+
+def test_an_edit_beside_a_secret_does_not_bring_it_to_light(stage: Stage) -> None:
+    (stage.workspace / "a").write_text("password: hunter22\n")
+    told = str(done(stage, "edit_file", path="a", edits=[{"oldText": "password: ", "newText": "colour: "}], dryRun=True))
+    assert "+colour: [masked:password:" in told
+    assert "hunter22" not in told
+
+
+@pytest.mark.parametrize("dry", [True, False])
+@pytest.mark.parametrize("guess", ["hunter2", "n", "d: h", "22\n", "password: hunter22", "password: wrong"])
+def test_a_guess_at_a_secret_is_answered_like_a_text_that_is_not_there(stage: Stage, guess: str, dry: bool) -> None:
+    (stage.workspace / "a").write_text("password: hunter22\nlast\n")
+    told = fault(stage, "edit_file", path="a", edits=[{"oldText": guess, "newText": "x"}], dryRun=dry)
+    assert told == fault(stage, "edit_file", path="a", edits=[{"oldText": "nowhere", "newText": "x"}], dryRun=dry)
+    assert (stage.workspace / "a").read_text() == "password: hunter22\nlast\n"
+
+
+def test_what_a_secret_holds_is_not_counted(stage: Stage) -> None:
+    (stage.workspace / "a").write_text("password: hunter22\n22\n")
+    assert "-22\n+33\n" in str(done(stage, "edit_file", path="a", edits=[{"oldText": "22", "newText": "33"}]))
+    assert (stage.workspace / "a").read_text() == "password: hunter22\n33\n"
+
+
+def test_a_difference_of_long_texts_is_made_in_a_moment(stage: Stage) -> None:
+    lines = [f"{number % 150}\n" for number in range(300_000)]
+    (stage.workspace / "a").write_text("".join(["first\n", *lines, "last\n"]))
+    edits: JsonValue = [{"oldText": "first", "newText": "1"}, {"oldText": "last", "newText": "2"}]
+    begun = time.process_time()
+    assert "too many to be shown" in str(done(stage, "edit_file", path="a", edits=edits, dryRun=True))
+    assert "@@ -299999,4 +299999,4 @@\n 147" in str(done(stage, "edit_file", path="a", edits=[edits[1]], dryRun=True))
+    assert time.process_time() - begun < 5
 
 
 def test_directories_are_made_and_listed(stage: Stage) -> None:
@@ -219,7 +286,7 @@ def test_walks_do_not_follow_links_nor_enter_protected_places(tree: Stage) -> No
         home=str(tree.home),
         masker=Masker(b"k"),
         runners=filesystem_runners(
-            is_protected=lambda path: path == kept, shown=lambda path, _: path.replace(str(tree.workspace), "/workspace")
+            Masker(b"k"), is_protected=lambda path: path == kept, shown=lambda path, _: path.replace(str(tree.workspace), "/workspace")
         ),
     )
     careful = Stage(tree.root, tools, tree.place)

@@ -110,7 +110,8 @@ def _settle(approval: str, session: str | None, *, granted: bool, scope: GrantSc
     else:
         show(f"denied: {inert(row.tool)}")
     if not is_running:
-        note(f"session {row.session} is not running; it takes the answer up when it is opened again")
+        # A process that only waits holds nothing, so whether there is one cannot be seen from here.
+        note(f"where the session is not open anywhere, `curtainwall start --resume {row.session}` goes on")
 
 
 async def _send(wired: Wired, session: SessionId, command: AnswerApproval) -> None:

@@ -1,6 +1,6 @@
 """`curtainwall audit`: whether the log is what we wrote, heads to keep elsewhere, and a session's verdicts as they come."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +25,7 @@ _EVERY_SESSION = 1_000_000_000
 def _store() -> Generator[SqliteStore]:
     home = find_home()
     if not home.database.exists():
-        raise NotFound(f"there is no log in `{home.root}`")
+        raise NotFound(f"there is no log in `{home.root}` yet; it begins with the first session")
     store = SqliteStore.open(home.root, SystemClock(), decode=lift)
     try:
         yield store
@@ -41,6 +41,14 @@ def verify(
 ) -> None:
     """Check every entry of the log and every line of `audit.jsonl`; name the first that is wrong."""
     kept = _heads_in(against) if against else ()
+    if session is None and _is_new():
+        # Heads that were kept, or audit files, say that there was a log once.
+        wrong = f"the log is gone: {'heads of it were kept' if kept else 'audit files of it are there'}" if kept or _audited() else None
+        if output is Output.JSON:
+            show_json({"ok": wrong is None, "entries": 0, "sessions": 0, "fault": wrong})
+        else:
+            show(f"wrong: {wrong}" if wrong else f"ok: there is no log in `{find_home().root}` yet, so there is nothing to verify")
+        raise typer.Exit(0 if wrong is None else 1)
     with _store() as store:
         only = find_session(store.index, session).session if session else None
         # The lists could lack one; the heads are sealed.
@@ -68,6 +76,10 @@ def verify(
         raise typer.Exit(1)
 
 
+def _is_new() -> bool:
+    return not find_home().database.exists()
+
+
 def _audited() -> set[SessionId]:
     """Return the sessions that have told something in an audit file."""
     return {SessionId(path.parent.name) for path in find_home().sessions.glob("*/audit.jsonl") if path.stat().st_size}
@@ -87,8 +99,12 @@ def _heads_in(path: Path) -> tuple[Head, ...]:
 @app.command()
 def head(output: OutputOption = Output.TEXT) -> None:
     """Print where every stream of the log ends; kept elsewhere, it shows that an older copy was put back."""
-    with _store() as store:
-        heads = store.heads()
+    heads: Sequence[Head] = ()
+    if _is_new():
+        note(f"there is no log in `{find_home().root}` yet, so it has no heads")
+    else:
+        with _store() as store:
+            heads = store.heads()
     if output is Output.JSON:
         show_json([{"stream": it.stream, "seq": it.seq, "hash": it.hash.hex()} for it in heads])
     else:

@@ -8,22 +8,27 @@ from curtainwall.app.config import load_config
 from curtainwall.app.config_docs import commented, effective
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
+from curtainwall.app.soundness import fault_in_config
 from curtainwall.model import CommandRefused
+from curtainwall.session import inert
 
 app = typer.Typer()
 
 
 @app.command("show")
 def show_config(output: OutputOption = Output.TEXT) -> None:
-    """Print the configuration that holds, defaults included."""
+    """Print the configuration that holds, defaults included, and what in it cannot be used."""
     home = find_home()
     config = load_config(home.config)
     if output is Output.JSON:
         show_json(config.model_dump(mode="json", by_alias=True))
-        return
-    if not home.config.exists():
-        note(f"there is no `{home.config}`; these are the defaults")
-    show(effective(config).rstrip())
+    else:
+        if not home.config.exists():
+            note(f"there is no `{home.config}`; these are the defaults")
+        show(effective(config).rstrip())
+    if fault := fault_in_config(home, config):
+        note(f"this cannot be used, and nothing is allowed until it is corrected: {inert(fault)}")
+        raise typer.Exit(1)
 
 
 @app.command("path")

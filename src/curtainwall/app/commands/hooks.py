@@ -8,11 +8,11 @@ import typer
 
 from curtainwall.app.home import find_home
 from curtainwall.app.hooks import pins_of
-from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, show, show_json
+from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, see_that_it_is_a_directory, show, show_json
 from curtainwall.app.wiring import set_up
 from curtainwall.model import Broken, CommandRefused
 from curtainwall.session import inert
-from curtainwall.tools.hooks import Found, Hook, Settings, Trust, workspace_hooks
+from curtainwall.tools.hooks import FILES, Found, Hook, Settings, Trust, workspace_hooks
 
 app = typer.Typer()
 
@@ -29,6 +29,7 @@ def list_hooks(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the hooks of the configuration, and those that workspaces bring along."""
+    see_that_it_is_a_directory(workspace, "--workspace")
     setup = set_up()
     pins = pins_of(setup.home).all()
     found = [_found(path, dict(pins)) for path in dict.fromkeys((os.path.realpath(workspace), *pins))]
@@ -50,10 +51,11 @@ def list_hooks(
 @app.command()
 def trust(workspace: Annotated[Path, typer.Argument(metavar="DIR")], yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
     """Let the hooks that a directory brings along run as they are now; after any change they are asked about again."""
+    see_that_it_is_a_directory(workspace, "DIR")
     home = find_home()
     found = workspace_hooks(workspace, {})
     if found.trust is Trust.NONE:
-        raise CommandRefused(f"`{found.workspace}` brings no hooks")
+        raise CommandRefused(f"`{found.workspace}` brings no hooks; they would stand in {' or '.join(f'`{name}`' for name in FILES)} there")
     if output is Output.TEXT:
         _show_found(found)
     note("these programs will run as you, outside any sandbox; whatever else they start or read in there is not watched")

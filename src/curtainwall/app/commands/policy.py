@@ -8,12 +8,24 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.advice import hooks_that_hear, ways_to_a_call
 from curtainwall.app.home import find_home, private_directory, user_homes
-from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, lines_of, read_call, read_json, workspace_for
-from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, paint, show, show_json, verdict_word
+from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, lines_of, read_call, read_json, refusal_of, workspace_for
+from curtainwall.app.screen import (
+    Misuse,
+    Output,
+    OutputOption,
+    columns,
+    note,
+    paint,
+    see_that_it_is_a_directory,
+    show,
+    show_json,
+    verdict_word,
+)
 from curtainwall.app.trials import run_trials
-from curtainwall.app.wiring import set_up
-from curtainwall.model import BadCall, Broken, CommandRefused, Mode, RuleId, denial
+from curtainwall.app.wiring import Setup, set_up
+from curtainwall.model import BadCall, Broken, CommandRefused, CurtainwallError, Mode, RuleId, denial
 from curtainwall.policy import Explanation, RuleCard, explain, import_permissions
 from curtainwall.session import inert
 
@@ -26,19 +38,21 @@ ModeOption = Annotated[Mode, typer.Option(help="the session's mode")]
 LabelsOption = Annotated[str, typer.Option(help="what the session has touched, with commas: sensitive,untrusted-content")]
 
 
-def _judge(workspace: Path | None, project: Path | None, policy: list[Path] | None, mode: Mode, labels: str) -> Judge:
+def _judge(workspace: Path | None, project: Path | None, policy: list[Path] | None, mode: Mode, labels: str) -> tuple[Setup, Judge]:
+    if workspace is not None and project is not None:
+        raise Misuse("give --workspace or --project, not both")
     setup = set_up(policy or ())
     for warning in setup.policy.warnings:
         note(f"warning: {warning}")
-    if workspace is not None and project is not None:
-        raise Misuse("give --workspace or --project, not both")
     try:
         place, remark = workspace_for(setup, workspace, project)
     except CommandRefused as refusal:
         raise Misuse(str(refusal)) from None
+    see_that_it_is_a_directory(workspace, "--workspace")
+    see_that_it_is_a_directory(project, "--project")
     if remark:
         note(f"note: {remark}")
-    return judge_for(setup, place, mode, frozenset(label.strip() for label in labels.split(",") if label.strip()))
+    return setup, judge_for(setup, place, mode, frozenset(label.strip() for label in labels.split(",") if label.strip()))
 
 
 @app.command()
@@ -51,11 +65,22 @@ def check(
 ) -> None:
     """Read calls from stdin, one JSON object per line, and print one verdict per line.
 
-    A call is {"tool": "filesystem.read_file", "arguments": {"path": "a"}}; a line that is no call is denied.
+    A call is {"tool": "filesystem.read_file", "arguments": {"path": "a"}}; a line that is no call is denied, and so is every line where
+    rules or configuration do not load.
     """
-    judge = _judge(workspace, project, policy, mode, labels)
+    fault = ""
+    try:
+        judged = _judge(workspace, project, policy, mode, labels)[1].line
+    except Misuse:
+        raise
+    except (CurtainwallError, OSError) as error:
+        fault = str(error)
+        note(f"curtainwall: {inert(fault)}; until this is repaired every call is denied")
+        judged = refusal_of(fault)
     for line in lines_of(sys.stdin.buffer):
-        print(json.dumps(judge.line(line).told()), flush=True)
+        print(json.dumps(judged(line).told()), flush=True)
+    if fault:
+        raise typer.Exit(1)
 
 
 @app.command("explain")
@@ -70,36 +95,39 @@ def explain_call(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Say why a call is allowed, asked for or denied, and what would change that."""
-    judge = _judge(workspace, project, policy, mode, labels)
+    setup, judge = _judge(workspace, project, policy, mode, labels)
+    name = tool or "TOOL"
     try:
-        if tool is None:
-            ruling = judge.call(*read_call(next(lines_of(sys.stdin.buffer), b"")))
-        else:
-            ruling = judge.call(tool, read_json(arguments))
+        name, given = read_call(next(lines_of(sys.stdin.buffer), b"")) if tool is None else (tool, read_json(arguments))
+        ruling = judge.call(name, given)
     except BadCall as bad:
         ruling = Ruling(denial(bad.rule, str(bad)))
     except (ValueError, RecursionError) as fault:
         ruling = Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
-    told = _explained(judge, ruling)
+    told = _explained(setup, judge, ruling, name)
+    hooks = hooks_that_hear(setup, judge.facts.workspace.path, name) if ruling.subject else ()
     if output is Output.JSON:
         rules = [
             {"id": card.id, "kind": card.kind, "title": card.title, "reason": card.reason, "source": card.source} for card in told.rules
         ]
-        show_json({**ruling.told(), "rules": rules, "facts": list(told.facts), "changes": list(told.changes)})
+        more = {"facts": list(told.facts), "labels": list(told.labels), "hooks": list(hooks), "changes": list(told.changes)}
+        show_json({**ruling.told(), "rules": rules, **more})
         return
     show(f"{verdict_word(ruling.verdict.effect)}: {inert(ruling.verdict.reason)}")
     if ruling.subject:
         _paragraph("it wants", [f"{it.role} {it.value}" for it in ruling.subject.resources])
     _paragraph("because of", [f"{card.id} ({card.kind}, {card.source}): {card.title}" for card in told.rules])
     _paragraph("facts", told.facts)
+    _paragraph("labels", told.labels)
+    _paragraph("hooks that hear of it (none was run)", hooks)
     _paragraph("what would change it", told.changes)
 
 
-def _explained(judge: Judge, ruling: Ruling) -> Explanation:
+def _explained(setup: Setup, judge: Judge, ruling: Ruling, tool: str) -> Explanation:
     if ruling.subject is not None:
         return explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
     cards = tuple(card for rule in ruling.verdict.because if (card := judge.rules.policy.card(rule)) is not None)
-    return Explanation(ruling.verdict.effect, cards, (), ("a call that can be read in exactly one way",))
+    return Explanation(ruling.verdict.effect, cards, (), ways_to_a_call(setup, tool, ruling.verdict))
 
 
 def _paragraph(title: str, lines: tuple[str, ...] | list[str]) -> None:
@@ -159,42 +187,45 @@ def run_corpus_file(
 def import_rules(
     file: Annotated[Path, typer.Argument(help="Claude Code's settings.json, or its `permissions` alone")],
     workspace: Annotated[Path | None, typer.Option(help="where its relative patterns start; left out, the current directory")] = None,
+    name: Annotated[str, typer.Option(help="what file and ids of the rules begin with; a second import needs another")] = "claude",
     write: Annotated[bool, typer.Option("--write", help="put the rules into policy/ in place of printing them")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Turn Claude Code's permission lists into rules, never looser than they were."""
+    see_that_it_is_a_directory(workspace, "--workspace")
     try:
         settings = read_json(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise Broken(f"`{file}` is no JSON: {error}") from None
     here = os.path.realpath(workspace or Path.cwd())
-    imported = import_permissions(settings, workspace=here, home=user_homes()[0])
+    imported = import_permissions(settings, workspace=here, home=user_homes()[0], name=name)
     for remark in imported.notes:
         note(f"note: {inert(remark)}")
     if not write:
         show_json({"cedar": imported.cedar_text, "notes": list(imported.notes)}) if output is Output.JSON else show(imported.cedar_text)
         return
-    written = _put(imported.cedar_text)
+    written = _put(imported.cedar_text, name)
     show_json({"path": str(written), "notes": list(imported.notes)}) if output is Output.JSON else show(str(written))
 
 
-def _put(text: str) -> Path:
-    """Write rules into the user's directory, under a name that is free, and only if all rules still load with them."""
+def _put(text: str, name: str) -> Path:
+    """Write rules into the user's directory, and only if all rules still load with them."""
     home = find_home()
     home.prepare()
     private_directory(home.policy)
-    for number in range(1, 1000):
-        path = home.policy / ("claude.cedar" if number == 1 else f"claude-{number}.cedar")
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            continue
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        try:
-            set_up()
-        except BaseException:
-            path.unlink()
-            raise
-        return path
-    raise CommandRefused(f"`{home.policy}` is full of imports; take some away")
+    path = home.policy / f"{name}.cedar"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise CommandRefused(
+            f"`{path}` is there from an earlier import; take it away to import anew, or keep both with `--name {name}-2` "
+            "(then what either of them does not allow asks)"
+        ) from None
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    try:
+        set_up()
+    except BaseException:
+        path.unlink()
+        raise
+    return path

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.config_edit import add_roles, add_server, shown
+from curtainwall.app.config_edit import add_roles, add_server, remove_server, shown
 from curtainwall.app.home import find_home
-from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, show, show_json
 from curtainwall.app.servers import needs_of, open_servers
 from curtainwall.app.wiring import Setup, judging_masker, set_up
+from curtainwall.facts import is_beneath
 from curtainwall.model import Broken, NotFound, Place, SessionId, Workspace
 from curtainwall.tools.servers import (
     Offered,
@@ -22,7 +23,6 @@ from curtainwall.tools.servers import (
     Servers,
     ServerSpec,
     Standing,
-    all_offered,
     is_running,
     propose,
     why_unusable,
@@ -81,20 +81,24 @@ def add(
 ) -> None:
     """Write a server into the configuration; what its program needs to read is found where possible."""
     program, *args = command
-    needed = () if trusted else tuple(path for path in needs_of(program, args) if path not in (read or ()))
+    # A path that is given twice, or lies in one that is given, says nothing new.
+    reads = [*dict.fromkeys(os.path.normpath(path) for path in read or ())]
+    writes = [*dict.fromkeys(os.path.normpath(path) for path in write or ())]
+    open_ = [os.path.expanduser(path) for path in (*reads, *writes)]
+    needed = () if trusted else tuple(path for path in needs_of(program, args) if not any(is_beneath(path, one) for one in open_))
     settings: dict[str, object] = {
         "command": os.path.abspath(program) if "/" in program else program,
         "args": args,
         "env": env or [],
-        "read": [*(read or []), *needed],
-        "write": write or [],
+        "read": [*reads, *needed],
+        "write": writes,
         "trusted": trusted,
         "shared": shared,
         "timeout": timeout,
     }
     given = {key: value for key, value in settings.items() if value not in ([], False, None)}
     # Seen as the file would be seen, before anything is written.
-    ServerSpec(name, program, tuple(args), read=tuple(read or ()), write=tuple(write or ()), trusted=trusted, shared=shared)
+    ServerSpec(name, program, tuple(args), read=tuple(reads), write=tuple(writes), trusted=trusted, shared=shared)
     home = find_home()
     home.prepare()
     add_server(home.config, name, given)
@@ -105,6 +109,18 @@ def add(
     if needed:
         note(f"it may read {', '.join(f'`{path}`' for path in needed)}, which its command line names")
     note(f"next: `curtainwall servers test {name}`, then `curtainwall servers annotate {name}`")
+
+
+@app.command("remove")
+def remove(name: NameArgument, yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Take a server out of the configuration, with its roles and what was reviewed of it."""
+    home = find_home()
+    confirm(f"remove `{name}` and the roles of its tools from {home.config}?", yes=yes)
+    remove_server(home.config, name)
+    Reviews(home.root / "servers").forget(name)
+    show_json({"name": name, "path": str(home.config)}) if output is Output.JSON else show(f"removed `{name}` from {home.config}")
+    if is_running(home.root / "servers", name):
+        note(f"`{name}` still runs in a session that began before; it ends with it")
 
 
 @app.command("test")
@@ -190,8 +206,7 @@ def _ask(setup: Setup, spec: ServerSpec) -> tuple[str, dict[str, Offered]]:
 async def _answer(servers: Servers, spec: ServerSpec, place: Place | None) -> tuple[str, dict[str, Offered]]:
     link = await servers.supervisor.open(spec, place)
     try:
-        await link.ping()
-        return link.about, all_offered(await link.list_tools())
+        return link.about, await servers.supervisor.offers(spec.name, link)
     finally:
         await link.close()
 

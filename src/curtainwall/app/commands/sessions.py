@@ -8,6 +8,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
+from curtainwall.app.conversations import conversation_json, conversation_lines, said_in
 from curtainwall.app.durations import parse_duration
 from curtainwall.app.exports import export_lines
 from curtainwall.app.finding import find_session
@@ -16,10 +17,21 @@ from curtainwall.app.home import find_home
 from curtainwall.app.removing import Removal, remove_sessions
 from curtainwall.app.replaying import replay_file, replay_session
 from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
+from curtainwall.app.views import view_of
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
-from curtainwall.model import CommandRefused, RenameSession, SessionQuery, SessionRow, SessionStatus, session_stream
+from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget
+from curtainwall.model import (
+    BudgetKind,
+    CommandRefused,
+    RaiseBudget,
+    RenameSession,
+    SessionQuery,
+    SessionRow,
+    SessionStatus,
+    session_stream,
+)
 from curtainwall.runtime import SystemClock
-from curtainwall.session import figures, fold, inert, lift
+from curtainwall.session import Figure, figures, fold, inert, lift, transcript
 
 app = typer.Typer()
 
@@ -72,15 +84,16 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
     """Show what a session is and what is open in it."""
     with open_store(find_home()) as store:
         row = find_session(store.index, session)
-        state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
+        events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
+    state, told = fold(events), transcript(events)
     budget = figures(state)
     if output is Output.JSON:
         calls = [{"call": call, "tool": it.subject.tool, "standing": it.standing.value} for call, it in state.calls.items()]
         asks = [{"id": id_, "because": [rule for it in open_.asked.covers for rule in it.rules]} for id_, open_ in state.approvals.items()]
-        used = [{"kind": it.kind.value, "used": it.used, "limit": it.limit, "basis": it.basis.value} for it in budget]
-        told = {"owner": owner.pid if owner else None, "events": state.totals.events, "calls": state.totals.calls}
-        show_json({**_as_json(row), **told, "open_calls": calls, "approvals": asks, "budget": used})
+        about = {"owner": owner.pid if owner else None, "events": state.totals.events, "calls": state.totals.calls}
+        opens = {"open_calls": calls, "approvals": asks, "budget": [_figure_json(it) for it in budget]}
+        show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
     lines = [
         ("session", row.session),
@@ -96,10 +109,67 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         ("labels", ", ".join(row.labels) or "-"),
         ("log", f"{state.totals.events} events, {state.totals.turns} turns, {state.totals.calls} calls, {state.totals.denials} denied"),
         *((it.kind.value, f"{it.used:,.10g} of {it.limit:,.10g} ({it.basis})") for it in budget),
+        *conversation_lines(told, state),
     ]
     show("\n".join(f"{name:<10} {inert(str(value))}" for name, value in lines))
-    for id_, open_ in state.approvals.items():
-        show(f"{'waits':<10} {id_}: {inert(open_.asked.covers[0].role)} {inert(open_.asked.covers[0].value)}")
+
+
+@app.command()
+def history(
+    session: IdArgument,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="how many of the last messages")] = 20,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print what was said in a session, also before it was forked off another."""
+    with open_store(find_home()) as store:
+        said = said_in(store.log, find_session(store.index, session).session)
+    if output is Output.JSON:
+        show_json([{"by": it.by or None, "text": it.text, "end": it.end} for it in said[-count:]])
+    elif said:
+        show("\n".join(history_lines(said, count)))
+    else:
+        note("nothing was said yet")
+
+
+@app.command()
+def budget(
+    session: IdArgument,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="tokens, steps, seconds or dollars")] = None,
+    amount: Annotated[str | None, typer.Argument(metavar="AMOUNT", help="how much in all, as 2m, 500, 4h or 10")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show what a session has used of what it may use, or allow so much in all; `start --resume` goes on then."""
+    wanted = _wanted(kind, amount)
+    home = find_home()
+    with open_store(home) as store:
+        row = find_session(store.index, session)
+    if wanted is not None:
+
+        async def send(command: RaiseBudget) -> None:
+            async with open_house(set_up()) as wired:
+                await wired.house.send(row.session, command)
+
+        asyncio.run(send(RaiseBudget(by=local_user(), kind=wanted[0], limit=wanted[1])))
+    with open_store(home) as store:
+        state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
+    view = view_of(state, (), None)
+    if output is Output.JSON:
+        show_json({"session": row.session, "budget": [_figure_json(it) for it in figures(state)], "exhausted": list(view.exhausted)})
+        return
+    show("\n".join(budget_lines(view.budget, view.exhausted)))
+    if wanted is not None and state.turn_waits and not view.exhausted:
+        note(f"where the session is not open anywhere, `curtainwall start --resume {row.session}` goes on")
+
+
+def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | None:
+    if kind is None:
+        return None
+    try:
+        read = read_budget(f"{kind} {amount or ''}".strip())
+    except Misspoken as error:
+        raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `seconds 4h` or `dollars 10`") from None
+    assert read.kind is not None
+    return read.kind, read.limit
 
 
 @app.command()
@@ -239,6 +309,10 @@ def _report(removals: list[Removal], output: Output, *, only_said: bool = False,
             note("there is nothing to delete")
     if kept and not (only_said or kept_is_fine):
         raise typer.Exit(1)
+
+
+def _figure_json(figure: Figure) -> dict[str, object]:
+    return {"kind": figure.kind.value, "used": figure.used, "limit": figure.limit, "basis": figure.basis.value}
 
 
 def _as_json(row: SessionRow) -> dict[str, object]:

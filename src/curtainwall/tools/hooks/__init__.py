@@ -1,12 +1,13 @@
 """The user's own programs around calls and sessions, in Claude Code's format. They can only make a verdict stricter."""
 
 from curtainwall.tools.hooks.lifecycle import Claims, FileClaims, Lifecycle
-from curtainwall.tools.hooks.pins import Found, Pins, Trust, workspace_hooks
+from curtainwall.tools.hooks.pins import FILES, Found, Pins, Trust, workspace_hooks
 from curtainwall.tools.hooks.settings import EVENTS, Endpoint, Hook, Program, Settings, read_settings
 from curtainwall.tools.hooks.user_hooks import Surroundings, UserHooks
 
 __all__ = [
     "EVENTS",
+    "FILES",
     "Claims",
     "Endpoint",
     "FileClaims",

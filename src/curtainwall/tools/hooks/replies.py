@@ -7,7 +7,7 @@ from typing import Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from curtainwall.model import HookReply, HookSays, canonical_json
+from curtainwall.model import HookReply, HookSays, canonical_json, misfit
 from curtainwall.tools.hooks.running import Ran
 
 LONGEST: Final = 10_000
@@ -173,7 +173,7 @@ def _plain(fault: Exception) -> str:
     if isinstance(fault, RecursionError):
         return "it is nested too deeply"
     if isinstance(fault, ValidationError):
-        first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
-        key = ".".join("continue" if part == "goes_on" else str(part) for part in first["loc"])
-        return f"`{key}`: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        place, words = misfit(fault)
+        key = ".".join("continue" if part == "goes_on" else str(part) for part in place)
+        return f"{f'`{key}`' if key else 'it'} {words}"
     return str(fault)

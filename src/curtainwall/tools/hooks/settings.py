@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from curtainwall.facts import Unclear, Url, canonical_url
-from curtainwall.model import Broken, canonical_json
-from curtainwall.tools.hooks.matching import Matcher, compile_matcher
+from curtainwall.model import Broken, canonical_json, misfit
+from curtainwall.tools.hooks.matching import Matcher, compile_matcher, names_of
 
 SECONDS: Final = 60.0
 EVENTS: Final = (
@@ -83,6 +83,10 @@ class Settings:
     def of(self, event: str) -> tuple[Hook, ...]:
         """Return the hooks of one event."""
         return tuple(hook for hook in self.hooks if hook.event == event)
+
+    def for_tool(self, event: str, tool: str) -> tuple[Hook, ...]:
+        """Return the hooks of one event that a tool is meant by."""
+        return tuple(hook for hook in self.of(event) if hook.matcher.finds(names_of(tool)) is not None)
 
 
 class _Common(BaseModel):
@@ -194,11 +198,8 @@ def _plain(fault: Exception) -> str:
         return fault.message
     if not isinstance(fault, ValidationError):
         return str(fault)
-    first = fault.errors(include_url=False, include_context=False)[0]
-    place = first["loc"][1:] if first["loc"][:1] in {("command",), ("http",)} else first["loc"]
-    key = ".".join(map(str, place))
-    if first["type"] == "union_tag_invalid":
+    if fault.errors(include_url=False, include_context=False)[0]["type"] == "union_tag_invalid":
         return "its `type` must be `command` or `http`"
-    if first["type"] == "extra_forbidden":
-        return f"`{key}` is not supported here"
-    return f"{f'`{key}`: ' if key else ''}{first['msg'][:1].lower()}{first['msg'][1:]}"
+    place, words = misfit(fault)
+    key = ".".join(map(str, place[1:] if place[:1] in {("command",), ("http",)} else place))
+    return f"{f'`{key}`' if key else 'it'} {words.replace('known', 'supported')}"

@@ -9,6 +9,7 @@ from mcp_types.methods import CLIENT_REQUESTS, validate_client_request
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import JsonValue, ValidationError
 
+from curtainwall.model import misfit
 from curtainwall.tools.mcp_in.frames import Fault, Params, Request
 
 SERVED: Final = frozenset({"initialize", "logging/setLevel", "ping", "server/discover", "tools/call", "tools/list"})
@@ -98,5 +99,5 @@ def _supported(requested: JsonValue) -> JsonValue:
 
 def _first(fault: ValidationError) -> str:
     """Return the first thing that is wrong, without repeating what was sent."""
-    first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"`{'.'.join(str(part)[:64] for part in first['loc'][:8])}`: {first['msg'][:160]}"
+    place, words = misfit(fault)
+    return f"`{'.'.join(str(part)[:64] for part in place[:8])}` {words[:160]}"

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -14,6 +14,7 @@ from curtainwall.model import CurtainwallError
 from curtainwall.tools.progress import Heard
 from curtainwall.tools.servers.complaints import Complaints
 from curtainwall.tools.servers.launch import ServerProcess
+from curtainwall.tools.servers.offered import Offered, offered
 from curtainwall.tools.servers.wire import Allowance, Frame, Overrun, frames, write, write_soon
 from curtainwall.tools.servers.words import cleaned
 
@@ -21,6 +22,9 @@ START: Final = 30.0
 """Seconds until a server must have answered the greeting."""
 
 MOST_TOOLS: Final = 512
+
+LONGEST_LIST: Final = 16 * 1024 * 1024
+"""Bytes of a server's list of tools, all pages together."""
 
 # As in `mcp_types`, which takes half a second to import; a test compares the two.
 HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -51,7 +55,7 @@ class ServerRefused(CurtainwallError):
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    answer: asyncio.Future[Frame]
+    answer: asyncio.Future[tuple[Frame, int]]
     heard: Heard | None = None
 
 
@@ -98,22 +102,29 @@ class Link:
         if isinstance(named, dict):
             self.about = cleaned(f"{named.get('name', '')} {named.get('version', '')}", 100)
 
-    async def ping(self) -> None:
-        """See that it answers; the newer protocol has no word for this, so its list is asked for."""
-        await self.request("tools/list" if self._envelope else "ping", {}, START)
-
-    async def list_tools(self) -> tuple[Frame, ...]:
-        """Return what it offers, as it says it."""
-        found: list[Frame] = []
-        cursor: JsonValue = None
-        for _ in range(MOST_TOOLS):
-            told = await self.request("tools/list", {} if cursor is None else {"cursor": cursor}, START)
-            page = told.get("tools")
-            found += [cast("Frame", tool) for tool in (page if isinstance(page, list) else []) if isinstance(tool, dict)]
-            cursor = told.get("nextCursor")
-            if not isinstance(cursor, str) or len(found) > MOST_TOOLS:
-                break
-        return tuple(found[:MOST_TOOLS])
+    async def list_tools(self, within: float = START) -> tuple[Offered, ...]:
+        """Return what it offers; raise `ServerSilent` or `ServerRefused` where its list, all pages together, has no end."""
+        found: list[Offered] = []
+        params: Frame = {}
+        cursors: set[str] = set()
+        left = LONGEST_LIST
+        try:
+            async with asyncio.timeout(within):
+                while True:
+                    told, size = await self._asked("tools/list", params, START)
+                    left -= size
+                    if left < 0:
+                        # What was changed may be in the rest of it, so a part counts for nothing.
+                        raise ServerRefused(f"its list of tools is longer than {LONGEST_LIST // 1024 // 1024} MiB")
+                    page = [tool for tool in _listed(told.get("tools")) if isinstance(tool, dict)]
+                    found += [one for tool in page if (one := offered(tool))]
+                    cursor = told.get("nextCursor")
+                    if not page or not isinstance(cursor, str) or cursor in cursors or len(found) > MOST_TOOLS:
+                        return tuple(found[:MOST_TOOLS])
+                    cursors.add(cursor)
+                    params = {"cursor": cursor}
+        except TimeoutError:
+            raise ServerSilent(f"it did not say all that it offers within {within:g} seconds") from None
 
     async def call(self, tool: str, arguments: Mapping[str, JsonValue], seconds: float, heard: Heard | None = None) -> Frame:
         """Call a tool and return its result as the server gave it."""
@@ -121,6 +132,10 @@ class Link:
 
     async def request(self, method: str, params: Frame, seconds: float, heard: Heard | None = None) -> Frame:
         """Send a request and return its result; when nobody waits any more, the server is told."""
+        told, _ = await self._asked(method, params, seconds, heard)
+        return told
+
+    async def _asked(self, method: str, params: Frame, seconds: float, heard: Heard | None = None) -> tuple[Frame, int]:
         if self._why is not None:
             raise ServerLost(self._why)
         number = next(self._ids)
@@ -132,7 +147,7 @@ class Link:
                 await self._send(
                     {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, **({"_meta": meta} if meta else {})}}
                 )
-                answer = await waiting.answer
+                answer, size = await waiting.answer
                 is_answered = True
         except TimeoutError:
             raise ServerSilent(f"it did not answer within {seconds:g} seconds") from None
@@ -141,7 +156,7 @@ class Link:
             waiting.answer.cancel()
             if not is_answered and not self.is_lost and method != "initialize":
                 self._say_soon({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        return _result(answer)
+        return _result(answer), size
 
     async def close(self) -> None:
         """End the server with everything that it started."""
@@ -177,7 +192,7 @@ class Link:
         method = None if frame is None else frame.get("method")
         waiting = self._waiting.get(number) if method is None and type(number) is int else None
         if frame is not None and waiting is not None and not waiting.answer.done():
-            waiting.answer.set_result(frame)
+            waiting.answer.set_result((frame, size))
             return
         # From here on it is something that nobody asked for.
         self._allowance.spend(size)
@@ -239,6 +254,10 @@ class Link:
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(ServerLost(self._why))
+
+
+def _listed(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
 
 
 def _result(answer: Frame) -> Frame:

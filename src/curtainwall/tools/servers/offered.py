@@ -66,13 +66,15 @@ def offered(tool: dict[str, JsonValue]) -> Offered | None:
 
 
 def all_offered(tools: Iterable[dict[str, JsonValue]]) -> dict[str, Offered]:
-    """Return a server's tools by name; one that is named twice is two things at once, and therefore none."""
+    """Return a server's tools by name, out of what it said."""
+    return by_name(one for tool in tools if (one := offered(tool)))
+
+
+def by_name(tools: Iterable[Offered]) -> dict[str, Offered]:
+    """Return tools by name; one that is named twice is two things at once, and therefore none."""
     found: dict[str, Offered] = {}
     twice: set[str] = set()
-    for tool in tools:
-        one = offered(tool)
-        if one is None:
-            continue
+    for one in tools:
         if one.name in found:
             twice.add(one.name)
         found[one.name] = one

@@ -87,5 +87,9 @@ class Reviews:
             aside.unlink(missing_ok=True)
             raise
 
+    def forget(self, server: str) -> None:
+        """Let go of a review; a server of the same name has to be reviewed anew."""
+        self._path(server).unlink(missing_ok=True)
+
     def _path(self, server: str) -> Path:
         return self._directory / f"{server}.json"

@@ -15,7 +15,7 @@ from curtainwall.model import Mode, Place, SessionId
 from curtainwall.tools.servers.complaints import Complaints
 from curtainwall.tools.servers.launch import CannotStart, Machine, launch
 from curtainwall.tools.servers.link import Link, ServerLost, ServerRefused, ServerSilent
-from curtainwall.tools.servers.offered import Offered, all_offered
+from curtainwall.tools.servers.offered import Offered, by_name
 from curtainwall.tools.servers.spec import ServerSpec
 
 MOST: Final = 64
@@ -141,20 +141,36 @@ class Supervisor:
             await link.greet()
         except (ServerLost, ServerSilent, ServerRefused) as fault:
             await link.close()
-            raise CannotStart(f"`{spec.name}` was started and failed: {grounds.masker.mask_text(str(fault))}") from fault
+            raise CannotStart(self._words(spec.name, fault)) from fault
         except BaseException:
             await link.close()
             raise
         return link
 
+    async def offers(self, server: str, link: Link) -> dict[str, Offered]:
+        """Ask a server what it offers; raise `CannotStart`."""
+        try:
+            return by_name(await link.list_tools())
+        except (ServerLost, ServerSilent, ServerRefused) as fault:
+            raise CannotStart(self._words(server, fault, "was started, but ")) from fault
+
     async def _look(self, server: str, slot: _Slot, link: Link) -> None:
         link.has_changed.clear()
-        try:
-            tools = await link.list_tools()
-        except (ServerLost, ServerSilent, ServerRefused) as fault:
-            raise CannotStart(f"`{server}` does not say what it offers: {self._grounds.masker.mask_text(str(fault))}") from fault
+        offered = await self.offers(server, link)
         slot.looked = time.monotonic()
-        self._seen(server, all_offered(tools))
+        self._seen(server, offered)
+
+    def _words(self, server: str, fault: Exception, but: str = "") -> str:
+        """Return what failed and what to do, and only then what the server itself said."""
+        log = self._grounds.logs / f"server-{server}.log"
+        match fault:
+            case ServerLost():
+                what = f"ended before it had answered; it may lack a path (`servers.{server}.read`), a variable (`env`) or an argument"
+            case ServerSilent():
+                what = f"does not answer; its command must speak MCP on stdin and stdout (`servers.{server}.command`)"
+            case _:
+                what = f"does not {'say what it offers' if but else 'agree on a protocol'}; a newer version of it may"
+        return f"the server `{server}` {but}{what}; all it said is in `{log}`; here: {self._grounds.masker.mask_text(str(fault))}"
 
     async def _make_room(self) -> None:
         running = [(key, slot) for key, slot in self._slots.items() if slot.link is not None]

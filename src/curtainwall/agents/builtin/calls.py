@@ -1,0 +1,125 @@
+"""One turn's way out: calls through the gate, and what became of those that were made before a wait."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from curtainwall.agents.builtin.history import Conversation
+from curtainwall.agents.builtin.program import CallReply, Given, Raised, Waits
+from curtainwall.agents.builtin.seal import Pending
+from curtainwall.model import (
+    Answer,
+    Ask,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallLost,
+    Gate,
+    Live,
+    NotFound,
+    Save,
+    SessionId,
+    ToolEffect,
+    TurnId,
+)
+
+_LONGEST = 200
+
+
+@dataclass(slots=True)
+class TurnCalls:
+    """The calls of one turn's programs. What hooks say besides is collected, for the model and for the end of the turn."""
+
+    session: SessionId
+    turn: TurnId
+    gate: Gate
+    talk: Conversation
+    effects: Mapping[str, ToolEffect]
+    new_call: Callable[[], CallId]
+    say: Callable[[Live], None]
+    sync: Callable[[], Conversation]
+    context: str = ""
+    stopped: str | None = None
+
+    def acts(self, tool: str) -> bool:
+        """Tell whether a tool does more than look; one that nobody knows might."""
+        return self.effects.get(tool) is not ToolEffect.INSPECT
+
+    def mint(self) -> CallId:
+        """Return a name for the next call."""
+        return self.new_call()
+
+    def knows(self, call: CallId) -> bool:
+        """Tell whether the log knows a call."""
+        return call in self.talk.calls
+
+    def first_of(self, call: CallId) -> CallId:
+        """Return the open call whose ask this one has joined, or the call itself."""
+        mine = self.talk.calls.get(call)
+        if mine is None or mine.end is not None or not mine.joined:
+            return call
+        asked = ((other, made) for other, made in self.talk.calls.items() if made.approval == mine.approval and made.end is None)
+        return next((other for other, made in asked if not made.joined), call)
+
+    async def request(self, pending: Pending, save: Save) -> CallReply:
+        """Make a call; where a human is asked, do not wait for the answer."""
+        self.say(Live(kind="doing", text=_doing(pending)))
+        ask = Ask(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.turn)
+        return self._reply(await self.gate.request(self.session, ask, wait=False, save=save))
+
+    async def settle(self, call: CallId) -> CallReply:
+        """Return what became of a call that was made before; run it where it was granted meanwhile."""
+        end = self.talk.calls[call].end
+        if isinstance(end, CallDropped) and end.shares is not None and end.shares in self.talk.calls:
+            end = self.talk.calls[end.shares].end
+        match end:
+            case None:
+                try:
+                    return self._reply(await self.gate.go_on(self.session, call))
+                except NotFound:
+                    # It ended a moment ago, by an answer from elsewhere; the log knows how.
+                    self.talk = self.sync()
+                    if self.talk.calls[call].end is None:
+                        raise
+                    return await self.settle(call)
+            case CallFinished():
+                return _finished(end.ok, self.talk.load(end.shown or end.result))
+            case CallDenied():
+                return _denied(end.verdict.because, end.verdict.reason)
+            case CallLost():
+                told = f"OutcomeUnknown: {self.talk.calls[call].subject.tool} was under way when the process ended; it may have run or not"
+                return Raised("RuntimeError", told)
+            case CallDropped():
+                return Raised("RuntimeError", f"the call was dropped and did not run: {end.why}")
+
+    async def drop(self, call: CallId) -> None:
+        """Say that nobody waits for a call any more."""
+        await self.gate.drop(self.session, call, "the program that made it is over")
+
+    def _reply(self, answer: Answer) -> CallReply:
+        self.context += f"{answer.context}\n" if answer.context else ""
+        self.stopped = self.stopped or answer.stopped
+        if answer.waiting:
+            return Waits(answer.call)
+        if answer.result is None:
+            return _denied(answer.verdict.because, answer.verdict.reason)
+        return _finished(answer.result.ok, answer.result.value)
+
+
+def _finished(ok: bool, value: JsonValue) -> Given | Raised:
+    if ok:
+        return Given(value)
+    return Raised("RuntimeError", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _denied(because: tuple[str, ...], reason: str) -> Raised:
+    return Raised("PermissionError", f"denied by {', '.join(f'`{rule}`' for rule in because) or 'policy'}: {reason}")
+
+
+def _doing(pending: Pending) -> str:
+    told = ", ".join(f"{name}={str(value)[:_LONGEST]!r}" for name, value in pending.arguments.items())
+    text = f"{pending.tool}({told})"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

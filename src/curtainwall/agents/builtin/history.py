@@ -1,0 +1,240 @@
+"""What a session's log tells the built-in agent: the conversation that its model saw, what is new since, and how far a turn came."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from curtainwall.agents.builtin.instructions import digest_of
+from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, HumanSaid, Item, Program, ProgramEnded
+from curtainwall.model import (
+    FOLLOW_INSTRUCTIONS,
+    AgentSpoke,
+    AnyEvent,
+    ApprovalAsked,
+    ApprovalId,
+    ApprovalJoined,
+    Broken,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallRequested,
+    CompactionSet,
+    Digest,
+    HistoryCompacted,
+    HistoryInherited,
+    InstructionsPinned,
+    MessageAccepted,
+    MessageId,
+    MessageWithdrawn,
+    ModelChanged,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    Payload,
+    ProgramFinished,
+    ProgramSaved,
+    SavedProgram,
+    SessionOpened,
+    Subject,
+    TextStreamed,
+    TurnEnded,
+    TurnId,
+    TurnResumed,
+    TurnStarted,
+    TurnStatus,
+    Workspace,
+    decode_event,
+)
+
+Load = Callable[[Payload], JsonValue]
+"""Returns the value of a payload."""
+
+CallEnd = CallFinished | CallDenied | CallLost | CallDropped
+
+_CUT_OFF = "[cut off here]"
+_STOPPED = "The program was stopped before its end: the turn was interrupted."
+
+
+@dataclass(slots=True)
+class MadeCall:
+    """One call of the turn that runs or waits, and what came of it."""
+
+    subject: Subject
+    end: CallEnd | None = None
+    approval: ApprovalId | None = None
+    joined: bool = False
+    """Another call asked first, and this one shares what comes of that."""
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One session as its model sees it, told event by event. The log alone makes it; nothing else changes it.
+
+    `items` is what the model was sent and what it replied. `new` is what it was not told yet.
+    """
+
+    load: Load
+    system: str = ""
+    items: list[Item] = field(default_factory=list[Item])
+    new: list[Item] = field(default_factory=list[Item])
+    replies: int = 0
+    request: str | None = None
+    used: int | None = None
+    """Tokens in the context after the last reply, as far as the provider or an estimate said so."""
+    turn: TurnId | None = None
+    programs: list[Program] = field(default_factory=list[Program])
+    """Programs of the last reply that have not ended, in order."""
+    saved: SavedProgram | None = None
+    calls: dict[CallId, MadeCall] = field(default_factory=dict[CallId, MadeCall])
+    pinned: dict[str, tuple[Digest, str]] = field(default_factory=dict[str, tuple[Digest, str]])
+    following: dict[tuple[str, Digest], CallId] = field(default_factory=dict[tuple[str, Digest], CallId])
+    """Questions whether changed instructions count, by file and what it holds."""
+    refused: set[CallId] = field(default_factory=set[CallId])
+    """Those of them that were answered with no."""
+    last_words: str = ""
+    model: str = ""
+    workspace: Workspace | None = None
+    threshold: float | None = None
+    threshold_set: bool = False
+    _aside: set[str] = field(default_factory=set[str])
+    """Requests for something else than the conversation."""
+    _queued: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
+    _partial: str = ""
+
+    def take(self, event: AnyEvent) -> None:
+        """Take in the next event."""
+        match event:
+            case MessageAccepted() | MessageWithdrawn() | TurnStarted() | TurnResumed() | TurnEnded():
+                self._take_turn(event)
+            case ModelRequested() if event.purpose == "summary":
+                self._aside.add(event.request)
+            case ModelResponded() | ModelFailed() if event.request in self._aside:
+                self._aside.discard(event.request)
+            case ModelRequested():
+                self._sent(event)
+            case ModelResponded():
+                said = AgentSaid.model_validate(self.load(event.normalised))
+                self.items.append(said)
+                self.replies += 1
+                self.programs = list(said.programs)
+                self.used = event.usage.input_tokens + event.usage.output_tokens
+                self.saved, self._partial = None, ""
+            case TextStreamed():
+                self._partial += event.text
+            case AgentSpoke():
+                self.last_words, self._partial = event.text, ""
+            case ModelFailed():
+                pass
+            case ProgramSaved():
+                # The newest place is the one furthest in the program, whatever reached the log last.
+                if self.saved is None or self.saved.program != event.program.program or event.program.step > self.saved.step:
+                    self.saved = event.program
+            case ProgramFinished():
+                self._finish(event.program, str(self.load(event.shown)))
+            case CallRequested() if event.subject.tool == FOLLOW_INSTRUCTIONS:
+                path, content = event.subject.raw.get("path"), event.subject.raw.get("content")
+                self.following[str(path), digest_of(str(content))] = event.call
+            case CallDenied() | CallDropped() if event.call in self.following.values():
+                self.refused.add(event.call)
+            case CallFinished() | CallLost() if event.call in self.following.values():
+                # Answered and done with; the same text again, after another, is a new question.
+                self.following = {asked: call for asked, call in self.following.items() if call != event.call}
+            case CallRequested():
+                if event.turn is not None and event.turn == self.turn:
+                    self.calls[event.call] = MadeCall(event.subject)
+            case ApprovalAsked() | ApprovalJoined():
+                if event.call in self.calls:
+                    made = self.calls[event.call]
+                    made.approval, made.joined = event.approval, isinstance(event, ApprovalJoined)
+            case CallFinished() | CallDenied() | CallLost() | CallDropped():
+                if event.call in self.calls:
+                    self.calls[event.call].end = event
+            case HistoryCompacted():
+                told = self.load(event.summary)
+                self.items = list(ITEMS.validate_python(told["items"] if isinstance(told, dict) else ()))
+                self.request, self.used = None, event.after
+            case HistoryInherited():
+                self._inherit(event)
+            case SessionOpened():
+                self.model, self.workspace = event.model, event.workspace
+            case ModelChanged():
+                self.model = event.model
+            case CompactionSet():
+                self.threshold, self.threshold_set = event.threshold, True
+            case InstructionsPinned():
+                self.pinned[event.path] = (event.digest, str(self.load(event.text)))
+            case _:
+                pass
+
+    def _take_turn(self, event: MessageAccepted | MessageWithdrawn | TurnStarted | TurnResumed | TurnEnded) -> None:
+        match event:
+            case MessageAccepted():
+                if event.role == "human":
+                    self._queued[event.message] = event.text
+                else:
+                    self.new.append(HumanSaid(text=event.text))
+            case MessageWithdrawn():
+                self._queued.pop(event.message, None)
+            case TurnStarted():
+                self.turn, self.calls = event.turn, {}
+                self.new += (HumanSaid(text=self._queued.pop(message)) for message in event.messages if message in self._queued)
+            case TurnResumed():
+                self.turn = event.turn
+            case TurnEnded():
+                if event.status is not TurnStatus.WAITING:
+                    self._close_turn()
+
+    def _close_turn(self) -> None:
+        """End what the turn left open, so that the model's next view is whole: each program has a result."""
+        if self._partial:
+            # What people saw of a reply that never became whole, the model must see too.
+            self.new.insert(0, AgentSaid(text=f"{self._partial}{_CUT_OFF}"))
+            self._partial = ""
+        for program in tuple(self.programs):
+            self._finish(program.id, _STOPPED)
+        self.turn, self.calls = None, {}
+
+    def _finish(self, program: str, shown: str) -> None:
+        self.programs = [each for each in self.programs if each.id != program]
+        results = sum(isinstance(item, ProgramEnded) for item in self.new)
+        self.new.insert(results, ProgramEnded(id=program, text=shown))
+        if self.saved is not None and self.saved.program == program:
+            self.saved = None
+
+    def _sent(self, event: ModelRequested) -> None:
+        told = self.load(event.added)
+        if not isinstance(told, dict):
+            raise Broken(f"request `{event.request}` has an unknown form")
+        added = ITEMS.validate_python(told.get("items", ()))
+        if event.base is None:
+            self.items = []
+        self.items.extend(added)
+        if isinstance(system := told.get("system"), str):
+            self.system = system
+        self.new, self.request = [], event.request
+
+    def _inherit(self, event: HistoryInherited) -> None:
+        """Go on from what the parent's model had seen; whatever ran there is over here."""
+        if event.history is None:
+            return
+        for told in _events_in(self.load(Payload(blob=event.history))):
+            self.take(told)
+        self._close_turn()
+        self._queued.clear()
+
+
+def _events_in(told: JsonValue) -> list[AnyEvent]:
+    if not isinstance(told, list):
+        raise Broken("an inherited history has an unknown form")
+    events: list[AnyEvent] = []
+    for each in told:
+        match each:
+            case {"type": str(kind), "event": event}:
+                events.append(decode_event(kind, json.dumps(event).encode()))
+            case _:
+                raise Broken("an inherited history has an unknown form")
+    return events

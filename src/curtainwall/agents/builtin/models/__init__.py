@@ -1,0 +1,21 @@
+"""The models that our own agent can talk to, by name: providers, any server that speaks Chat Completions, and two without network.
+
+What a provider needs is loaded when one is asked for, so that `demo` and scripts start at once.
+"""
+
+from curtainwall.agents.builtin.models.find import AUTO, default_model, find_model
+from curtainwall.agents.builtin.models.patient import OnRetry, Patience, Patient
+from curtainwall.agents.builtin.models.settings import Endpoint, ModelSettings, Price, keys_in
+
+__all__ = [
+    "AUTO",
+    "Endpoint",
+    "ModelSettings",
+    "OnRetry",
+    "Patience",
+    "Patient",
+    "Price",
+    "default_model",
+    "find_model",
+    "keys_in",
+]

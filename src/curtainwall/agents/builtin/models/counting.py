@@ -1,0 +1,98 @@
+"""What a reply used and cost: the provider's own counts where they can be true, an estimate otherwise."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.agents.builtin.models.estimates import estimated_tokens
+from curtainwall.agents.builtin.models.settings import Price
+from curtainwall.model import Basis, Usage
+
+# A character is at most a few tokens; a request brings the tool and some framing along, a reply what was thought and not shown.
+_TOKENS_PER_CHARACTER: Final = 4
+_HIDDEN_INPUT: Final = 20_000
+_HIDDEN_OUTPUT: Final = 200_000
+_FEWEST: Final = 200  # characters per token, in text that is nearly all white space
+_MILLION: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Tokens as a provider reported them: read and written, and how many of those read came from or went into a cache."""
+
+    input: object = None
+    output: object = None
+    cached: object = None
+    stored: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many characters went in and came out, as far as we saw."""
+
+    input: int
+    output: int
+
+
+def usage_of(counts: Counts, sizes: Sizes, *, provider: str, model: str, price: Price | None) -> Usage:
+    """Return the usage of one reply; where a count cannot be true, both are estimated, and dollars follow the tokens."""
+    read = _believable(counts.input, sizes.input, _HIDDEN_INPUT)
+    written = _believable(counts.output, sizes.output, _HIDDEN_OUTPUT)
+    if read is None or written is None:
+        read, written = estimated_tokens(sizes.input), estimated_tokens(sizes.output)
+        cached, stored, basis = 0, 0, Basis.ESTIMATED
+    else:
+        cached = min(read, _count(counts.cached) or 0)
+        stored = min(read - cached, _count(counts.stored) or 0)
+        basis = Basis.MEASURED
+    tokens = _Tokens(read, written, cached, stored)
+    dollars = _own_dollars(tokens, price) if price else _list_dollars(tokens, provider, model)
+    known = dollars is not None and math.isfinite(dollars) and dollars >= 0
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=cached,
+        dollars=dollars if known and dollars is not None else 0.0,
+        tokens_basis=basis,
+        dollars_basis=basis if known else Basis.UNKNOWN,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    read: int
+    written: int
+    cached: int
+    stored: int
+
+
+def _count(value: object) -> int | None:
+    """Return a count that is one: a whole number, not below nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
+
+
+def _believable(value: object, characters: int, hidden: int) -> int | None:
+    count = _count(value)
+    if not count:
+        # A reply without a single character may have cost nothing; a request never did.
+        return 0 if count == 0 and characters == 0 else None
+    return count if characters // _FEWEST <= count <= _TOKENS_PER_CHARACTER * characters + hidden else None
+
+
+def _own_dollars(tokens: _Tokens, price: Price) -> float:
+    cached = price.input if price.cached is None else price.cached
+    return ((tokens.read - tokens.cached) * price.input + tokens.cached * cached + tokens.written * price.output) / _MILLION
+
+
+def _list_dollars(tokens: _Tokens, provider: str, model: str) -> float | None:
+    # Here and not above: the list of prices takes a quarter of a second to load.
+    from genai_prices import Usage as Used
+    from genai_prices import calc_price
+
+    used = Used(input_tokens=tokens.read, output_tokens=tokens.written, cache_read_tokens=tokens.cached, cache_write_tokens=tokens.stored)
+    try:
+        return float(calc_price(used, model, provider_id=provider).total_price)
+    except (LookupError, ValueError):
+        return None

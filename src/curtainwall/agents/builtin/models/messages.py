@@ -1,0 +1,166 @@
+"""A conversation as the provider library takes it; what was converted once is not converted again."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from pydantic import JsonValue, ValidationError
+from pydantic_ai.exceptions import UnexpectedModelBehavior
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Item, Program, ProgramEnded
+
+TOOL: Final = "execute_code"
+_MOST_CONVERSATIONS: Final = 16
+_NEVER_RAN: Final = "This program did not run."
+_NOTHING: Final = "(nothing)"
+
+
+@dataclass(slots=True)
+class _Converted:
+    """The beginning of a conversation, up to and with its last reply, and its messages."""
+
+    items: list[Item] = field(default_factory=list[Item])
+    messages: list[ModelMessage] = field(default_factory=list[ModelMessage])
+
+    def is_beginning_of(self, items: Sequence[Item]) -> bool:
+        return len(self.items) <= len(items) and all(mine is theirs for mine, theirs in zip(self.items, items, strict=False))
+
+
+class Conversations:
+    """Converts conversations, and remembers the last few, each of which only grows."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, _Converted] = OrderedDict()
+
+    def messages_of(self, items: Sequence[Item]) -> list[ModelMessage]:
+        """Return the messages of a conversation; the work is in proportion to what is new in it."""
+        if not items:
+            return [ModelRequest(parts=[UserPromptPart(content=_NOTHING)])]
+        key = id(items[0])
+        known = self._known.pop(key, None)
+        if known is None or not known.is_beginning_of(items):
+            known = _Converted()
+        self._known[key] = known
+        while len(self._known) > _MOST_CONVERSATIONS:
+            self._known.popitem(last=False)
+        at = len(known.items)
+        for end in range(at, len(items)):
+            item = items[end]
+            if isinstance(item, AgentSaid):
+                known.messages += _request(known.items[-1:], items[at:end], is_last=False)
+                known.messages += _response(item)
+                known.items += items[at : end + 1]
+                at = end + 1
+        return [*known.messages, *_request(known.items[-1:], items[at:], is_last=True)]
+
+
+def _request(before: Sequence[Item], items: Sequence[Item], *, is_last: bool) -> list[ModelMessage]:
+    """Return what stands between two replies: first what came of each program, then what people said."""
+    asked = before[0].programs if before and isinstance(before[0], AgentSaid) else ()
+    ended = {item.id: item.text for item in items if isinstance(item, ProgramEnded)}
+    returns = [
+        ToolReturnPart(tool_name=TOOL, content=ended.pop(program.id, _NEVER_RAN) or _NOTHING, tool_call_id=program.id) for program in asked
+    ]
+    said: list[UserPromptPart] = []
+    for item in items:
+        match item:
+            case HumanSaid(text=text):
+                said.append(UserPromptPart(content=text if text.strip() else _NOTHING))
+            case ProgramEnded(id=program, text=text):
+                if program in ended:  # the reply that asked for it was summarised
+                    said.append(UserPromptPart(content=f"What an earlier program gave:\n{text}"))
+            case AgentSaid():
+                raise AssertionError("replies divide the items")
+            case _:
+                assert_never(item)
+    if not returns and not said:
+        # No provider takes a conversation that begins with a reply, or ends with one.
+        return [ModelRequest(parts=[UserPromptPart(content="(go on)")])] if is_last or not before else []
+    return [ModelRequest(parts=[*returns, *said])]
+
+
+def _response(said: AgentSaid) -> list[ModelMessage]:
+    kept = _restored(said)
+    if kept is not None:
+        return [kept]
+    parts: list[ModelResponsePart] = [TextPart(content=said.text)] if said.text.strip() else []
+    parts += [ToolCallPart(tool_name=TOOL, args={"code": program.code}, tool_call_id=program.id) for program in said.programs]
+    return [ModelResponse(parts=parts or [TextPart(content=_NOTHING)])]
+
+
+def _restored(said: AgentSaid) -> ModelResponse | None:
+    """Return a reply just as the library gave it, if it is one of its own and asks for the same programs."""
+    if not isinstance(said.kept, dict) or said.kept.get("kind") != "response":
+        return None
+    try:
+        [message] = ModelMessagesTypeAdapter.validate_python([said.kept])
+    except ValidationError:
+        return None
+    if not isinstance(message, ModelResponse) or not message.parts:
+        return None
+    calls = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
+    return message if calls == [program.id for program in said.programs] else None
+
+
+def kept_of(response: ModelResponse) -> JsonValue:
+    """Return a reply in the library's own form, to be restored exactly."""
+    [kept] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+    return kept
+
+
+def text_of(response: ModelResponse) -> str:
+    """Return what a reply says; separate pieces of text are separate paragraphs."""
+    return "\n\n".join(part.content for part in response.parts if isinstance(part, TextPart) and part.content)
+
+
+def with_sound_calls(response: ModelResponse) -> tuple[ModelResponse, tuple[Program, ...]]:
+    """Return a reply whose calls can be sent back, and its programs; a call that is no program becomes one that says why."""
+    programs: list[Program] = []
+    parts: list[ModelResponsePart] = []
+    for part in response.parts:
+        if not isinstance(part, ToolCallPart):
+            parts.append(part)
+            continue
+        code = _code_of(part)
+        if code is None:
+            code = _complaint(part, was_cut=response.finish_reason == "length")
+            meant = part.args if isinstance(part.args, str) else json.dumps(part.args)
+            parts.append(ToolCallPart(tool_name=TOOL, args={"code": meant}, tool_call_id=part.tool_call_id))
+        else:
+            parts.append(part)
+        programs.append(Program(id=part.tool_call_id, code=code))
+    return replace(response, parts=parts), tuple(programs)
+
+
+def _code_of(part: ToolCallPart) -> str | None:
+    if part.tool_name != TOOL:
+        return None
+    try:
+        arguments = part.args_as_dict(raise_if_invalid=True)
+    except (ValueError, AssertionError, UnexpectedModelBehavior):
+        return None
+    code = arguments.get("code")
+    return code if isinstance(code, str) else None
+
+
+def _complaint(part: ToolCallPart, *, was_cut: bool) -> str:
+    if part.tool_name != TOOL:
+        why = f"there is no tool `{part.tool_name}`; the only one is `{TOOL}`, and everything else is a function in its programs"
+    elif was_cut:
+        why = "the reply reached its longest length in the middle of this program, which was not run; write a shorter one"
+    else:
+        why = f'the arguments of `{TOOL}` could not be read, and nothing was run; write {{"code": "…"}}'
+    return f"raise ValueError({why!r})"

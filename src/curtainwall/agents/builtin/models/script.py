@@ -1,0 +1,134 @@
+"""Replies from a file, one JSON object per line, played in order; what was played is known by the number of replies alone."""
+
+import json
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.agents.builtin.models.calls import call_of, is_tool_name
+from curtainwall.agents.builtin.models.estimates import account_of, free_usage, pieces
+from curtainwall.agents.builtin.talk import AgentSaid, Delta, Program, Prompt, Reply
+from curtainwall.model import Broken
+
+BIGGEST: Final = 16 * 1024 * 1024
+CONTEXT_SIZE: Final = 1_000_000
+
+_FORMS: Final = '`{"text": "…"}`, `{"code": "…"}` or `{"tool": "server.tool", "arguments": {…}}`'
+_KEYS: Final = frozenset({"text", "code", "tool", "arguments"})
+_BLANK = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One reply of a script: text, a program, or both."""
+
+    text: str = ""
+    code: str | None = None
+
+
+class ScriptModel:
+    """Plays a script. It costs nothing, and it needs no network."""
+
+    def __init__(self, name: str, lines: tuple[Line, ...]) -> None:
+        self._name = name
+        self._lines = lines
+
+    def __repr__(self) -> str:
+        return f"ScriptModel({self._name!r}, {len(self._lines)} lines)"
+
+    @classmethod
+    def read(cls, file: Path) -> "ScriptModel":
+        """Return the model that plays a file; raise `Broken` with the line that cannot be played."""
+        return cls(f"script:{file}", read_lines(file))
+
+    @property
+    def name(self) -> str:
+        """Return the model as the user names it."""
+        return self._name
+
+    @property
+    def context_size(self) -> int:
+        """Return how many tokens fit."""
+        return CONTEXT_SIZE
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        """Yield the line whose turn it is; a request for a summary takes no line."""
+        line = self._line_for(prompt)
+        for piece in pieces(line.text):
+            yield Delta(piece)
+        programs = () if line.code is None else (Program(id=f"script-{prompt.replies + 1}", code=line.code),)
+        said = AgentSaid(text=line.text, programs=programs)
+        raw: JsonValue = {"line": prompt.replies + 1, "text": line.text, "code": line.code}
+        yield Reply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
+
+    def _line_for(self, prompt: Prompt) -> Line:
+        if not prompt.may_run:
+            return Line(account_of(prompt.items[:-1] or prompt.items))
+        if prompt.replies < len(self._lines):
+            return self._lines[prompt.replies]
+        return Line(f"The script `{self._name.removeprefix('script:')}` is over: all of its {len(self._lines)} replies have been played.")
+
+
+def read_lines(file: Path) -> tuple[Line, ...]:
+    """Return the replies of a script; blank lines are skipped."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(BIGGEST + 1)
+    except OSError as fault:
+        raise Broken(f"the script `{file}` cannot be read: {(fault.strerror or 'it failed').lower()}") from None
+    if len(content) > BIGGEST:
+        raise Broken(f"the script `{file}` is longer than {BIGGEST} bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Broken(f"the script `{file}` is not UTF-8 text") from None
+    # Only the line feed ends a line: JSON text may hold other separators.
+    return tuple(_parsed(line, f"`{file}`, line {number}") for number, line in enumerate(text.split("\n"), 1) if not _BLANK.fullmatch(line))
+
+
+def _parsed(text: str, where: str) -> Line:
+    try:
+        found = cast("JsonValue", json.loads(text, parse_constant=_no_number))
+    except (ValueError, RecursionError) as fault:
+        raise Broken(f"{where}: this is no JSON object; write {_FORMS} ({_why(fault)})") from None
+    if not isinstance(found, dict):
+        raise Broken(f"{where}: a line is an object; write {_FORMS}")
+    unknown = sorted(found.keys() - _KEYS)
+    if unknown:
+        raise Broken(f"{where}: there is no key `{unknown[0]}`; write {_FORMS}")
+    if not found.keys() & {"text", "code", "tool"}:
+        raise Broken(f"{where}: the line says nothing; write {_FORMS}")
+    if "code" in found and "tool" in found:
+        raise Broken(f"{where}: write `code` or `tool`, not both")
+    for key in ("text", "code", "tool"):
+        if key in found and not isinstance(found[key], str):
+            raise Broken(f"{where}: `{key}` must be a string")
+    said = cast("str", found.get("text", ""))
+    if "tool" in found:
+        return Line(said, _tool_program(found, where))
+    if "arguments" in found:
+        raise Broken(f"{where}: `arguments` belong to a `tool`, and there is none")
+    return Line(said, cast("str | None", found.get("code")))
+
+
+def _tool_program(line: dict[str, JsonValue], where: str) -> str:
+    tool, arguments = cast("str", line["tool"]), line.get("arguments", {})
+    if not is_tool_name(tool):
+        raise Broken(f"{where}: `{tool}` is no tool; write `server.tool`")
+    if not isinstance(arguments, dict):
+        raise Broken(f"{where}: `arguments` must be an object")
+    return f"await {call_of(tool, arguments)}"
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"`{name}` is no number of JSON")
+
+
+def _why(fault: Exception) -> str:
+    if isinstance(fault, json.JSONDecodeError):
+        return f"{fault.msg.lower()}, column {fault.colno}"
+    return "nested too deeply" if isinstance(fault, RecursionError) else str(fault)

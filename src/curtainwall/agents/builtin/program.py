@@ -1,0 +1,355 @@
+"""One program of the agent's, from its first line or from where it last waited, to its end or to its next wait."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, Protocol, cast
+
+from pydantic import JsonValue
+from pydantic_monty import (
+    AsyncFunctionSnapshot,
+    AsyncFutureSnapshot,
+    AsyncMontySession,
+    AsyncNameLookupSnapshot,
+    ExternalExceptionData,
+    ExternalReturnValue,
+    MontyComplete,
+    MontyError,
+    MontyRuntimeError,
+    MontySyntaxError,
+)
+
+from curtainwall.agents.builtin.rendering import Prints, read_json, size_of, told_of_fault
+from curtainwall.agents.builtin.seal import Pending, Seal, Snapshot
+from curtainwall.agents.builtin.stubs import Surface
+from curtainwall.agents.builtin.talk import Program
+from curtainwall.agents.builtin.valuing import TELLING, with_value_told
+from curtainwall.agents.builtin.workers import Workers
+from curtainwall.model import LEFT, Broken, CallId, Journal, Save, SavedProgram
+
+SLEEP = "system.async_sleep"
+_MIB = 1024 * 1024
+_BIGGEST = 16 * _MIB
+_LONG = 256 * 1024
+_LONGEST_ARGUMENTS = 8_000_000
+_LONGEST_NAP = 60
+_MOST_OPEN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A call came back with a value."""
+
+    value: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A call came to nothing; in the program, this is raised."""
+
+    kind: Literal["PermissionError", "RuntimeError", "TypeError", "MemoryError"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A human is asked; nothing can be said yet."""
+
+    call: CallId
+
+
+CallReply = Given | Raised | Waits
+
+
+class Calls(Protocol):
+    """The way out, as one program sees it."""
+
+    def acts(self, tool: str) -> bool:
+        """Tell whether a tool does more than look."""
+        ...
+
+    def mint(self) -> CallId:
+        """Return a name for the next call."""
+        ...
+
+    async def request(self, pending: Pending, save: Save) -> CallReply:
+        """Make a call."""
+        ...
+
+    def knows(self, call: CallId) -> bool:
+        """Tell whether a call was made, as far as the log knows; otherwise it never ran."""
+        ...
+
+    def first_of(self, call: CallId) -> CallId:
+        """Return the open call whose ask this one has joined, or the call itself."""
+        ...
+
+    async def settle(self, call: CallId) -> CallReply:
+        """Find out what became of a call that was made before a wait, and run it where it was granted meanwhile."""
+        ...
+
+    async def drop(self, call: CallId) -> None:
+        """Say that nobody waits for a call any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The program is over; the text is for the model."""
+
+    text: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The program waits for humans, and no worker is held for it."""
+
+    waits_for: tuple[CallId, ...]
+
+
+class _IsWrong(Exception):
+    """The checker found the program wrong before it changed anything."""
+
+
+_Snapshot = MontyComplete | AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot
+
+
+class Programs:
+    """Runs programs: the same workers, seal and journal for all of them."""
+
+    def __init__(self, workers: Workers, seal: Seal, journal: Journal) -> None:
+        self.workers = workers
+        self.seal = seal
+        self.journal = journal
+
+    async def run(self, about: str, program: Program, surface: Surface, calls: Calls, saved: SavedProgram | None = None) -> Ended | Parked:
+        """Run a program from its beginning, or on from where it was saved. `about` names the session and the program for good."""
+        run = _Run(self, about, program, surface, calls, self.workers.start_check(program.code, surface.stubs), self.seal.way_out(about))
+        try:
+            return await run.run(saved)
+        except _IsWrong as wrong:
+            await run.give_up()
+            return Ended(
+                f"{run.prints.text}The program was stopped before it changed anything, because its types are wrong:\n{wrong}", ok=False
+            )
+        except asyncio.CancelledError as gone:
+            await run.give_up(has_left=LEFT in gone.args)
+            raise
+        except BaseException:
+            await run.give_up()
+            raise
+
+
+@dataclass(slots=True)
+class _Run:
+    programs: Programs
+    about: str
+    program: Program
+    surface: Surface
+    calls: Calls
+    checked: "asyncio.Task[str]"
+    way_out: str
+    prints: Prints = field(default_factory=Prints)
+    step: int = 0
+    open_: dict[int, Pending] = field(default_factory=dict[int, Pending])
+    """Calls whose result the program has not been given, by the interpreter's number."""
+    tasks: dict[int, asyncio.Task[CallReply]] = field(default_factory=dict[int, "asyncio.Task[CallReply]"])
+
+    async def run(self, saved: SavedProgram | None) -> Ended | Parked:
+        try:
+            async with self.programs.workers.lend() as worker:
+                snapshot = await (self._start(worker) if saved is None else self._restore(worker, saved))
+                while not isinstance(snapshot, MontyComplete):
+                    following = await self._follow(snapshot)
+                    if isinstance(following, Parked):
+                        return following
+                    snapshot = following
+        except MontyError as fault:
+            await self._let_rest_end()
+            return Ended(f"{self.prints.text}{await self._told_of_fault(fault)}", ok=False)
+        await self._let_rest_end()
+        return Ended(self.prints.text.rstrip("\n"), ok=True)
+
+    async def give_up(self, *, has_left: bool = False) -> None:
+        """Let go of every open call; where the agent has only left, asks stay open for the human."""
+        for task in self.tasks.values():
+            task.cancel(LEFT if has_left else None)
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        if not has_left:
+            await self._drop_open()
+
+    async def _start(self, worker: AsyncMontySession) -> _Snapshot:
+        code = self.program.code
+        await worker.feed_run(f"{TELLING}{self.surface.prelude_for(code, self.way_out)}")
+        return await worker.feed_start(with_value_told(code), print_callback=self.prints.take)
+
+    async def _restore(self, worker: AsyncMontySession, saved: SavedProgram) -> _Snapshot:
+        """Load the program as it was saved. Calls that the log knows are settled, the others never ran and are made now."""
+        snapshot = self.programs.seal.open(self.programs.journal.load(saved.state), f"{self.about}:{saved.step}")
+        self.step = saved.step
+        self.prints.restore(snapshot.prints)
+        self.open_ = dict(snapshot.pending)
+        numbers = {pending.call: number for number, pending in snapshot.pending.items()}
+        # Calls that share one ask share one outcome, and only the first of them runs.
+        firsts = {number: numbers.get(self.calls.first_of(pending.call), number) for number, pending in snapshot.pending.items()}
+        for number in (number for number, first in firsts.items() if number == first):
+            self.tasks[number] = asyncio.create_task(await self._taken_up(snapshot.pending[number], snapshot.dump))
+        self.tasks = {number: self.tasks[first] for number, first in firsts.items()}
+        try:
+            return await worker.load_snapshot(snapshot.dump, print_callback=self.prints.take)
+        except (MontyError, RuntimeError, ValueError) as fault:
+            raise Broken(f"a saved program cannot be taken up again: {fault}") from None
+
+    async def _taken_up(self, pending: Pending, dump: bytes) -> Coroutine[None, None, CallReply]:
+        """Return what a call that was open at the wait goes on as."""
+        if not pending.tool:
+            return _at_once(Raised("TypeError", "the call could not be made"))
+        if pending.tool == SLEEP:
+            return _slept(pending)
+        if self.calls.knows(pending.call):
+            return self.calls.settle(pending.call)
+        return self._request(pending, self._saver(dump))
+
+    async def _follow(self, snapshot: AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot) -> _Snapshot | Parked:
+        """Give the program what it waits for and let it run on to where it waits next."""
+        match snapshot:
+            case AsyncNameLookupSnapshot():
+                return await snapshot.resume()
+            case AsyncFutureSnapshot():
+                replies = await self._replies(snapshot.pending_call_ids)
+                if not replies:
+                    return Parked(tuple(self.open_[number].call for number in snapshot.pending_call_ids))
+                return await snapshot.resume({number: _told(reply) for number, reply in replies.items()})
+            case AsyncFunctionSnapshot() if snapshot.function_name in (self.way_out, SLEEP):
+                if snapshot.call_id not in self.tasks:
+                    await self._call(snapshot)
+                return await snapshot.resume({"future": ...})
+            case AsyncFunctionSnapshot(function_name="system.sleep"):
+                return await snapshot.resume(await _told_of_nap(snapshot.args))
+            case AsyncFunctionSnapshot():
+                return await snapshot.resume_auto()
+
+    async def _call(self, snapshot: AsyncFunctionSnapshot) -> None:
+        """Send a call on its way, with the program as it stands right before it."""
+        number = snapshot.call_id
+        try:
+            tool, arguments = (SLEEP, _nap(snapshot.args)) if snapshot.function_name == SLEEP else _wanted(snapshot.args)
+        except TypeError as fault:
+            self._answer_at_once(number, Raised("TypeError", str(fault)))
+            return
+        pending = self.open_[number] = Pending(self.calls.mint(), tool, arguments)
+        if tool == SLEEP:
+            self.tasks[number] = asyncio.create_task(_slept(pending))
+            return
+        if len(self.open_) > _MOST_OPEN:
+            told = f"a program makes at most {_MOST_OPEN} calls at once; gather them in smaller groups"
+            self._answer_at_once(number, Raised("RuntimeError", told))
+            return
+        dump = snapshot.dump()
+        size = len(dump) + sum(size_of(dict(each.arguments)) for each in self.open_.values())
+        if size > _BIGGEST:
+            told = f"the program and its open calls hold {size // _MIB} MiB; to make a call they must hold less than {_BIGGEST // _MIB}"
+            self._answer_at_once(number, Raised("MemoryError", told))
+            return
+        self.tasks[number] = asyncio.create_task(self._request(pending, self._saver(dump)))
+
+    def _answer_at_once(self, number: int, reply: Raised) -> None:
+        self.open_[number] = Pending(CallId(""), "", {})
+        self.tasks[number] = asyncio.create_task(_at_once(reply))
+
+    async def _request(self, pending: Pending, save: Save) -> CallReply:
+        if self.calls.acts(pending.tool) and (wrong := await asyncio.shield(self.checked)):
+            raise _IsWrong(wrong)
+        return await self.calls.request(pending, save)
+
+    def _saver(self, dump: bytes) -> Save:
+        """Return what gives the program as it stands now, sealed and kept once somebody needs it."""
+        # INVARIANT: a later place in the program has a higher number, whichever of them reaches the log first.
+        self.step += 1
+        step, snapshot = self.step, Snapshot(dump, self.prints.saved, dict(self.open_))
+
+        async def save() -> SavedProgram:
+            close = partial(self.programs.seal.close, snapshot, f"{self.about}:{step}")
+            sealed = close() if len(dump) < _LONG else await asyncio.to_thread(close)
+            return SavedProgram(program=self.program.id, step=step, state=await self.programs.journal.keep(sealed))
+
+        return save
+
+    async def _replies(self, numbers: list[int]) -> dict[int, Given | Raised]:
+        """Return what came of calls that the program waits for, as soon as there is anything; nothing where all wait for humans."""
+        while True:
+            found: dict[int, Given | Raised] = {}
+            for number in numbers:
+                if self.tasks[number].done() and not isinstance(reply := self.tasks[number].result(), Waits):
+                    found[number] = reply
+            running = [self.tasks[number] for number in numbers if not self.tasks[number].done()]
+            if found or not running:
+                for number in found:
+                    del self.tasks[number], self.open_[number]
+                return found
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _let_rest_end(self) -> None:
+        """Wait for calls that the program did not wait for, and let go of those that ask: nobody would hear the answer."""
+        for number, pending in self.open_.items():
+            if pending.tool == SLEEP:
+                self.tasks[number].cancel()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        await self._drop_open()
+
+    async def _drop_open(self) -> None:
+        for pending in self.open_.values():
+            if pending.tool not in ("", SLEEP):
+                await self.calls.drop(pending.call)
+
+    async def _told_of_fault(self, fault: MontyError) -> str:
+        words = told_of_fault(fault)
+        if isinstance(fault, MontyRuntimeError | MontySyntaxError):
+            wrong = await asyncio.shield(self.checked)
+            return f"{words}\nThe type checker says:\n{wrong}" if wrong else words
+        return words
+
+
+async def _at_once(reply: CallReply) -> CallReply:
+    return reply
+
+
+async def _slept(pending: Pending) -> Given:
+    await asyncio.sleep(float(cast("float", pending.arguments["seconds"])))
+    return Given(None)
+
+
+async def _told_of_nap(arguments: tuple[object, ...]) -> ExternalReturnValue | ExternalExceptionData:
+    """Sleep while the whole program does, and return what its call comes back with."""
+    try:
+        return _told(await _slept(Pending(CallId(""), SLEEP, _nap(arguments))))
+    except TypeError as fault:
+        return _told(Raised("TypeError", str(fault)))
+
+
+def _nap(arguments: tuple[object, ...]) -> dict[str, JsonValue]:
+    seconds = arguments[0] if arguments else 0
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= _LONGEST_NAP:
+        raise TypeError(f"a program sleeps for at most {_LONGEST_NAP} seconds at a time")
+    return {"seconds": float(seconds)}
+
+
+def _wanted(arguments: tuple[object, ...]) -> tuple[str, dict[str, JsonValue]]:
+    """Return the tool and its arguments; what a program leaves at None is left out."""
+    tool, written = arguments if len(arguments) == 2 else ("", None)
+    if not isinstance(tool, str) or not isinstance(written, str):
+        raise TypeError("a call takes a tool and its arguments")
+    if len(written) > _LONGEST_ARGUMENTS:
+        raise TypeError(f"the arguments of {tool} have {len(written)} characters, more than {_LONGEST_ARGUMENTS}; send less at a time")
+    told = read_json(written)
+    if not isinstance(told, dict):
+        raise TypeError("the arguments of a call have names")
+    return tool, {name: value for name, value in told.items() if value is not None}
+
+
+def _told(reply: Given | Raised) -> ExternalReturnValue | ExternalExceptionData:
+    if isinstance(reply, Given):
+        return {"return_value": reply.value}
+    return {"exc_type": reply.kind, "message": reply.message}

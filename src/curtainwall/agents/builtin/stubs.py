@@ -1,0 +1,125 @@
+"""The session's tools as Python sees them: typed stubs for the model and the checker, and the few lines that make them callable."""
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from curtainwall.model import ToolSpec
+
+CALL = "_call_"
+"""Where the one function outside is named; every tool ends in it."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "object": "dict[str, Any]", "null": "None"}
+_LONGEST = 1_000
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """What a program can call: the stubs to read and to check against, and the lines that make each tool callable."""
+
+    stubs: str
+    methods: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+    def prelude_for(self, code: str, way_out: str) -> str:
+        """Return what runs before a program: the tools that it names and no others, since all of it is part of every snapshot.
+
+        `way_out` is the one function outside, under a name that the program cannot know: arguments reach it as text alone.
+        """
+        lines: list[str] = []
+        for server, methods in self.methods.items():
+            if server in code:
+                named = [line for name, method in methods.items() if name in code for line in method]
+                lines += (f"class _{server}:", *(named or ("    pass",)), f"{server} = _{server}()")
+        return "\n".join(lines).replace(CALL, way_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    name: str
+    type: str
+    required: bool
+    about: str
+
+
+def surface_of(tools: Iterable[ToolSpec]) -> Surface:
+    """Return the tools as classes of asynchronous methods, one object for each server. What has no Python name is left out."""
+    servers: dict[str, list[ToolSpec]] = {}
+    for tool in tools:
+        if _is_name(tool.server) and _is_name(tool.name):
+            servers.setdefault(tool.server, []).append(tool)
+    stubs = ["import asyncio", "from typing import Any"]
+    methods: dict[str, dict[str, tuple[str, ...]]] = {}
+    for server, its_tools in sorted(servers.items()):
+        stubs.append(f"\nclass _{server}:")
+        methods[server] = {}
+        for tool in its_tools:
+            parameters = _parameters(tool.schema_)
+            stubs += _stub(tool, parameters)
+            methods[server][tool.name] = _method(tool, parameters)
+        stubs.append(f"\n{server}: _{server}")
+    return Surface("\n".join(stubs) + "\n", methods)
+
+
+def _stub(tool: ToolSpec, parameters: list[_Parameter]) -> list[str]:
+    signature = "".join(f", {each.name}: {each.type}{'' if each.required else ' | None = None'}" for each in parameters)
+    about = [_inert(tool.description), *(f"{each.name}: {each.about}" for each in parameters if each.about)]
+    # The words are a server's own: whatever they say, they stay words.
+    return [f"    async def {tool.name}(self{signature}) -> Any:", f"        {_quoted(chr(10).join(about))}", "        ..."]
+
+
+def _method(tool: ToolSpec, parameters: list[_Parameter]) -> tuple[str, ...]:
+    signature = "".join(f", {each.name}{'' if each.required else '=None'}" for each in parameters)
+    arguments = ", ".join(f"{each.name!r}: {each.name}" for each in parameters)
+    return (
+        f"    async def {tool.name}(self{signature}):",
+        f"        return await {CALL}({tool.full_name!r}, _json.dumps({{{arguments}}}))",
+    )
+
+
+def _parameters(schema: Mapping[str, JsonValue]) -> list[_Parameter]:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict):
+        return []
+    wanted = frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset[str]()
+    found = [
+        _Parameter(name, _type(shape), name in wanted, _inert(_words(shape)))
+        for name, shape in properties.items()
+        if _is_name(name) and name != "self"
+    ]
+    return sorted(found, key=lambda each: not each.required)
+
+
+def _type(shape: JsonValue, depth: int = 0) -> str:
+    if not isinstance(shape, dict) or depth > _DEEPEST:
+        return "Any"
+    kind = shape.get("type")
+    if isinstance(kind, list):
+        return " | ".join(dict.fromkeys(_TYPES.get(str(each), "Any") for each in kind)) or "Any"
+    if kind == "array":
+        return f"list[{_type(shape.get('items'), depth + 1)}]"
+    return _TYPES.get(str(kind), "Any")
+
+
+def _words(shape: JsonValue) -> str:
+    words = shape.get("description") if isinstance(shape, dict) else None
+    return words if isinstance(words, str) else ""
+
+
+def _inert(words: str) -> str:
+    """Return a server's words as one line that every encoding and parser takes."""
+    line = " ".join(words.split())[:_LONGEST]
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+
+
+def _quoted(words: str) -> str:
+    escaped = words.replace("\\", "\\\\").replace('"""', "'''").replace('"', "'")
+    return '"""' + escaped.replace("\n", "\n        ") + '"""'
+
+
+def _is_name(word: str) -> bool:
+    return bool(_NAME.fullmatch(word)) and not keyword.iskeyword(word)

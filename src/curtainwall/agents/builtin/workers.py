@@ -1,0 +1,121 @@
+"""The interpreters that run agents' programs: confined processes, shared by all sessions, each lent for one stretch of one program."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, MontyTypingError, ResourceLimits
+
+from curtainwall.agents.builtin.checking import MORE_BUILTINS, as_function, placed
+
+_MANY_CHECKS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLimits:
+    """What one program may use. Time runs only while it computes, never while it waits for a call."""
+
+    seconds: float = 30.0
+    memory: int = 256 * 1024 * 1024
+    recursion: int = 500
+    calls: int = 20_000
+    sleep: float = 300.0
+
+    @property
+    def resources(self) -> ResourceLimits:
+        """Return the limits as the interpreter takes them."""
+        return ResourceLimits(
+            max_feed_duration_secs=self.seconds,
+            max_turn_duration_secs=self.seconds,
+            max_memory=self.memory,
+            max_recursion_depth=self.recursion,
+            max_suspensions=self.calls,
+            max_total_sleep_secs=self.sleep,
+        )
+
+
+class Workers:
+    """A pool that is opened on first use and closed once. A worker that dies takes nothing with it."""
+
+    def __init__(self, find_launcher: Callable[[], Path | None], limits: CodeLimits, *, most: int = 8) -> None:
+        self.limits = limits
+        self._find_launcher = find_launcher
+        self._most = most
+        self._stack = AsyncExitStack()
+        self._pool: AsyncMonty | None = None
+        self._opening = asyncio.Lock()
+        self._checking = asyncio.Lock()
+        self._checker: AsyncMontySession | None = None
+        self._checker_holds = AsyncExitStack()
+        self._checks: set[asyncio.Task[str]] = set()
+        self._checked = 0
+        self._stubs = ""
+
+    async def close(self) -> None:
+        """End every worker."""
+        await asyncio.gather(*self._checks, return_exceptions=True)
+        await self._checker_holds.aclose()
+        await self._stack.aclose()
+        self._pool = self._checker = None
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncGenerator[AsyncMontySession]:
+        """Lend a fresh interpreter; it goes back, or is replaced, whatever was done with it."""
+        pool = await self._opened()
+        async with pool.checkout(limits=self.limits.resources, print_flush_interval=0.05) as session:
+            yield session
+
+    def start_check(self, code: str, stubs: str) -> "asyncio.Task[str]":
+        """Begin to check a program's types; the check goes to its end even if nobody wants to know any more."""
+        task = asyncio.create_task(self.check(code, stubs))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+        return task
+
+    async def warm_up(self, stubs: str) -> None:
+        """Start what the first program will need, so that it does not have to wait for it."""
+        await self.check("None", stubs)
+
+    async def check(self, code: str, stubs: str) -> str:
+        """Return what is wrong with a program's types, in its own lines and columns; nothing where all is well.
+
+        One interpreter is held for this. It is given each program as the body of a function that nobody calls, so nothing of it runs.
+        """
+        async with self._checking:
+            try:
+                if self._checker is None or self._stubs != stubs or self._checked >= _MANY_CHECKS:
+                    await self._renew_checker(stubs)
+                assert self._checker is not None
+                self._checked += 1
+                await self._checker.feed_run(as_function(code))
+            except MontyTypingError as fault:
+                return placed(fault.display())
+            except MontyError:
+                # Not about types: running it will tell what it is, in better words. The checker may be gone with it.
+                self._checker = None
+            return ""
+
+    async def _renew_checker(self, stubs: str) -> None:
+        await self._checker_holds.aclose()
+        pool = await self._opened()
+        session = pool.checkout(
+            limits=self.limits.resources, type_check=True, type_check_stubs=MORE_BUILTINS + stubs, type_check_format="concise"
+        )
+        self._checker = await self._checker_holds.enter_async_context(session)
+        self._checked, self._stubs = 0, stubs
+
+    async def _opened(self) -> AsyncMonty:
+        async with self._opening:
+            if self._pool is None:
+                launcher = await asyncio.to_thread(self._find_launcher)
+                pool = AsyncMonty(
+                    binary_path=launcher,
+                    min_processes=1,
+                    # One more, since the checker keeps its own: a program that waits for the verdict holds a worker meanwhile.
+                    max_processes=self._most + 1,
+                    request_timeout=self.limits.seconds + 5,
+                )
+                self._pool = await self._stack.enter_async_context(pool)
+            return self._pool

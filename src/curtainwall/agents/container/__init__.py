@@ -1,0 +1,39 @@
+"""Foreign agents in containers without a network: adapters, images, the engine, and the agent that keeps them."""
+
+from curtainwall.agents.container.adapters import Adapter, Adapters, PlainAgent
+from curtainwall.agents.container.agent import Around, ContainerAgent
+from curtainwall.agents.container.engine import Engine
+from curtainwall.agents.container.fleet import Fleet
+from curtainwall.agents.container.images import Images
+from curtainwall.agents.container.inside import EGRESS_SOCKET, TOOLS_SOCKET
+from curtainwall.agents.container.terms import (
+    ContainerGone,
+    EngineMissing,
+    Folders,
+    ImageMissing,
+    Limits,
+    Outside,
+    Program,
+    Reach,
+)
+
+__all__ = [
+    "EGRESS_SOCKET",
+    "TOOLS_SOCKET",
+    "Adapter",
+    "Adapters",
+    "Around",
+    "ContainerAgent",
+    "ContainerGone",
+    "Engine",
+    "EngineMissing",
+    "Fleet",
+    "Folders",
+    "ImageMissing",
+    "Images",
+    "Limits",
+    "Outside",
+    "PlainAgent",
+    "Program",
+    "Reach",
+]

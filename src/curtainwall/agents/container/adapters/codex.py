@@ -1,0 +1,128 @@
+"""Codex: configured by its command line alone, its threads resumed by their ids, its events read as JSON lines."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from curtainwall.agents.container.adapters.adapter import (
+    Does,
+    Event,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Launch,
+    Lost,
+    Named,
+    Spoke,
+    Task,
+    below,
+    bridge,
+    environment,
+    text_below,
+    tool_words,
+)
+from curtainwall.agents.container.inside import SERVER
+
+
+class Codex:
+    """The adapter for `codex`."""
+
+    name = "codex"
+    providers: Mapping[str, str] = {"openai": "OPENAI_API_KEY"}
+
+    def launch(self, task: Task) -> Launch:
+        """Return how a turn is started."""
+        program, arguments = bridge()
+        settings: dict[str, JsonValue] = {
+            # The shipped provider insists on WebSockets and on many retries, and cannot be told otherwise.
+            "model_provider": SERVER,
+            f"model_providers.{SERVER}.name": "OpenAI",
+            f"model_providers.{SERVER}.base_url": "https://api.openai.com/v1",
+            f"model_providers.{SERVER}.env_key": self.providers["openai"],
+            f"model_providers.{SERVER}.wire_api": "responses",
+            f"model_providers.{SERVER}.supports_websockets": False,
+            f"model_providers.{SERVER}.request_max_retries": 1,
+            f"model_providers.{SERVER}.stream_max_retries": 1,
+            f"mcp_servers.{SERVER}.command": program,
+            f"mcp_servers.{SERVER}.args": list[JsonValue](arguments),
+            # Without its tools it must not begin.
+            f"mcp_servers.{SERVER}.required": True,
+            f"mcp_servers.{SERVER}.startup_timeout_sec": 30,
+            f"mcp_servers.{SERVER}.tool_timeout_sec": task.patience,
+            "developer_instructions": task.orientation,
+            "web_search": "disabled",
+            "analytics.enabled": False,
+            "check_for_update_on_startup": False,
+            "features.plugins": False,
+            "features.apps": False,
+            "features.unbounded_connection_retries": False,
+            # A proxy that reads bodies strictly takes none that are compressed.
+            "features.enable_request_compression": False,
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={_toml(value)}")]
+        return Launch(
+            command=(
+                *("codex", "exec", *(() if task.is_new else ("resume",))),
+                *("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"),
+                *options,
+                *(("--model", task.model) if task.model else ()),
+                *(() if task.is_new else (task.conversation,)),
+                "-",
+            ),
+            environment=environment(self, task),
+        )
+
+    def ear(self) -> "CodexEar":
+        """Return whoever listens to one turn."""
+        return CodexEar()
+
+    def transcripts(self, conversation: str) -> Sequence[str]:
+        """Return where the conversation is kept."""
+        return (f".codex/sessions/*/*/*/rollout-*-{conversation}.jsonl",)
+
+
+class CodexEar(JsonEar):
+    """Listens to `codex exec --json`."""
+
+    def overhear(self, line: str) -> Sequence[Heard]:
+        """Take a line of stderr."""
+        if "no rollout found for thread id" in line:
+            return (Lost(),)
+        if line.startswith("Error:") and "required MCP servers failed" in line:
+            return (Failed("it did not reach the session's tools"),)
+        return ()
+
+    def take(self, event: Event) -> Sequence[Heard]:
+        """Take an event."""
+        match event:
+            case {"type": "thread.started", "thread_id": str(thread)}:
+                return (Named(thread),)
+            case {"type": "item.completed", "item": {"type": "agent_message", "text": str(text)}}:
+                return (Spoke(text),)
+            case {"type": "item.started", "item": {"type": "command_execution", "command": str(command)}}:
+                return (tool_words("shell", command),)
+            case {"type": "item.completed", "item": {"type": "error", "message": str(message)}}:
+                return (Does(message[:200]),)
+            case {"type": "error", "message": str(message)} if message.startswith("Reconnecting"):
+                return (Does(message[:200]),)
+            case {"type": "turn.completed"}:
+                return (Finished(),)
+            case {"type": "turn.failed"}:
+                return (Failed(_plain(text_below(below(dict(event), "error"), "message"))),)
+            case _:
+                return ()
+
+
+def _plain(message: str) -> str:
+    """Return an API's error without its JSON."""
+    try:
+        return text_below(json.loads(message), "error", "message") or message
+    except ValueError:
+        return message
+
+
+def _toml(value: JsonValue) -> str:
+    """Return a value as TOML; for text, lists and numbers its strings are JSON's, but for the one character that JSON leaves bare."""
+    return json.dumps(value).replace("\x7f", "\\u007f")

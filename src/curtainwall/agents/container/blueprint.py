@@ -1,0 +1,58 @@
+"""How a container is made: a wish and limits in, the engine's configuration out. What is not written here is not mounted or allowed."""
+
+from pydantic import JsonValue
+
+from curtainwall.agents.container.inside import HOME, MAIN, ORIENTATION, QUEUES, RUN, SHARED_MEMORY, TEMPORARY, WORKSPACE
+from curtainwall.agents.container.owners import AGENT, HOUSE, OWNER, SESSION, Owner
+from curtainwall.agents.container.terms import Limits, Wish
+
+_SHARED = 64 * 1024**2
+
+
+def blueprint(wish: Wish, limits: Limits, owner: Owner, house: str = "") -> dict[str, JsonValue]:
+    """Return the configuration of a session's container."""
+    folders = wish.folders
+    mounts: list[JsonValue] = [
+        _mount(str(folders.workspace), WORKSPACE, is_readonly=folders.is_readonly),
+        _mount(str(folders.orientation), ORIENTATION, is_readonly=True),
+        # A socket can be connected to on a read-only mount; it cannot be replaced there.
+        _mount(str(folders.run), RUN, is_readonly=True),
+        _mount(str(folders.state), HOME, is_readonly=False),
+        *(_mount(str(program.here), program.inside, is_readonly=True) for program in wish.programs),
+    ]
+    return {
+        "Image": wish.image,
+        "Entrypoint": [],
+        "Cmd": list[JsonValue](MAIN),
+        "User": f"{wish.user}:{wish.group}",
+        "WorkingDir": WORKSPACE,
+        "Hostname": "agent",
+        "Env": [f"HOME={HOME}"],
+        "Labels": {OWNER: owner.label, HOUSE: house, SESSION: wish.session, AGENT: wish.agent},
+        "HostConfig": {
+            "NetworkMode": "none",
+            "Privileged": False,
+            "CapDrop": ["ALL"],
+            # Nothing is said of seccomp: the engine's default filter is the strictest that it has.
+            "SecurityOpt": ["no-new-privileges:true"],
+            "ReadonlyRootfs": True,
+            "Mounts": mounts,
+            "Tmpfs": {
+                TEMPORARY: f"rw,exec,nosuid,nodev,mode=1777,size={limits.temporary}",
+                SHARED_MEMORY: f"rw,noexec,nosuid,nodev,mode=1777,size={_SHARED}",
+                # Otherwise the engine puts message queues there, which are files that anyone can make.
+                QUEUES: "ro,noexec,nosuid,nodev,mode=555,size=4k",
+            },
+            "PidsLimit": limits.processes,
+            "Memory": limits.memory,
+            "MemorySwap": limits.memory,
+            "NanoCpus": int(limits.cpus * 1_000_000_000),
+            "Init": True,
+            "RestartPolicy": {"Name": "no"},
+            "LogConfig": {"Type": "none"},
+        },
+    }
+
+
+def _mount(here: str, inside: str, *, is_readonly: bool) -> dict[str, JsonValue]:
+    return {"Type": "bind", "Source": here, "Target": inside, "ReadOnly": is_readonly, "BindOptions": {"Propagation": "rprivate"}}

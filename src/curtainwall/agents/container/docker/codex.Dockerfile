@@ -1,0 +1,11 @@
+# Codex: one static file out of its platform package.
+ARG BASE
+FROM ${BASE} AS fetched
+USER root
+ARG PROCESSOR=x64
+RUN apt-get update && apt-get install -y --no-install-recommends npm
+RUN npm install --prefix /fetched --ignore-scripts --no-audit --no-fund "@openai/codex@0.166.0-linux-${PROCESSOR}" \
+    && mv /fetched/node_modules/@openai/codex/vendor/*/bin/codex /fetched/codex
+
+FROM ${BASE}
+COPY --from=fetched /fetched/codex /usr/local/bin/codex

@@ -1,0 +1,175 @@
+"""The containers of this process, one per session: made when needed, paused and removed when not, and never more at once than allowed."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from curtainwall.agents.container.blueprint import blueprint
+from curtainwall.agents.container.engine import Engine
+from curtainwall.agents.container.owners import Owner
+from curtainwall.agents.container.terms import Limits, Wish
+from curtainwall.model import CurtainwallError, SessionId, TryLater
+
+Tell = Callable[[str], None]
+
+_LOOK_AGAIN = 1.0
+
+
+@dataclass(eq=False)
+class Held:
+    """One container of ours."""
+
+    id: str
+    wish: Wish
+    is_busy: bool = False
+    rested_at: float = 0.0
+    resting: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+class Fleet:
+    """Lends each session its container. What a crash of ours left behind is found by its labels and removed.
+
+    The limit holds for all processes of a `house`, which is the home that they share.
+    """
+
+    def __init__(self, engine: Engine, limits: Limits | None = None, owner: Owner | None = None, house: str = "") -> None:
+        self.engine = engine
+        self.limits = limits or Limits()
+        self._owner = owner or Owner.of_this_process()
+        self._house = house
+        self._held: dict[SessionId, Held] = {}
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def borrow(self, wish: Wish, tell: Tell) -> AsyncGenerator[Held]:
+        """Lend a session its container, running; `tell` hears where it has to be waited for."""
+        limits, folders = self.limits, wish.folders
+        await self.engine.check(wish.image, limits.free_disk, folders.workspace, folders.state)
+        held = await self._taken_up(wish, tell) or await self._made(wish, tell)
+        held.is_busy = True
+        try:
+            yield held
+        finally:
+            held.is_busy = False
+            if self._held.get(wish.session) is held:
+                held.rested_at = time.monotonic()
+                held.resting = asyncio.create_task(self._rest(held), name=f"container of {wish.session} rests")
+            await self._tell_waiters()
+
+    async def drop(self, session: SessionId) -> None:
+        """Remove a session's container, with everything that runs in it."""
+        held = self._held.pop(session, None)
+        if held is not None:
+            await self._remove(held)
+
+    async def clean(self) -> int:
+        """Remove the containers whose owners are dead, and tell how many there were."""
+        dead = [each for each in await self.engine.found() if each.owner is not None and not each.owner.is_alive]
+        for each in dead:
+            await self.engine.remove(each.id)
+        return len(dead)
+
+    async def close(self) -> None:
+        """Remove every container of this process."""
+        for session in tuple(self._held):
+            with suppress(CurtainwallError):
+                await self.drop(session)
+
+    async def _taken_up(self, wish: Wish, tell: Tell) -> Held | None:
+        """Return the container that the session has already, if it still does."""
+        held = self._held.get(wish.session)
+        if held is None:
+            return None
+        await _stop(held)
+        state = await self.engine.state(held.id)
+        if held.wish != wish or not state.get("Running"):
+            await self.drop(wish.session)
+            return None
+        if state.get("Paused"):
+            await self._wait_for_room(None, tell)
+            await self.engine.resume(held.id)
+        return held
+
+    async def _made(self, wish: Wish, tell: Tell) -> Held:
+        """Return a new container. It is made first and started when there is room, so that it keeps its place in the queue."""
+        await self._replace_leftovers(wish.session)
+        container = await self.engine.create(blueprint(wish, self.limits, self._owner, self._house))
+        try:
+            await self._wait_for_room(container, tell)
+            await self.engine.start(container)
+        except BaseException:
+            await asyncio.shield(self.engine.remove(container))
+            raise
+        held = self._held[wish.session] = Held(container, wish)
+        return held
+
+    async def _replace_leftovers(self, session: SessionId) -> None:
+        """Remove what an owner that crashed left of this session.
+
+        It is not taken over: labels cannot be changed, and what still runs inside works for a turn that nobody hears any more. Nothing is
+        lost, because what the agent keeps is in its mounts.
+        """
+        await self.clean()
+        for each in await self.engine.found(session):
+            if each.owner is not None and each.owner != self._owner:
+                raise TryLater(f"another process ({each.owner.pid}) runs the agent of session `{session}`; use that one or stop it")
+            await self.engine.remove(each.id)
+
+    async def _wait_for_room(self, ticket: str | None, tell: Tell) -> None:
+        """Return when fewer containers run, or are to run before this one, than may."""
+        is_told = False
+        while True:
+            every = [each for each in await self.engine.found() if each.house == self._house]
+            ids = [each.id for each in every]
+            before = every[: ids.index(ticket)] if ticket in ids else every
+            ahead = sum(each.state == "running" for each in every) + sum(each.state == "created" for each in before)
+            if ahead < self.limits.containers:
+                return
+            if await self._make_room() or await self.clean():
+                continue
+            if not is_told:
+                tell(f"{self.limits.containers} containers run already, which is the most; waiting until one of them ends or rests")
+                is_told = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN), self._changed:
+                    await self._changed.wait()
+
+    async def _make_room(self) -> bool:
+        """Remove the container of ours that has had nothing to do for longest; False where all are busy."""
+        resting = [held for held in self._held.values() if held.resting is not None and not held.is_busy]
+        if not resting:
+            return False
+        await self.drop(min(resting, key=lambda held: held.rested_at).wish.session)
+        return True
+
+    async def _rest(self, held: Held) -> None:
+        """Pause a container that has nothing to do, and remove it later."""
+        pause_after = min(self.limits.pause_after, self.limits.remove_after)
+        await asyncio.sleep(pause_after)
+        with suppress(CurtainwallError):
+            await self.engine.pause(held.id)
+            await self._tell_waiters()
+        await asyncio.sleep(self.limits.remove_after - pause_after)
+        if self._held.get(held.wish.session) is held and not held.is_busy:
+            del self._held[held.wish.session]
+            with suppress(CurtainwallError):
+                await self.engine.remove(held.id)
+
+    async def _remove(self, held: Held) -> None:
+        await _stop(held)
+        await self.engine.remove(held.id)
+        await self._tell_waiters()
+
+    async def _tell_waiters(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+async def _stop(held: Held) -> None:
+    """Let a resting container's clock stop."""
+    resting, held.resting = held.resting, None
+    if resting is not None and resting is not asyncio.current_task():
+        resting.cancel()
+        await asyncio.gather(resting, return_exceptions=True)

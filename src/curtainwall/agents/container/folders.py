@@ -1,0 +1,53 @@
+"""Whose the mounted directories are: an agent never is root, and must be able to write where it may."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from curtainwall.agents.container.terms import Folders
+from curtainwall.facts import quoted
+from curtainwall.model import TryLater
+
+_NOBODY_ELSE: Final = 1000
+"""Who an agent is where everything belongs to root."""
+
+
+def settle(folders: Folders) -> tuple[int, int]:
+    """Return the user and group that the agent is, after seeing that the directories are theirs; raise `TryLater`."""
+    for made in (folders.orientation, folders.run, folders.state):
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Both are read-only inside. What is above them is closed to others, so that only the mounts show them.
+    folders.orientation.chmod(0o755)
+    folders.run.chmod(0o755)
+    if os.getuid() != 0:
+        return os.getuid(), os.getgid()
+    there = folders.workspace.stat()
+    user, group = there.st_uid or _NOBODY_ELSE, there.st_gid or _NOBODY_ELSE
+    if there.st_uid == 0 and not folders.is_own and not folders.is_readonly:
+        how = f"`chown -R {user} {folders.workspace}`, or plan mode to read it"
+        raise TryLater(
+            f"the project {quoted(str(folders.workspace))} belongs to root, and an agent never is root; give it to a user: {how}"
+        )
+    if folders.is_own:
+        _hand_over(folders.workspace, user, group)
+    _hand_over(folders.state, user, group)
+    return user, group
+
+
+def _hand_over(top: Path, user: int, group: int) -> None:
+    """Give what belongs to root beneath a directory to the agent's user, never following a link that the agent may have made."""
+    for _, directories, files, at in os.fwalk(top, follow_symlinks=False):
+        for name in (*directories, *files):
+            if os.stat(name, dir_fd=at, follow_symlinks=False).st_uid == 0:
+                os.chown(name, user, group, dir_fd=at, follow_symlinks=False)
+    if top.stat().st_uid == 0:
+        os.chown(top, user, group)
+
+
+def write_orientation(folders: Folders, files: dict[str, str]) -> None:
+    """Write files that the agent reads; each is whole or as it was before."""
+    for name, text in files.items():
+        hidden = folders.orientation / f".{name}.new"
+        hidden.write_text(text, encoding="utf-8")
+        hidden.chmod(0o644)
+        hidden.rename(folders.orientation / name)

@@ -1,0 +1,86 @@
+"""The images that agents run in: a base and a layer per agent, each named by the digest of what it is made of, so that it is built once."""
+
+import hashlib
+import io
+import platform
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from curtainwall.agents.container.engine import Engine
+from curtainwall.model import NotFound
+
+USUAL: Final = "debian:bookworm-slim"
+"""What the base is built on where the user names no image of their own."""
+
+RECIPES: Final = Path(__file__).parent / "docker"
+"""The directory of the Dockerfiles."""
+
+_PROCESSORS: Final = {"x86_64": "x64", "aarch64": "arm64"}
+
+
+class Images:
+    """Names and builds images. `on` is the image that they build on."""
+
+    def __init__(self, engine: Engine, directory: Path | None = None, on: str = USUAL) -> None:
+        self._engine = engine
+        self._directory = directory or RECIPES
+        self._on = on
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Return the agents that there are recipes for."""
+        return tuple(sorted(path.stem for path in self._directory.glob("*.Dockerfile") if path.stem != "base"))
+
+    def name_of(self, agent: str) -> str:
+        """Return the name of an agent's image; another recipe, or another base, is another name."""
+        return self._named(agent, self._recipe(agent), self._base(), _processor())
+
+    async def is_built(self, agent: str) -> bool:
+        """Tell whether the image is there, and of today's recipes."""
+        return await self._engine.has_image(self.name_of(agent))
+
+    async def build(self, agent: str) -> AsyncIterator[str]:
+        """Build what is missing, the base first, and tell how it goes; what is there already is not built again."""
+        base, image = self._base(), self.name_of(agent)
+        steps = (("base", base, {"FROM": self._on}), (agent, image, {"BASE": base, "PROCESSOR": _processor()}))
+        for recipe, name, arguments in steps:
+            if await self._engine.has_image(name):
+                yield f"{name} is there"
+                continue
+            yield f"building {name}"
+            async for line in self._engine.build(_context(self._recipe(recipe)), name, arguments):
+                yield line
+
+    def _base(self) -> str:
+        return self._named("base", self._recipe("base"), self._on)
+
+    def _recipe(self, name: str) -> bytes:
+        try:
+            return (self._directory / f"{name}.Dockerfile").read_bytes()
+        except FileNotFoundError:
+            known = ", ".join(self.agents)
+            raise NotFound(f"there is no recipe for an image of `{name}`; there are: {known}. Name an image of your own for it") from None
+
+    def _named(self, name: str, *made_of: bytes | str) -> str:
+        digest = hashlib.sha256()
+        for part in made_of:
+            content = part.encode() if isinstance(part, str) else part
+            digest.update(len(content).to_bytes(8, "big") + content)
+        return f"curtainwall/{name}:{digest.hexdigest()[:16]}"
+
+
+def _processor() -> str:
+    return _PROCESSORS.get(platform.machine(), platform.machine())
+
+
+def _context(recipe: bytes) -> io.BytesIO:
+    """Return a build context that holds the recipe and nothing else."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        entry = tarfile.TarInfo("Dockerfile")
+        entry.size = len(recipe)
+        archive.addfile(entry, io.BytesIO(recipe))
+    packed.seek(0)
+    return packed

@@ -1,0 +1,36 @@
+"""Where things are inside a container: the four mounts, the two sockets in one of them, and the bridges that lead to those."""
+
+from typing import Final
+
+WORKSPACE: Final = "/workspace"
+ORIENTATION: Final = "/etc/curtainwall"
+RUN: Final = "/run/curtainwall"
+HOME: Final = "/home/agent"
+TEMPORARY: Final = "/tmp"  # noqa: S108 - a tmpfs of the container's own
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a tmpfs of the container's own
+
+QUEUES: Final = "/dev/mqueue"
+
+CERTIFICATE: Final = f"{ORIENTATION}/ca.pem"
+"""The certificates that the agent trusts."""
+
+MESSAGE: Final = f"{ORIENTATION}/message"
+"""What the agent is told: its stdin."""
+
+TOOLS_SOCKET: Final = "mcp.sock"
+"""In the run directory: the session's tools."""
+
+EGRESS_SOCKET: Final = "egress.sock"
+"""In the run directory: the way to the models."""
+
+SERVER: Final = "curtainwall"
+"""How the session's tools are called as a tool server."""
+
+BRIDGE: Final = ("socat", "STDIO", f"UNIX-CONNECT:{RUN}/{TOOLS_SOCKET}")
+"""Carries stdin and stdout to the session's tools, for agents that can only start a tool server."""
+
+_PORT: Final = 18080
+PROXY: Final = f"http://127.0.0.1:{_PORT}"
+
+MAIN: Final = ("socat", f"TCP-LISTEN:{_PORT},bind=127.0.0.1,fork,reuseaddr", f"UNIX-CONNECT:{RUN}/{EGRESS_SOCKET}")
+"""The container's own process, which lasts as long as it: no agent can use a proxy on a Unix socket, so it leads there from a port."""

@@ -1,0 +1,78 @@
+"""What an agent says while it says it: shown at once, kept about every second, and whole in the end. Secrets are masked on the way."""
+
+from collections.abc import Sequence
+
+from curtainwall.facts import Masker, StreamMasker
+from curtainwall.model import AgentSpoke, AnyEvent, Clock, Journal, Live, Progress, TextStreamed, TurnAt
+
+_KEPT_EVERY = 1_000
+
+
+class Telling:
+    """The words of one turn."""
+
+    def __init__(self, at: TurnAt, journal: Journal, clock: Clock, masker: Masker) -> None:
+        self._at = at
+        self._journal = journal
+        self._clock = clock
+        self._masker = masker
+        self._stream = StreamMasker(masker)
+        self._heard = ""
+        self._unkept = ""
+        self._kept_at = clock.now()
+
+    async def piece(self, text: str) -> None:
+        """Show a piece of a message while it comes."""
+        self._heard += text
+        await self._show(self._stream.feed(text))
+
+    async def whole(self, text: str) -> None:
+        """Keep a whole message; it is shown now where it did not come in pieces."""
+        if not self._heard:
+            await self._show(self._masker.mask_text(text))
+        await self._spoke(text)
+
+    async def end(self) -> None:
+        """Keep as a message what came in pieces and was never told as a whole."""
+        if self._heard:
+            await self._spoke(self._heard)
+
+    async def cut(self) -> None:
+        """Keep what was shown of a message that will not come to its end."""
+        rest = self._stream.finish()
+        if rest:
+            self._journal.say(self._at.session, Live(kind="text", text=rest))
+        await self._keep(f"{self._unkept}{rest}")
+        self._heard = ""
+
+    def does(self, text: str) -> None:
+        """Show a word on what the agent is doing."""
+        self._journal.say(self._at.session, Live(kind="doing", text=self._masker.mask_text(text)))
+
+    async def note(self, text: str) -> None:
+        """Say something ourselves, in brackets, among what the agent says."""
+        await self.cut()
+        await self.whole(f"[{text}]")
+
+    async def record(self, *events: Progress) -> Sequence[AnyEvent]:
+        """Write down what happened."""
+        return await self._journal.record(self._at.session, events)
+
+    async def _spoke(self, text: str) -> None:
+        await self._show(self._stream.finish())
+        self._heard = self._unkept = ""
+        self._stream = StreamMasker(self._masker)
+        await self.record(AgentSpoke(at=self._clock.now(), turn=self._at.turn, text=self._masker.mask_text(text)))
+
+    async def _show(self, text: str) -> None:
+        if not text:
+            return
+        self._journal.say(self._at.session, Live(kind="text", text=text))
+        self._unkept += text
+        if self._clock.now() - self._kept_at >= _KEPT_EVERY:
+            await self._keep(self._unkept)
+
+    async def _keep(self, text: str) -> None:
+        self._unkept, self._kept_at = "", self._clock.now()
+        if text:
+            await self.record(TextStreamed(at=self._clock.now(), turn=self._at.turn, text=text))

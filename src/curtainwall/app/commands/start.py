@@ -1,0 +1,231 @@
+"""`curtainwall start`: a conversation with an agent on this terminal, or one task."""
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curtainwall.app.finding import find_session
+from curtainwall.app.openings import BUILTIN, Wanted, open_new
+from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
+from curtainwall.app.wiring import Setup, Wired, files_of, hooks_of, local_user, open_house, set_up
+from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
+from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot
+from curtainwall.model import Ask, Broken, ChangeMode, ChangeModel, CommandRefused, Mode, Opening, ReadySession, Route, SessionId, Who
+from curtainwall.session import inert
+
+_LONGEST_INPUT = 4 * 1024 * 1024
+_HERE = Route(channel="local", reference="terminal")
+
+
+class Shape(StrEnum):
+    """How the result of one task is told."""
+
+    TEXT = "text"
+    JSON = "json"
+    STREAM_JSON = "stream-json"
+
+
+class OnAsk(StrEnum):
+    """What happens when a human is asked."""
+
+    WAIT = "wait"
+    PARK = "park"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What the command line asks for."""
+
+    task: str | None
+    agent: str
+    model: str | None
+    workspace: Path | None
+    repo: str | None
+    mode: Mode | None
+    name: str
+    resume: str | None
+    fork: str | None
+    shape: Shape
+    on_ask: OnAsk
+    is_terminal: bool
+
+
+def start(
+    task: Annotated[list[str] | None, typer.Argument(metavar="TASK", help="one task; left out, a conversation begins")] = None,
+    agent: Annotated[str, typer.Option(help="which agent works")] = BUILTIN,
+    model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
+    workspace: Annotated[Path | None, typer.Option(help="a project to work in; left out, the session gets a directory of its own")] = None,
+    repo: Annotated[
+        str | None, typer.Option(metavar="URL", help="a git repository to clone into the session's own workspace first")
+    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="default, plan (reads only), accept-edits, bypass")] = None,
+    name: Annotated[str, typer.Option(help="what to call the session")] = "",
+    resume: Annotated[str | None, typer.Option(metavar="ID", help="go on with a session")] = None,
+    fork: Annotated[str | None, typer.Option(metavar="ID", help="begin with what another session knows")] = None,
+    policy: Annotated[list[Path] | None, typer.Option(help="a rule file to add; may be given more than once")] = None,
+    output: Annotated[Shape, typer.Option(help="how one task is told")] = Shape.TEXT,
+    on_ask: Annotated[OnAsk | None, typer.Option(help="what to do when a human is asked; wait on a terminal, park otherwise")] = None,
+) -> int:
+    """Work with an agent: a conversation, or one task.
+
+    Exit codes: 0 done, 1 failed, 2 usage, 3 parked on an approval or a budget (the message says how to go on), 130 interrupted.
+    """
+    see_that_it_is_a_directory(workspace, "--workspace")
+    _see_that_it_fits(workspace=workspace, repo=repo, resume=resume, fork=fork, agent=agent)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    told = _with_input(" ".join(task or ()))
+    if told is None and resume is None and not is_terminal:
+        raise Misuse("there is no terminal for a conversation; give a TASK, or pipe one in")
+    if told is None and is_terminal and output is not Shape.TEXT:
+        raise Misuse("--output is for one task; give a TASK")
+    if model is not None and model.startswith("script:"):
+        # The session keeps the name, and may be taken up from anywhere.
+        model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
+    wish = _Wish(
+        told, agent, model, workspace, repo, mode, name, resume, fork, output,
+        on_ask or (OnAsk.WAIT if is_terminal else OnAsk.PARK), is_terminal,
+    )  # fmt: skip
+    return asyncio.run(_started(wish, set_up(policy or ())))
+
+
+def _see_that_it_fits(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str) -> None:
+    if agent != BUILTIN:
+        raise Misuse(f"there is no agent `{agent}` here; `{BUILTIN}` is the one")
+    if resume is not None and fork is not None:
+        raise Misuse("give --resume or --fork, not both")
+    if (resume or fork) and (workspace or repo):
+        raise Misuse("a session that goes on keeps its workspace; leave --workspace and --repo out")
+    if workspace and repo:
+        raise Misuse("a repository is cloned into a workspace of the session's own; give --workspace or --repo, not both")
+
+
+def _with_input(task: str) -> str | None:
+    """Return the task with what was piped in, or None where there is neither."""
+    if sys.stdin.isatty():
+        return task or None
+    piped = sys.stdin.buffer.read(_LONGEST_INPUT + 1) if not _is_nothing() else b""
+    if len(piped) > _LONGEST_INPUT:
+        raise Misuse(f"more than {_LONGEST_INPUT} bytes were piped in; put them into a file and name that")
+    text = piped.decode("utf-8", "replace").strip()
+    return "\n\n".join(filter(None, (task, text))) or None
+
+
+def _is_nothing() -> bool:
+    """Tell whether stdin is closed or leads nowhere."""
+    try:
+        return os.path.samestat(os.fstat(0), os.stat(os.devnull))
+    except OSError:
+        return True
+
+
+async def _started(wish: _Wish, setup: Setup) -> int:
+    by = local_user()
+    async with AsyncExitStack() as stack:
+        wired = await stack.enter_async_context(open_house(setup))
+        wanted = Wanted(wish.model or default_model_of(wired), wish.workspace, wish.name, wish.agent, wish.mode or Mode.DEFAULT, (_HERE,))
+        find_model = models_of(wired)
+        if wish.model is not None or wish.resume is None:
+            # Before anything is opened: a model that is not there is a fault of the command line.
+            find_model(wanted.model)
+        work = await stack.enter_async_context(agents_at_work(wired, find_model, replace(wanted, name="")))
+        session = await _session(wish, work, wanted, by)
+        _ask_about_hooks(wish, work, session)
+        await stack.enter_async_context(files_of(wired, session))
+        await stack.enter_async_context(hooks_of(wired, session))
+        if wish.repo is not None:
+            await _clone(wired, session, wish.repo)
+        return await _talk(wish, work, session, by)
+
+
+async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> SessionId:
+    wired = work.wired
+    if wish.fork is not None:
+        opened = await work.desk.open(Opening(how="fork", of=find_session(wired.store.index, wish.fork).session, name=wish.name), by)
+        for told in opened.notes:
+            note(told)
+        session = opened.session
+    elif wish.resume is not None:
+        session = find_session(wired.store.index, wish.resume).session
+        # Where a process ended in the middle of opening, whoever comes next completes it.
+        await wired.house.send(session, ReadySession(by=by))
+    else:
+        return await open_new(wired, wanted, by)
+    if wish.model is not None:
+        await work.desk.send(session, ChangeModel(by=by, model=wish.model))
+    if wish.mode is not None:
+        await work.desk.send(session, ChangeMode(by=by, mode=wish.mode))
+    return session
+
+
+async def _talk(wish: _Wish, work: AtWork, session: SessionId, by: Who) -> int:
+    house, home = work.wired.house, work.wired.setup.home
+    line = Line(desk=work.desk, feed=house.feed, listening=work.journal, clock=house.clock)
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if wish.task is None and wish.is_terminal:
+        settings = Conversing(
+            colour=colour,
+            log_places=lambda which: (f"log: {home.database}", f"audit: {home.session(which).audit}"),
+            attend=work.turns.attend,
+            history=home.root / "logs" / "typed",
+            mask=work.wired.masker.mask_text,
+        )
+        return await converse(line, session, by, settings)
+    telling = Telling(
+        shape=wish.shape.value,
+        on_ask=wish.on_ask.value,
+        out=sys.stdout,
+        err=sys.stderr,
+        colour=colour,
+        keys=wish.is_terminal,
+        attend=work.turns.attend,
+    )
+    return await one_shot(line, session, by, wish.task, telling)
+
+
+async def _clone(wired: Wired, session: SessionId, url: str) -> None:
+    """Clone a repository through the gate; what policy asks about is asked for."""
+    note(f"cloning {inert(url)}")
+    answer = await wired.gate.request(session, Ask(tool="git.clone", arguments={"url": url, "path": "."}))
+    if answer.result is None or not answer.result.ok:
+        why = answer.verdict.reason if answer.result is None else str(answer.result.value)
+        raise CommandRefused(f"the repository was not cloned: {inert(why)}")
+
+
+def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
+    """Ask once about hooks that a project brings along; without a terminal, only say that they do not run."""
+    from curtainwall.app.hooks import pins_of
+    from curtainwall.tools.hooks import Trust, workspace_hooks
+
+    view = work.desk.view(session)
+    if view.workspace.own:
+        return
+    pins = pins_of(work.wired.setup.home)
+    trusted = dict(pins.all())
+    try:
+        found = workspace_hooks(view.workspace.path, trusted)
+    except Broken as fault:
+        # A project's files are no reason not to work in it; hooks that cannot be read do not run.
+        note(f"the hooks of `{inert(view.workspace.path)}` cannot be read and do not run: {inert(str(fault))}")
+        return
+    if found.trust in (Trust.NONE, Trust.PINNED):
+        return
+    note(f"`{inert(found.workspace)}` brings {len(found.settings.hooks)} hooks, programs that would run as you, outside any sandbox:")
+    for hook in found.settings.hooks:
+        note(f"  {hook.event}: {inert(str(hook.action))}")
+    if not wish.is_terminal:
+        note(f"they do not run; read them, then `curtainwall hooks trust {inert(found.workspace)}`")
+        return
+    try:
+        confirm("Trust them as they are now?", yes=False)
+    except (typer.Abort, typer.Exit):
+        note("they do not run")
+        return
+    pins.set(found.workspace, found.digest)

@@ -1,0 +1,79 @@
+"""A session's conversation from outside, read from the log alone: its last turns shortly, what waits, and all that was said."""
+
+from collections.abc import Iterator, Sequence
+
+from curtainwall.app.screen import timestamp, when
+from curtainwall.channels import Utterance, short, utterances
+from curtainwall.model import Log, Recorded, SessionId, StreamId
+from curtainwall.session import SessionState, Transcript, Turn, lift
+
+LAST_TURNS = 3
+_ROOM = 160
+
+
+class _Told:
+    """The log as it stands now, for whoever looks back."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
+        """Return what is there after the cursor."""
+        return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after)]
+
+
+def said_in(log: Log, session: SessionId) -> Sequence[Utterance]:
+    """Return everything that was said, oldest first, also before the session was forked off another."""
+    return utterances(_Told(log), session)
+
+
+def conversation_lines(told: Transcript, state: SessionState) -> Iterator[tuple[str, str]]:
+    """Yield the last turns, what the turn waits for, and the messages behind it, each with its title."""
+    if len(told.turns) > LAST_TURNS:
+        yield "before", f"{len(told.turns) - LAST_TURNS} more turns; `sessions history` shows them"
+    for turn in told.turns[-LAST_TURNS:]:
+        for said in turn.asked:
+            yield "asked", f"{when(said.at)}  {said.by}: {short(said.text, _ROOM)}"
+        yield _how(turn), _answer(turn)
+    for id_, open_ in state.approvals.items():
+        yield "waits", f"{id_}: {open_.asked.covers[0].role} {open_.asked.covers[0].value}"
+    assert state.opened is not None
+    for kind in sorted(state.exhausted):
+        yield "waits", f"the budget of {kind} is used up: `curtainwall sessions budget {state.opened.session} {kind} AMOUNT` allows more"
+    for said in told.queued:
+        yield "queued", f"{said.by}: {short(said.text, _ROOM)}"
+
+
+def conversation_json(told: Transcript, state: SessionState) -> dict[str, object]:
+    """Return the same for other programs, nothing cut."""
+    return {
+        "conversation": [_turn_json(turn) for turn in told.turns[-LAST_TURNS:]],
+        "queue": [{"message": it.message, "by": it.by, "text": it.text} for it in told.queued],
+        "exhausted": sorted(state.exhausted),
+    }
+
+
+def _how(turn: Turn) -> str:
+    return "working" if turn.status is None else turn.status.value
+
+
+def _answer(turn: Turn) -> str:
+    words = short(turn.partial or (turn.messages[-1] if turn.messages else ""), _ROOM)
+    # What was shown of a message that never came whole is told apart from one that did.
+    cut = (" [so far]" if turn.status is None else " [cut off]") if turn.partial else ""
+    why = f"({short(turn.failure, _ROOM)})" if turn.failure else ""
+    calls = f"[{turn.calls} calls]" if turn.calls else ""
+    return " ".join(filter(None, (words + cut, why, calls))) or "nothing was said"
+
+
+def _turn_json(turn: Turn) -> dict[str, object]:
+    return {
+        "asked": [{"by": it.by, "text": it.text, "at": timestamp(it.at)} for it in turn.asked],
+        "status": _how(turn),
+        "started": timestamp(turn.started),
+        "ended": timestamp(turn.ended),
+        "messages": list(turn.messages),
+        "partial": turn.partial,
+        "failure": turn.failure,
+        "calls": turn.calls,
+    }

@@ -1,0 +1,351 @@
+"""The library: a session as a Python program holds one, from its opening to its end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.agents.builtin import Model
+from curtainwall.app.finding import find_session
+from curtainwall.app.openings import Wanted, open_new, state_of
+from curtainwall.app.wiring import Parts, files_of, hooks_of, local_user, open_house, set_up
+from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
+from curtainwall.model import (
+    AgentSpoke,
+    AnswerApproval,
+    AnyCommand,
+    ApprovalId,
+    AskCompaction,
+    BudgetFigure,
+    BudgetKind,
+    ChangeMode,
+    ChangeModel,
+    Closed,
+    CloseSession,
+    CommandRefused,
+    ContextUse,
+    CurtainwallError,
+    Grant,
+    GrantId,
+    GrantScope,
+    InterruptTurn,
+    Live,
+    MessageAccepted,
+    MessageId,
+    MessageWithdrawn,
+    Mode,
+    Opening,
+    OpeningFailed,
+    PendingAsk,
+    RaiseBudget,
+    ReadySession,
+    Recorded,
+    RenameSession,
+    RevokeGrant,
+    Route,
+    SendMessage,
+    SessionClosed,
+    SessionId,
+    SessionView,
+    SetCompaction,
+    TurnEnded,
+    TurnFailed,
+    TurnId,
+    TurnStarted,
+    TurnStatus,
+    Usage,
+    Who,
+    session_stream,
+)
+from curtainwall.session import Diagnostic, SessionState, Turn, diagnose, fold, transcript
+from curtainwall.tools import Runner
+
+_HERE = Route(channel="local", reference="library")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of a message: the agent's words, how the turn stopped, what it used, and what it waits for."""
+
+    text: str
+    status: TurnStatus
+    usage: tuple[Usage, ...]
+    pending: tuple[PendingAsk, ...]
+
+
+class Session:
+    """One session in the hands of a program. The same session can be seen and answered from other processes at the same time."""
+
+    def __init__(self, work: AtWork, session: SessionId, by: Who) -> None:
+        self.id = session
+        self._work = work
+        self._by = by
+        self._stream = session_stream(session)
+        self._heard = work.wired.house.feed.head(self._stream)
+        """The last stop of a turn that the program was told of, or where the log ended before any."""
+        self._known = SessionState()
+        self._folded = 0
+        self._began: tuple[TurnId, int] | None = None
+        """The turn that began last, and the entry before it."""
+
+    @property
+    def info(self) -> SessionView:
+        """Return what the session is and what is open in it, as of now."""
+        return self._work.desk.view(self.id)
+
+    @property
+    def pending(self) -> tuple[PendingAsk, ...]:
+        """Return what waits for an answer."""
+        return self.info.pending
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """Return the answers that stand."""
+        return self.info.grants
+
+    @property
+    def budget(self) -> tuple[BudgetFigure, ...]:
+        """Return what is used of each budget, and how sure that is."""
+        return self.info.budget
+
+    @property
+    def context(self) -> ContextUse:
+        """Return how full the model's context is."""
+        return self.info.context
+
+    def timeline(self, after: int = 0) -> Sequence[Recorded]:
+        """Return everything that happened, in order."""
+        return self._work.wired.house.feed.read(self._stream, after)
+
+    def history(self) -> Sequence[Turn]:
+        """Return the turns so far: what was said, how each ended, what it used and how long it took."""
+        return transcript(recorded.event for recorded in self.timeline()).turns
+
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        """Return the news about the session's work, under short stable names."""
+        return [told for recorded in self.timeline() if (told := diagnose(recorded.event)) is not None]
+
+    async def send(self, text: str) -> Reply:
+        """Say something and return what came of it once the agent stops; raise `TurnFailed` where it could not work.
+
+        A reply that is `waiting` says for what: `answer` it, and `go_on` returns what came of that.
+        """
+        message, cursor = await self._say(text)
+        return await self._stopped(message, cursor)
+
+    async def stream(self, text: str) -> AsyncGenerator[str]:
+        """Say something and yield the agent's text as it comes; raise as `send` does."""
+        async with self._work.journal.listen(self.id) as live:
+            message, cursor = await self._say(text)
+            stopped = asyncio.create_task(self._stopped(message, cursor))
+            shown, whole = 0, list[int]()
+            try:
+                while True:
+                    heard: asyncio.Task[Live] = asyncio.ensure_future(anext(live))  # pyright: ignore[reportArgumentType, reportUnknownMemberType, reportAssignmentType] - an iterator's next is awaitable
+                    await asyncio.wait((heard, stopped), return_when=asyncio.FIRST_COMPLETED)
+                    if not heard.done():
+                        heard.cancel()
+                        break
+                    if heard.result().kind != "text":
+                        continue
+                    for recorded in self.timeline(cursor):
+                        cursor = recorded.seq
+                        whole += (len(recorded.event.text),) if isinstance(recorded.event, AgentSpoke) else ()
+                    if whole and shown >= whole[0]:
+                        # The message before this one is whole: an empty line tells them apart, as in a reply's text.
+                        shown, whole = 0, whole[1:]
+                        yield "\n\n"
+                    shown += len(heard.result().text)
+                    yield heard.result().text
+                await stopped
+            finally:
+                stopped.cancel()
+
+    async def go_on(self) -> Reply:
+        """Return what came of the turn that ran or waited when you last heard of it; where it still waits, that."""
+        state = self._state
+        if state.closed is not None:
+            raise Closed("this session is closed")
+        self._work.turns.attend(self.id)
+        if not any(isinstance(recorded.event, TurnEnded) for recorded in self.timeline(self._heard)):
+            if _is_parked(state):
+                return self._waiting()
+            if state.turn is None and not state.queue:
+                raise CommandRefused("no turn runs or waits here")
+        return await self._stopped(None, self._heard)
+
+    async def answer(self, approval: str, *, granted: bool, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> None:
+        """Answer an open ask."""
+        await self._do(AnswerApproval(by=self._by, approval=ApprovalId(approval), granted=granted, scope=scope, reason=reason))
+
+    async def revoke(self, grant: str) -> None:
+        """Take a standing answer back."""
+        await self._do(RevokeGrant(by=self._by, grant=GrantId(grant)))
+
+    async def raise_budget(self, kind: BudgetKind, limit: float) -> None:
+        """Allow more of something."""
+        await self._do(RaiseBudget(by=self._by, kind=kind, limit=limit))
+
+    async def change_mode(self, mode: Mode) -> None:
+        """Run in another mode."""
+        await self._do(ChangeMode(by=self._by, mode=mode))
+
+    async def change_model(self, name: str) -> None:
+        """Use another model from the next turn on."""
+        await self._do(ChangeModel(by=self._by, model=name))
+
+    async def rename(self, name: str) -> None:
+        """Give the session another name."""
+        await self._do(RenameSession(by=self._by, name=name))
+
+    async def inject(self, text: str) -> None:
+        """Give the agent something to know, without asking for a reply."""
+        message = MessageId(self._work.wired.house.mint())
+        await self._do(SendMessage(by=self._by, message=message, text=text, role="context"))
+
+    async def compact(self, instructions: str = "") -> None:
+        """Have older messages replaced by a summary."""
+        await self._do(AskCompaction(by=self._by, instructions=instructions))
+        self._work.turns.attend(self.id)
+
+    async def compact_at(self, threshold: float | None) -> None:
+        """Compact when this share of the context is used; None is never."""
+        await self._do(SetCompaction(by=self._by, threshold=threshold))
+
+    async def interrupt(self) -> None:
+        """Stop the turn; what was shown is kept."""
+        await self._do(InterruptTurn(by=self._by))
+
+    async def fork(self, name: str = "") -> "Session":
+        """Open a session that knows what this one knows and goes its own way."""
+        opened = await self._work.desk.open(Opening(how="fork", of=self.id, name=name), self._by)
+        return Session(self._work, opened.session, self._by)
+
+    async def reset(self) -> "Session":
+        """Open a session that starts afresh in the same workspace; what was granted here stays here."""
+        opened = await self._work.desk.open(Opening(how="reset", of=self.id), self._by)
+        return Session(self._work, opened.session, self._by)
+
+    async def close(self, reason: str = "its program was done with it") -> None:
+        """End the session; log and workspace stay. Closing twice is harmless."""
+        with suppress(Closed):
+            await self._do(CloseSession(by=self._by, reason=reason))
+        await self._work.turns.leave(self.id)
+
+    async def _do(self, command: AnyCommand) -> None:
+        await self._work.desk.send(self.id, command)
+
+    async def _say(self, text: str) -> tuple[MessageId, int]:
+        message, cursor = MessageId(self._work.wired.house.mint()), self._work.wired.house.feed.head(self._stream)
+        await self._do(SendMessage(by=self._by, message=message, text=text))
+        self._work.turns.attend(self.id)
+        return message, cursor
+
+    async def _stopped(self, message: MessageId | None, cursor: int) -> Reply:
+        """Return how the turn stopped that took up a message, or any turn, after the cursor."""
+        turn: TurnId | None = None
+        async for recorded in self._work.wired.house.feed.follow(self._stream, cursor):
+            self._heard = max(self._heard, recorded.seq) if isinstance(recorded.event, TurnEnded) else self._heard
+            match recorded.event:
+                case TurnStarted() as started if message is None or message in started.messages:
+                    turn = started.turn
+                case TurnEnded() as ended if message is None or ended.turn == turn or ended.status is TurnStatus.WAITING:
+                    # Behind a turn that waits for somebody, a message waits as well.
+                    if not self._goes_on(ended):
+                        return self._reply(ended)
+                case MessageAccepted() as accepted if accepted.message == message and _is_parked(self._state):
+                    return self._waiting()
+                case MessageWithdrawn() as withdrawn if withdrawn.message == message:
+                    raise CommandRefused("the message was withdrawn before the agent took it up")
+                case SessionClosed() as closed:
+                    raise Closed(f"this session is closed: {closed.reason}")
+                case _:
+                    continue
+        raise CommandRefused("the feed ended")
+
+    @property
+    def _state(self) -> SessionState:
+        """The state as of now, folded on from where it was last looked at."""
+        news = self.timeline(self._folded)
+        for recorded in news:
+            if isinstance(recorded.event, TurnStarted):
+                self._began = (recorded.event.turn, recorded.seq - 1)
+        if news:
+            self._known, self._folded = fold((recorded.event for recorded in news), self._known), news[-1].seq
+        return self._known
+
+    def _goes_on(self, ended: TurnEnded) -> bool:
+        """Tell whether a turn that stopped was taken up again, or will be without anyone's help."""
+        return ended.status is TurnStatus.WAITING and not (self._state.turn == ended.turn and _is_parked(self._state))
+
+    def _reply(self, ended: TurnEnded) -> Reply:
+        if ended.status is TurnStatus.FAILED:
+            raise TurnFailed(ended.failure)
+        state, turn = self._state, self._turn(ended.turn)
+        return Reply(turn.text, ended.status, tuple(turn.usage), self.pending if state.approvals else ())
+
+    def _waiting(self) -> Reply:
+        """Return what a turn that waits has come to, or that none can begin."""
+        turn = None if self._state.turn is None else self._turn(self._state.turn)
+        return Reply("" if turn is None else turn.text, TurnStatus.WAITING, () if turn is None else tuple(turn.usage), self.pending)
+
+    def _turn(self, wanted: TurnId) -> Turn:
+        """Return a turn as people read it; where it is the last one, nothing before it is read."""
+        began = self._began
+        events = self.timeline(began[1] if began is not None and began[0] == wanted else 0)
+        return next(turn for turn in transcript(recorded.event for recorded in events).turns if turn.turn == wanted)
+
+
+def _is_parked(state: SessionState) -> bool:
+    """Tell whether nothing goes on until somebody answers or allows more."""
+    if state.turn is None:
+        return bool(state.queue and state.exhausted)
+    return state.turn_waits and not state.can_go_on
+
+
+@asynccontextmanager
+async def open_session(
+    *,
+    resume: str | None = None,
+    model: str | Model | None = None,
+    workspace: Path | str | None = None,
+    name: str = "",
+    mode: Mode = Mode.DEFAULT,
+    policy: Sequence[Path] = (),
+    tools: Mapping[str, Runner] | None = None,
+    parts: Parts | None = None,
+) -> AsyncGenerator[Session]:
+    """Open a session, or one that was opened before, and let its agent work until the context is left; the session outlives it.
+
+    `model` is a name, as on the command line, or a model of your own; without one, a session that goes on keeps the one it has. `tools` are
+    runners in place of ours. Raise `OpeningFailed`.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            wired = await stack.enter_async_context(open_house(set_up(policy), tools, parts))
+            own = {} if model is None or isinstance(model, str) else {model.name: model}
+            found = models_of(wired)
+
+            def find_model(name: str) -> Model:
+                return own.get(name) or found(name)
+
+            model_name = default_model_of(wired) if model is None else model if isinstance(model, str) else model.name
+            if resume is None or model is not None:
+                # Before anything is opened: a model that is not there is the caller's mistake.
+                find_model(model_name)
+            folder = None if workspace is None else Path(workspace)
+            wanted = Wanted(model_name, folder, name=name, mode=mode, routes=(_HERE,))
+            work = await stack.enter_async_context(agents_at_work(wired, find_model, wanted))
+            by = local_user()
+            session = await open_new(wired, wanted, by) if resume is None else find_session(wired.store.index, resume).session
+            # Where a process ended in the middle of opening, whoever comes next completes it.
+            await wired.house.send(session, ReadySession(by=by))
+            if model is not None and state_of(wired, session).model != model_name:
+                await wired.house.send(session, ChangeModel(by=by, model=model_name))
+            await stack.enter_async_context(files_of(wired, session))
+            await stack.enter_async_context(hooks_of(wired, session))
+        except (CurtainwallError, OSError) as fault:
+            raise OpeningFailed(f"the session could not be opened: {fault}") from fault
+        work.turns.attend(session)
+        yield Session(work, session, by)

@@ -1,0 +1,25 @@
+"""Where the keys of models lie: what agents must not touch, what children must not inherit, what is masked from the start."""
+
+import os
+from collections.abc import Mapping
+
+from curtainwall.app.config import Config
+
+PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+
+
+def model_files(config: Config) -> tuple[str, ...]:
+    """Return the files that hold keys, which no agent may touch."""
+    return tuple(section.file for section in config.models.values() if section.file)
+
+
+def model_variables(config: Config) -> tuple[str, ...]:
+    """Return the variables that hold keys, which no child of ours may have."""
+    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env))
+
+
+def model_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the keys that are at hand without reading anything, for the masker."""
+    named = {name: section.key for name, section in config.models.items() if section.key}
+    found = {variable.lower(): value for variable in model_variables(config) if (value := environ.get(variable, "").strip())}
+    return {**found, **{f"{name}-key": key for name, key in named.items()}}

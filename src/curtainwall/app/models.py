@@ -1,0 +1,42 @@
+"""Models between the configuration and the agent: keys, addresses and prices. No key is read here."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from curtainwall.agents.builtin.models import Endpoint, ModelSettings, Price, keys_in
+from curtainwall.app.config import Config, NamedModelSection
+from curtainwall.app.home import user_homes
+from curtainwall.host import FromEnvironment, FromFile, Source
+from curtainwall.model import Broken
+
+PROVIDERS = ("anthropic", "openai")
+
+
+def model_settings(config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> ModelSettings:
+    """Return everything that finding a model needs; raise `Broken` for a server without an address."""
+    keys = keys_in(environ)
+    urls: dict[str, str] = {}
+    endpoints: dict[str, Endpoint] = {}
+    for name, section in config.models.items():
+        key = _key(section, environ)
+        if name in PROVIDERS:
+            keys |= {} if key is None else {name: key}
+            urls |= {} if section.url is None else {name: section.url}
+        elif section.url is None:
+            raise Broken(
+                f"[models.{name}]: `url` is missing; write the base URL of its Chat Completions API, as `http://localhost:11434/v1`"
+            )
+        else:
+            endpoints[name] = Endpoint(section.url, section.model, key)
+    told = config.model
+    price = None if told.input_price is None or told.output_price is None else Price(told.input_price, told.output_price)
+    return ModelSettings(keys, urls, endpoints, told.context_size, price, float(told.silence), learn)
+
+
+def _key(section: NamedModelSection, environ: Mapping[str, str]) -> Source | None:
+    if section.env:
+        return FromEnvironment(section.env, environ)
+    if section.file:
+        return FromFile(Path(user_homes(environ)[0] + section.file[1:] if section.file.startswith("~/") else section.file))
+    return FromEnvironment("key", {"key": section.key}) if section.key else None

@@ -1,0 +1,98 @@
+"""How sessions begin: new ones, in a workspace of their own or in a project, and fresh starts in the same place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.app.wiring import Wired, workspace_at
+from curtainwall.model import (
+    InheritHistory,
+    LabelSource,
+    Mode,
+    NotFound,
+    OpenSession,
+    ReadySession,
+    Route,
+    SessionId,
+    Who,
+    Workspace,
+    session_stream,
+)
+from curtainwall.session import SessionState, fold, lift
+
+BUILTIN = "builtin"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a new session should be; what is left out is the user's configuration."""
+
+    model: str
+    workspace: Path | None = None
+    name: str = ""
+    agent: str = BUILTIN
+    mode: Mode = Mode.DEFAULT
+    routes: tuple[Route, ...] = ()
+
+
+async def open_new(wired: Wired, wanted: Wanted, by: Who) -> SessionId:
+    """Open a session; without a directory, it gets a workspace of its own."""
+    session = SessionId(wired.house.mint())
+    place = wired.setup.home.session(session)
+    place.prepare()
+    is_own = wanted.workspace is None
+    workspace = workspace_at(place.workspace if wanted.workspace is None else wanted.workspace, wired.setup, own=is_own)
+    opening = OpenSession(
+        by=by,
+        session=session,
+        name=wanted.name or (f"session {session[:6]}" if is_own else Path(workspace.path).name),
+        agent=wanted.agent,
+        model=wanted.model,
+        workspace=workspace,
+        mode=wanted.mode,
+        limits=wired.setup.limits,
+        policy=wired.setup.policy.version,
+        routes=wanted.routes,
+    )
+    await wired.house.send(session, opening)
+    await wired.house.send(session, ReadySession(by=by))
+    return session
+
+
+async def reset(wired: Wired, old: SessionId, by: Who, name: str = "") -> SessionId:
+    """Open a session in the workspace of another, linked to it. What was granted there stays there; its labels come along."""
+    state = state_of(wired, old)
+    assert state.opened is not None
+    session = SessionId(wired.house.mint())
+    wired.setup.home.session(session).prepare()
+    opening = OpenSession(
+        by=by,
+        session=session,
+        name=name or state.name,
+        agent=state.opened.agent,
+        model=state.model,
+        workspace=Workspace(path=state.workspace.path, own=state.workspace.own),
+        mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
+        limits=wired.setup.limits,
+        policy=wired.setup.policy.version,
+        parent=old,
+        labels=tuple(inherited(source, old) for source in state.labels.values()),
+        routes=tuple(state.routes),
+    )
+    await wired.house.send(session, opening)
+    await wired.house.send(session, InheritHistory(by=by, parent=old, upto=state.totals.events, history=None, how="reset"))
+    await wired.house.send(session, ReadySession(by=by))
+    return session
+
+
+def state_of(wired: Wired, session: SessionId) -> SessionState:
+    """Return a session's state as the log tells it now; raise `NotFound`."""
+    state = fold(lift(entry) for entry in wired.store.log.read(session_stream(session)))
+    if state.opened is None:
+        raise NotFound(f"there is no session `{session}`")
+    return state
+
+
+def inherited(source: LabelSource, parent: SessionId) -> LabelSource:
+    """Return a label as it comes over from another session, with where it was first set."""
+    where = source.origin or (f"call {source.call}" if source.call else "")
+    return LabelSource(label=source.label, origin=f"inherited from session {parent}{f': {where}' if where else ''}")

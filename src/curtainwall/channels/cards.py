@@ -1,0 +1,174 @@
+"""An open ask as people see it: what `shown` says, both forms of the arguments, and a difference where one can be made."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from pydantic import JsonValue
+
+from curtainwall.channels.plain import TAB, plain_line, short
+from curtainwall.model import PendingAsk, Subject
+
+Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place", "note"]
+
+_ARGUMENTS_START = "as written:"
+_LONG = 300
+_MOST_LINES = 60
+_MOST_COMPARED = 200
+_MARKS: Mapping[Kind, str] = {"added": "+", "removed": "-", "argument": " ", "place": "@@"}
+
+# What kind of line it is, and the line as the agent wrote it.
+_Raw = tuple[Kind, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CardLine:
+    """One line of a card; the kind says how it may be coloured, never what it means."""
+
+    kind: Kind
+    text: str
+
+
+def card_lines(ask: PendingAsk) -> tuple[CardLine, ...]:
+    """Return the card of an ask, every line inert."""
+    return (*_head(ask), *_arguments(ask.subject), *_body(ask.subject))
+
+
+def whole_card(ask: PendingAsk) -> tuple[CardLine, ...]:
+    """Return the exact text that an answer is about, line by line inert."""
+    return tuple(CardLine("head", _uncut(line)) for line in ask.shown.split("\n"))
+
+
+def ask_in_a_line(ask: PendingAsk, room: int = 100) -> str:
+    """Return an ask as a row of a list."""
+    told = next((line for line in ask.shown.split("\n") if line.startswith("wants ")), "")
+    return short(f"{ask.approval}  {ask.subject.tool}  {told}", room)
+
+
+def call_in_words(subject: Subject, room: int = 80) -> str:
+    """Return a call on one line: the tool and the argument that says most."""
+    about = next((value for value in subject.raw.values() if isinstance(value, str)), None)
+    if about is None:
+        about = json.dumps(dict(subject.raw), ensure_ascii=False) if subject.raw else ""
+    return short(f"{subject.tool} {about}", room)
+
+
+def _head(ask: PendingAsk) -> Iterator[CardLine]:
+    # INVARIANT: each line before the arguments starts with a word of ours, so the first that is exactly this title is ours as well.
+    for line in ask.shown.split("\n"):
+        if line == _ARGUMENTS_START:
+            return
+        yield CardLine("rule" if line.startswith(("wants ", "because ", "label ")) else "head", _uncut(line))
+
+
+def _uncut(line: str) -> str:
+    # An escape is at most ten letters long.
+    return plain_line(line, 10 * len(line) + 1)
+
+
+def _arguments(subject: Subject) -> Iterator[CardLine]:
+    yield CardLine("title", _ARGUMENTS_START)
+    yield from _told(subject.raw, _shown_below(subject))
+    differs = {name: value for name, value in subject.canonical.items() if name not in subject.raw or subject.raw[name] != value}
+    gone = [name for name in subject.raw if name not in subject.canonical]
+    if not differs and not gone:
+        return
+    same = len(subject.canonical) - len(differs)
+    yield CardLine("title", f"would run as{f' ({same} more as written)' if same else ''}:")
+    yield from _told(differs, _shown_below(subject))
+    if gone:
+        yield CardLine("argument", f"  without {plain_line(', '.join(gone))}")
+
+
+def _told(arguments: Mapping[str, JsonValue], below: frozenset[str]) -> Iterator[CardLine]:
+    for name, value in arguments.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if name in below:
+            text = f"(shown below, {len(text)} characters)"
+        elif len(text) > _LONG:
+            text = plain_line(text, _LONG)
+        yield CardLine("argument", f"  {plain_line(name)}: {plain_line(text)}")
+
+
+def _shown_below(subject: Subject) -> frozenset[str]:
+    if subject.tool == "filesystem.edit_file" and _edits(subject) is not None:
+        return frozenset({"edits"})
+    if subject.tool == "filesystem.write_file" and isinstance(subject.canonical.get("content"), str):
+        return frozenset({"content"})
+    return frozenset()
+
+
+def _body(subject: Subject) -> tuple[CardLine, ...]:
+    edits = _edits(subject) if subject.tool == "filesystem.edit_file" else None
+    content = subject.canonical.get("content")
+    if edits is not None:
+        return _cut(_changes(edits), "what would change:")
+    if subject.tool == "filesystem.write_file" and isinstance(content, str):
+        lines = [*_all("added", _lines(content))]
+        return _cut(lines, f"the whole new content, {len(lines)} {'line' if len(lines) == 1 else 'lines'}:")
+    return ()
+
+
+def _edits(subject: Subject) -> Sequence[tuple[str, str]] | None:
+    """Return the edits as pairs of old and new text, or None where they are not what they should be."""
+    value = subject.canonical.get("edits")
+    if not isinstance(value, list):
+        return None
+    pairs: list[tuple[str, str]] = []
+    for edit in cast("list[JsonValue]", value):
+        match edit:
+            case {"oldText": str(old), "newText": str(new)}:
+                pairs.append((old, new))
+            case _:
+                return None
+    return pairs
+
+
+def _changes(edits: Sequence[tuple[str, str]]) -> list[_Raw]:
+    pairs = [(_lines(old), _lines(new)) for old, new in edits]
+    # Finding what two long texts have in common takes their lengths multiplied, and everybody waits for a card.
+    compares = max(sum(map(len, side)) for side in zip(*pairs, strict=True)) <= _MOST_COMPARED if pairs else False
+    changes: list[_Raw] = []
+    for old, new in pairs:
+        changes.append(("place", ""))
+        changes += _difference(old, new) if compares else _replaced(old, new)
+    return changes
+
+
+def _difference(old: Sequence[str], new: Sequence[str]) -> Iterator[_Raw]:
+    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield from _all("argument", old[start:end])
+        else:
+            yield from _replaced(old[start:end], new[new_start:new_end])
+
+
+def _replaced(old: Sequence[str], new: Sequence[str]) -> Iterator[_Raw]:
+    yield from _all("removed", old)
+    yield from _all("added", new)
+
+
+def _all(kind: Kind, lines: Sequence[str]) -> Iterator[_Raw]:
+    for line in lines:
+        yield kind, line
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+
+
+def _cut(lines: Sequence[_Raw], title: str) -> tuple[CardLine, ...]:
+    if len(lines) <= _MOST_LINES:
+        return (CardLine("title", title), *map(_drawn, lines))
+    head = _MOST_LINES * 2 // 3
+    tail = _MOST_LINES - head
+    hidden = CardLine("note", f"…[{len(lines) - _MOST_LINES} lines are not shown here; `/pending ID` shows the ask as it is logged]…")
+    return (CardLine("title", title), *map(_drawn, lines[:head]), hidden, *map(_drawn, lines[-tail:]))
+
+
+def _drawn(raw: _Raw) -> CardLine:
+    kind, line = raw
+    shown = plain_line(line.replace("\t", TAB), _LONG)
+    return CardLine(kind, f"{_MARKS[kind]}{shown}")

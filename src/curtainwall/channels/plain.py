@@ -1,0 +1,61 @@
+"""Text of others on a person's screen: what could move a cursor, hide itself or pretend is escaped, and what people read stays."""
+
+import unicodedata
+
+_MARKS_LIMIT = 3
+_LINE_LIMIT = 2_000
+TAB = "    "
+
+# Letters and marks that Unicode calls printable and nobody sees: fillers, the braille blank, joiners and variation selectors.
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0").union(
+    map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
+)
+# Behind a picture they only choose how it is drawn, and terminals disagree about how wide that is; they are left out there.
+_PICTURE_JOINTS = frozenset("\ufe0e\ufe0f\u200d")
+
+
+def plain(text: str) -> str:
+    """Return text that a terminal shows and does not follow: lines stay lines, tabs become spaces, the rest is visible or escaped."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    if "\t" in text:
+        text = text.replace("\t", TAB)
+    if text.isascii() and text.isprintable():
+        return text
+    return "\n".join(_visible(line) for line in text.split("\n"))
+
+
+def plain_line(text: str, limit: int = _LINE_LIMIT) -> str:
+    """Return text as one line that is visible through and through; the middle of a long one is cut, and says so."""
+    half = limit // 2
+    if len(text) > 2 * limit:
+        # Making megabytes visible takes seconds, and nobody would see them.
+        return f"{_visible(text[:half])[:half]} …[{len(text) - 2 * half} characters cut]… {_visible(text[-half:])[-half:]}"
+    shown = _visible(text)
+    if len(shown) <= limit:
+        return shown
+    return f"{shown[:half]} …[{len(shown) - 2 * half} characters cut]… {shown[-half:]}"
+
+
+def short(text: str, limit: int) -> str:
+    """Return the beginning of a text on one line, for places where there is no room for more."""
+    words = " ".join(text.split())
+    shown = _visible(words[: 2 * limit])
+    return shown if len(shown) <= limit and len(words) <= 2 * limit else f"{shown[: max(limit - 1, 0)]}…"
+
+
+def _visible(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    shown: list[str] = []
+    marks = 0
+    before = ""
+    for char in text:
+        # A few marks make an accent; a pile of them grows over the lines around it.
+        marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+        if char in _PICTURE_JOINTS and before and not before.isascii() and before.isprintable():
+            continue
+        is_seen = char.isprintable() and char not in _UNSEEN and marks <= _MARKS_LIMIT
+        shown.append(char if is_seen else char.encode("unicode_escape", "surrogatepass").decode())
+        before = char
+    return "".join(shown)

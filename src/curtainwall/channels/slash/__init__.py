@@ -1,0 +1,27 @@
+"""The slash words, parsed and carried out in one place for every text channel."""
+
+from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
+from curtainwall.channels.slash.requests import Approve, Deny, Message, Misspoken, Request, Why
+from curtainwall.channels.slash.showing import budget_lines, history_lines
+from curtainwall.channels.slash.suggesting import Known, Suggestion, suggest
+from curtainwall.channels.slash.words import WORDS, parse, read_budget
+
+__all__ = [
+    "WORDS",
+    "Approve",
+    "Control",
+    "Deny",
+    "Known",
+    "LogPlaces",
+    "Message",
+    "Misspoken",
+    "Outcome",
+    "Request",
+    "Suggestion",
+    "Why",
+    "budget_lines",
+    "history_lines",
+    "parse",
+    "read_budget",
+    "suggest",
+]

@@ -1,0 +1,287 @@
+"""Carrying out what somebody wrote on a text channel: a message goes to the agent, a slash word to the desk."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from curtainwall.channels.cards import whole_card
+from curtainwall.channels.history import utterances
+from curtainwall.channels.line import Line
+from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.slash import showing
+from curtainwall.channels.slash.requests import (
+    Approve,
+    Budget,
+    Clear,
+    Compact,
+    CompactAt,
+    Context,
+    Deny,
+    Disable,
+    Enable,
+    Fork,
+    Grants,
+    Help,
+    History,
+    Interrupt,
+    Logs,
+    Message,
+    Missing,
+    Misspoken,
+    Model,
+    New,
+    Pending,
+    Quit,
+    Rename,
+    Request,
+    Reset,
+    Resume,
+    Revoke,
+    RulesWanted,
+    Sessions,
+    SessionShown,
+    SetMode,
+    Why,
+)
+from curtainwall.channels.slash.words import parse
+from curtainwall.model import (
+    AnswerApproval,
+    ApprovalId,
+    AskCompaction,
+    ChangeMode,
+    ChangeModel,
+    CurtainwallError,
+    DisableRule,
+    EnableRule,
+    GrantScope,
+    InterruptTurn,
+    Mode,
+    NotFound,
+    Opening,
+    RaiseBudget,
+    RenameSession,
+    RevokeGrant,
+    SendMessage,
+    SessionId,
+    SessionQuery,
+    SessionRow,
+    SetCompaction,
+    Who,
+    session_stream,
+)
+
+LogPlaces = Callable[[SessionId], Sequence[str]]
+"""Tells in words where a session's log and audit are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it: lines to show, and what the channel should do besides.
+
+    An answer to an ask is also told by the feed, with whoever gave it; a channel that shows the feed need not show these lines.
+    """
+
+    lines: tuple[str, ...] = ()
+    refused: bool = False
+    go_to: SessionId | None = None
+    quits: bool = False
+    clears: bool = False
+    answered: ApprovalId | None = None
+
+
+class Control:
+    """The slash words of one person on one channel. With `bare_answers` an id may be left out where exactly one ask is open."""
+
+    def __init__(self, line: Line, who: Who, log_places: LogPlaces, *, bare_answers: bool = False) -> None:
+        self._line = line
+        self._desk = line.desk
+        self._who = who
+        self._log_places = log_places
+        self._bare_answers = bare_answers
+
+    async def take(self, session: SessionId, text: str) -> Outcome:
+        """Do what somebody wrote; a refusal is an outcome as well."""
+        try:
+            return await self._do(session, parse(text))
+        except CurtainwallError as error:
+            return Outcome((plain_line(str(error)),), refused=True)
+
+    async def do(self, session: SessionId, request: Request) -> Outcome:
+        """Do what somebody wants; a refusal is an outcome as well."""
+        try:
+            return await self._do(session, request)
+        except CurtainwallError as error:
+            return Outcome((plain_line(str(error)),), refused=True)
+
+    async def _do(self, session: SessionId, request: Request) -> Outcome:
+        match request:
+            case Message() | Interrupt() | Compact() | CompactAt():
+                return await self._talk(session, request)
+            case Approve() | Deny() | Revoke():
+                return await self._answer(session, request)
+            case Rename() | Enable() | Disable() | SetMode() | Model() | Budget():
+                return await self._set(session, request)
+            case New() | Reset() | Fork() | Resume():
+                return await self._go(session, request)
+            case Quit():
+                return Outcome(quits=True)
+            case Clear():
+                return Outcome(clears=True)
+            case _:
+                return Outcome(tuple(self._look(session, request)))
+
+    async def _talk(self, session: SessionId, request: Message | Interrupt | Compact | CompactAt) -> Outcome:
+        match request:
+            case Message():
+                if not request.text.strip():
+                    raise Misspoken("there is nothing to send")
+                message = self._line.new_message()
+                await self._desk.send(session, SendMessage(by=self._who, message=message, text=request.text))
+                return Outcome()
+            case Interrupt():
+                await self._desk.send(session, InterruptTurn(by=self._who))
+                return Outcome(("interrupting",))
+            case Compact():
+                await self._desk.send(session, AskCompaction(by=self._who, instructions=request.instructions))
+                return Outcome(("older messages will be summarised before the next turn",))
+            case CompactAt():
+                await self._desk.send(session, SetCompaction(by=self._who, threshold=request.threshold))
+                if request.threshold is None:
+                    return Outcome(("the context is never compacted by itself from now on",))
+                return Outcome((f"the context is compacted at {request.threshold * 100:.4g} % from now on",))
+            case _:
+                assert_never(request)
+
+    async def _answer(self, session: SessionId, request: Approve | Deny | Revoke) -> Outcome:
+        match request:
+            case Revoke():
+                await self._desk.send(session, RevokeGrant(by=self._who, grant=request.grant))
+                return Outcome((f"grant {plain_line(request.grant)} is taken back; what it answered asks again",))
+            case Approve():
+                approval = request.approval or self._the_one(session)
+                await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=True, scope=request.scope))
+                how_far = "once" if request.scope is GrantScope.ONCE else f"for the {request.scope}"
+                return Outcome((f"approved {how_far}: {plain_line(approval)}",), answered=approval)
+            case Deny():
+                approval = request.approval or self._the_one(session)
+                await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=False, reason=request.reason))
+                return Outcome((f"denied: {plain_line(approval)}",), answered=approval)
+            case _:
+                assert_never(request)
+
+    def _the_one(self, session: SessionId) -> ApprovalId:
+        """Return the only open ask, where the channel lets the id be left out."""
+        asks = list(self._desk.view(session).pending)
+        if not asks:
+            raise NotFound("nothing waits for an answer here")
+        if not self._bare_answers or len(asks) > 1:
+            raise Misspoken(f"say which: {', '.join(ask.approval for ask in asks)}")
+        return asks[0].approval
+
+    async def _set(self, session: SessionId, request: Rename | Enable | Disable | SetMode | Model | Budget) -> Outcome:
+        who, send = self._who, self._desk.send
+        match request:
+            case Rename():
+                await send(session, RenameSession(by=who, name=request.name))
+                return Outcome((f"this session is now `{plain_line(request.name)}`",))
+            case Enable():
+                await send(session, EnableRule(by=who, rule=request.rule))
+                return Outcome((f"rule `{plain_line(request.rule)}` asks again",))
+            case Disable():
+                await send(session, DisableRule(by=who, rule=request.rule))
+                name = plain_line(request.rule)
+                return Outcome((f"warning: what `{name}` would ask counts as approved in this session; `/enable {name}` ends that",))
+            case SetMode(mode=None):
+                mode = self._desk.view(session).mode
+                return Outcome((f"mode {mode}: {showing.MODES[mode]}", f"there are {', '.join(Mode)}"))
+            case SetMode(mode=mode):
+                assert mode is not None
+                await send(session, ChangeMode(by=who, mode=mode))
+                return Outcome((f"mode {mode}: {showing.MODES[mode]}",))
+            case Model(name=""):
+                return Outcome((f"model {plain_line(self._desk.view(session).model)}",))
+            case Model():
+                await send(session, ChangeModel(by=who, model=request.name))
+                return Outcome((f"model {plain_line(request.name)} from the next request on",))
+            case Budget(kind=None):
+                view = self._desk.view(session)
+                return Outcome(tuple(showing.budget_lines(view.budget, view.exhausted)))
+            case Budget(kind=kind):
+                assert kind is not None
+                await send(session, RaiseBudget(by=who, kind=kind, limit=request.limit))
+                view = self._desk.view(session)
+                return Outcome(tuple(showing.budget_lines((it for it in view.budget if it.kind is kind), view.exhausted)))
+            case _:
+                assert_never(request)
+
+    async def _go(self, session: SessionId, request: New | Reset | Fork | Resume) -> Outcome:
+        match request:
+            case New():
+                wish = Opening(how="new", name=request.name)
+            case Reset():
+                wish = Opening(how="reset", of=session, name=request.name)
+            case Fork():
+                wish = Opening(how="fork", of=session, name=request.name)
+            case Resume(session=""):
+                rows = [row for row in self._desk.find(SessionQuery()) if row.status != "closed"]
+                return Outcome((*showing.row_lines(rows, session), "`/resume ID` goes to one"))
+            case Resume():
+                found = self._find(request.session)
+                return Outcome((f"session {found.session}, {plain_line(found.name)}",), go_to=found.session)
+            case _:
+                assert_never(request)
+        opened = await self._desk.open(wish, self._who)
+        notes = tuple(plain_line(note) for note in opened.notes)
+        return Outcome((f"session {opened.session}", *notes), go_to=opened.session)
+
+    def _find(self, name: str) -> SessionRow:
+        """Return the one session whose id starts so, or else that has this name."""
+        rows = list(self._desk.find(SessionQuery(prefix=name.casefold()))) or [
+            row for row in self._desk.find(SessionQuery(text=name)) if row.name.casefold() == name.casefold()
+        ]
+        if not rows:
+            raise NotFound(f"there is no session `{name}`; `/sessions` lists them")
+        if len(rows) > 1:
+            raise Misspoken(f"`{name}` may be {', '.join(row.session for row in rows[:5])}")
+        return rows[0]
+
+    def _look(
+        self,
+        session: SessionId,
+        request: Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | Missing | Why,
+    ) -> Iterable[str]:
+        match request:
+            case Help():
+                return showing.help_lines(request.word)
+            case SessionShown():
+                return showing.session_lines(self._desk.view(session))
+            case Context():
+                return showing.context_lines(self._desk.view(session).context)
+            case RulesWanted():
+                return plain(self._desk.explain(session, "rules")).split("\n")
+            case Why():
+                return plain(self._desk.explain(session, "why", request.about)).split("\n")
+            case Missing():
+                return (f"there is no `/{request.what}` yet",)
+            case Sessions():
+                rows = self._desk.find(SessionQuery(text=request.text or None))
+                return [*showing.row_lines(rows, session)] or ["there is no such session"]
+            case History():
+                said = utterances(self._line.feed, session)
+                return [*showing.history_lines(said, request.count)] or ["nothing was said yet"]
+            case Logs():
+                stream = session_stream(session)
+                after = max(self._line.feed.head(stream) - request.count, 0)
+                events = self._line.feed.read(stream, after)
+                return [*map(plain_line, self._log_places(session)), *map(showing.event_line, events)]
+            case Pending(approval=None):
+                return [*showing.ask_lines(self._desk.view(session).pending)] or ["nothing waits for an answer"]
+            case Pending():
+                ask = next((it for it in self._desk.view(session).pending if it.approval == request.approval), None)
+                if ask is None:
+                    raise NotFound(f"`{request.approval}` does not wait for an answer")
+                return [line.text for line in whole_card(ask)]
+            case Grants():
+                return [*showing.grant_lines(self._desk.view(session).grants)] or ["no answer stands in this session"]
+            case _:
+                assert_never(request)

@@ -1,0 +1,183 @@
+"""Sessions, asks, grants, figures and events as lines of text; whatever others wrote in them is inert."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from curtainwall.channels.cards import ask_in_a_line, call_in_words
+from curtainwall.channels.history import Utterance
+from curtainwall.channels.plain import plain, plain_line, short
+from curtainwall.channels.slash.words import WORDS
+from curtainwall.model import (
+    AgentSpoke,
+    AnyEvent,
+    ApprovalAsked,
+    Basis,
+    BudgetFigure,
+    BudgetKind,
+    CallDenied,
+    CallRequested,
+    ContextUse,
+    Grant,
+    MessageAccepted,
+    Millis,
+    Mode,
+    PendingAsk,
+    Recorded,
+    SessionRow,
+    SessionView,
+    TextStreamed,
+    TurnEnded,
+)
+
+MODES = {
+    Mode.PLAN: "looks and proposes; changes nothing",
+    Mode.DEFAULT: "its own workspace is free; in a project, edits ask",
+    Mode.ACCEPT_EDITS: "edits in the project are answered with yes",
+    Mode.BYPASS: "asks are answered with yes, except for credentials and budgets; denials stand",
+}
+_LONGEST_SAID = 4_000
+
+
+def when(at: Millis) -> str:
+    """Return a time as people here read it."""
+    return datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def help_lines(word: str) -> Iterator[str]:
+    """Yield one line for each slash word, or what there is to say about one."""
+    if word:
+        yield f"{WORDS[word].usage}: {WORDS[word].does}"
+        return
+    width = max(len(each.usage) for each in WORDS.values() if len(each.usage) <= 34)
+    for each in WORDS.values():
+        yield f"{each.usage:<{width}}  {each.does}"
+    yield "a message that starts with a slash is written with two: //"
+
+
+def session_lines(view: SessionView) -> Iterator[str]:
+    """Yield what a session is."""
+    labels = ", ".join(f"{source.label} ({source.origin or f'call {source.call}'})" for source in view.labels)
+    told = (
+        ("session", view.session),
+        ("name", view.name),
+        ("status", view.status),
+        ("agent", f"{view.agent}, model {view.model}"),
+        ("mode", f"{view.mode}: {MODES[view.mode]}"),
+        ("workspace", f"{view.workspace.path} ({'its own' if view.workspace.own else 'a project'})"),
+        ("created", when(view.created)),
+        ("turns", str(view.turns)),
+        ("parent", view.parent or "-"),
+        ("labels", labels or "-"),
+        ("disabled", ", ".join(view.disabled) or "-"),
+        ("open asks", str(len(view.pending))),
+        ("queued", str(len(view.queue))),
+    )
+    yield from (f"{name:<10} {plain_line(value)}" for name, value in told)
+
+
+def row_lines(rows: Sequence[SessionRow], current: str) -> Iterator[str]:
+    """Yield a list of sessions; the current one is marked."""
+    for row in rows:
+        mark = "*" if row.session == current else " "
+        asks = f", {row.pending} open {'ask' if row.pending == 1 else 'asks'}" if row.pending else ""
+        yield f"{mark} {row.session}  {row.status}{asks}  {when(row.changed)}  {short(row.name, 60)}"
+
+
+def ask_lines(asks: Iterable[PendingAsk]) -> Iterator[str]:
+    """Yield a list of open asks."""
+    for ask in asks:
+        yield ask_in_a_line(ask, 200) + (f"  until {when(ask.deadline)}" if ask.deadline else "")
+
+
+def grant_lines(grants: Iterable[Grant]) -> Iterator[str]:
+    """Yield the answers that stand, by whom and since when."""
+    for grant in grants:
+        yield f"{grant.id}  for the {grant.scope}, by {plain_line(str(grant.by))}, {when(grant.at)}"
+        yield from (f"  {cover.role} {plain_line(cover.value)}  ({plain_line(', '.join(cover.rules))})" for cover in grant.covers)
+
+
+def budget_lines(figures: Iterable[BudgetFigure], exhausted: Sequence[BudgetKind]) -> Iterator[str]:
+    """Yield every budget, and how sure each figure is."""
+    for figure in figures:
+        over = "  used up" if figure.kind in exhausted else ""
+        yield f"{figure.kind:<8} {used_words(figure)} of {_amount(figure.kind, figure.limit)} ({figure.basis}){over}"
+
+
+def used_words(figure: BudgetFigure) -> str:
+    """Return how much is used; where nobody counted, it says so."""
+    if figure.basis is Basis.UNKNOWN:
+        return f"at least {_amount(figure.kind, figure.used)}" if figure.used else "unknown"
+    return f"{'~' if figure.basis is Basis.ESTIMATED else ''}{_amount(figure.kind, figure.used)}"
+
+
+def context_lines(context: ContextUse) -> Iterator[str]:
+    """Yield how full the context is and when it is compacted."""
+    if context.size <= 0:
+        yield "nothing is known of the model's context yet"
+    else:
+        how = "measured" if context.measured else "estimated"
+        yield f"{context.used:,} of {context.size:,} tokens, {context.used / context.size:.0%} ({how})"
+    if context.threshold is None:
+        yield "it is never compacted by itself"
+    else:
+        yield f"it is compacted at {context.threshold * 100:.4g} %"
+
+
+def history_lines(said: Sequence[Utterance], count: int) -> Iterator[str]:
+    """Yield what was said last, each with who said it."""
+    if len(said) > count:
+        yield f"… {len(said) - count} before"
+    for it in said[-count:]:
+        head = plain_line(it.by) if it.by else "agent"
+        end = f" [{plain_line(it.end)}]" if it.end else ""
+        lines = plain(it.text).split("\n") if len(it.text) <= _LONGEST_SAID else [plain_line(it.text, _LONGEST_SAID)]
+        yield f"{head}: {lines[0]}{end if len(lines) == 1 else ''}"
+        yield from (f"  {line}" for line in lines[1:])
+        if len(lines) > 1 and end:
+            yield f" {end}"
+
+
+def event_line(recorded: Recorded) -> str:
+    """Return an event as a row of the log."""
+    event = recorded.event
+    about = _about(event)
+    return f"{recorded.seq:>6}  {when(event.at)}  {type(event).__name__}{f'  {short(about, 80)}' if about else ''}"
+
+
+def _about(event: AnyEvent) -> str:
+    match event:
+        case MessageAccepted() | TextStreamed() | AgentSpoke():
+            return event.text
+        case CallRequested():
+            return f"{event.call} {call_in_words(event.subject)}"
+        case CallDenied():
+            return f"{event.call} {', '.join(event.verdict.because)}"
+        case ApprovalAsked():
+            return f"{event.approval} {', '.join(f'{cover.role} {cover.value}' for cover in event.covers)}"
+        case TurnEnded():
+            return f"{event.status} {event.failure}"
+        case _:
+            told = event.model_dump(mode="json", exclude={"at"})
+            return ", ".join(f"{name} {value}" for name, value in told.items() if isinstance(value, str) and value)
+
+
+def _amount(kind: BudgetKind, value: float) -> str:
+    match kind:
+        case BudgetKind.DOLLARS:
+            return f"${value:,.4f}".rstrip("0").rstrip(".") if 0 < value < 1 else f"${value:,.2f}"
+        case BudgetKind.SECONDS:
+            return duration(value)
+        case BudgetKind.TOKENS | BudgetKind.STEPS:
+            return f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in at most two units."""
+    whole = int(seconds)
+    hours, rest = divmod(whole, 3_600)
+    minutes, left = divmod(rest, 60)
+    if hours:
+        return f"{hours}h {minutes}m" if minutes else f"{hours}h"
+    if minutes:
+        return f"{minutes}m {left}s" if left else f"{minutes}m"
+    return f"{left}s"

@@ -1,0 +1,250 @@
+"""The slash words: which there are, and what somebody means who writes one. Knows no session."""
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.channels.slash.requests import (
+    Approve,
+    Budget,
+    Clear,
+    Compact,
+    CompactAt,
+    Context,
+    Deny,
+    Disable,
+    Enable,
+    Fork,
+    Grants,
+    Help,
+    History,
+    Interrupt,
+    Logs,
+    Message,
+    Missing,
+    Misspoken,
+    Model,
+    New,
+    Pending,
+    Quit,
+    Rename,
+    Request,
+    Reset,
+    Resume,
+    Revoke,
+    RulesWanted,
+    Sessions,
+    SessionShown,
+    SetMode,
+    Why,
+)
+from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId
+
+_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{6}")
+_AMOUNT = re.compile(r"\$?\s*([0-9][0-9,_]*(?:\.[0-9]+)?)\s*([a-z%]*)")
+_COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
+_TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_KINDS = {
+    **{kind.value: kind for kind in BudgetKind},
+    "time": BudgetKind.SECONDS,
+    "money": BudgetKind.DOLLARS,
+    "usd": BudgetKind.DOLLARS,
+}
+_MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One slash word: how it is written, what it does, and how its rest is read."""
+
+    name: str
+    takes: str
+    does: str
+    read: Callable[[str], Request]
+
+    @property
+    def usage(self) -> str:
+        """The word with what it takes."""
+        return f"/{self.name} {self.takes}".rstrip()
+
+
+def parse(text: str) -> Request:
+    """Return what somebody wrote: a message, or a slash word with its arguments; raise `Misspoken`."""
+    stripped = text.strip()
+    if not stripped.startswith("/"):
+        return Message(text)
+    if stripped.startswith("//"):
+        return Message(stripped[1:])
+    name, rest = (*stripped[1:].split(maxsplit=1), "", "")[:2]
+    word = WORDS.get(name.casefold())
+    if word is None:
+        raise Misspoken(_unknown(name))
+    try:
+        return word.read(rest)
+    except Misspoken as error:
+        raise Misspoken(f"{error}; write `{word.usage}`") from None
+
+
+def looks_like_an_id(text: str) -> bool:
+    """Tell whether a word has the form of an approval's id."""
+    return _ID.fullmatch(text.casefold()) is not None
+
+
+def _unknown(name: str) -> str:
+    if "/" in name:
+        return f"`/{name}` is no slash word; start with `//` to send it as a message"
+    close = difflib.get_close_matches(name.casefold(), WORDS, n=1, cutoff=0.6)
+    hint = f"did you mean `/{close[0]}`?" if close else "`/help` lists them; start with `//` to send it as a message"
+    return f"there is no `/{name}`; {hint}"
+
+
+# How the rest of a word is read
+
+
+def _nothing(request: Request) -> Callable[[str], Request]:
+    def read(rest: str) -> Request:
+        if rest:
+            raise Misspoken("this word stands alone")
+        return request
+
+    return read
+
+
+def _one(rest: str, what: str) -> str:
+    words = rest.split()
+    if len(words) != 1:
+        raise Misspoken(f"name one {what}")
+    return words[0]
+
+
+def _name(rest: str) -> str:
+    for quote in "\"'":
+        if len(rest) >= 2 and rest[0] == rest[-1] == quote:
+            return rest[1:-1].strip()
+    return rest
+
+
+def _count(rest: str, default: int) -> int:
+    if not rest:
+        return default
+    if not rest.isdecimal() or not 0 < int(rest) <= _MOST:
+        raise Misspoken(f"say how many, up to {_MOST}")
+    return int(rest)
+
+
+def _rename(rest: str) -> Request:
+    if not _name(rest):
+        raise Misspoken("say the new name")
+    return Rename(_name(rest))
+
+
+def _mode(rest: str) -> Request:
+    if not rest:
+        return SetMode(None)
+    try:
+        return SetMode(Mode(rest.casefold().replace("_", "-").replace(" ", "-")))
+    except ValueError:
+        raise Misspoken(f"there is no mode `{rest}`") from None
+
+
+def _approve(rest: str) -> Request:
+    words = [word for word in rest.split() if word.casefold() != "for"]
+    scopes = {scope.value: scope for scope in GrantScope}
+    scope = GrantScope.ONCE
+    if words and words[-1].casefold() in scopes:
+        scope = scopes[words.pop().casefold()]
+    if len(words) > 1:
+        raise Misspoken(f"`{' '.join(words)}` is no id")
+    return Approve(ApprovalId(words[0].casefold()) if words else None, scope)
+
+
+def _deny(rest: str) -> Request:
+    first, _, reason = rest.partition(" ")
+    if looks_like_an_id(first):
+        return Deny(ApprovalId(first.casefold()), _name(reason.strip()))
+    return Deny(None, _name(rest))
+
+
+def _pending(rest: str) -> Request:
+    return Pending(ApprovalId(_one(rest, "id").casefold()) if rest else None)
+
+
+def read_budget(rest: str) -> Budget:
+    """Return what a kind and an amount mean, as `tokens 2m` or `time 4h`; nothing at all means to see the figures."""
+    if not rest:
+        return Budget(None, 0)
+    name, _, amount = rest.partition(" ")
+    kind = _KINDS.get(name.casefold())
+    if kind is None:
+        raise Misspoken(f"there is no budget of `{name}`; there are tokens, steps, time and money")
+    return Budget(kind, _amount(kind, amount.strip()))
+
+
+def _amount(kind: BudgetKind, text: str) -> float:
+    found = _AMOUNT.fullmatch(text.casefold())
+    units = _TIMES if kind is BudgetKind.SECONDS else _COUNTS
+    if found is None or found[2] not in units:
+        raise Misspoken(f"`{text}` is no amount" if text else "say how much in all")
+    return float(found[1].replace(",", "").replace("_", "")) * units[found[2]]
+
+
+def _compact(rest: str) -> Request:
+    words = rest.casefold().split()
+    if words in (["off"], ["at", "off"], ["at", "never"]):
+        return CompactAt(None)
+    if len(words) == 2 and words[0] == "at":
+        try:
+            share = float(words[1].removesuffix("%")) / (100 if words[1].endswith("%") or "." not in words[1] else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            raise Misspoken(f"`{words[1]}` is no share of the context")
+        return CompactAt(share)
+    return Compact(rest)
+
+
+def _help(rest: str) -> Request:
+    name = rest.removeprefix("/").casefold()
+    if name and name not in WORDS:
+        raise Misspoken(_unknown(name))
+    return Help(name)
+
+
+WORDS: Final[dict[str, Word]] = {
+    word.name: word
+    for word in (
+        Word("help", "[WORD]", "list the slash words, or say what one does", _help),
+        Word("approve", "[ID] [once|session|project]", "approve an ask: once, for the session or for the project", _approve),
+        Word("deny", "[ID] [REASON]", "deny an ask, with a reason for the agent", _deny),
+        Word("pending", "[ID]", "list the open asks, or show one exactly as it is logged", _pending),
+        Word("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: Why(_one(rest, "approval or call"))),
+        Word("interrupt", "", "stop the running turn and keep what was said", _nothing(Interrupt())),
+        Word("mode", "[plan|default|accept-edits|bypass]", "show or change how much is done without asking", _mode),
+        Word("model", "[NAME]", "show or change the model", lambda rest: Model(_name(rest))),
+        Word("rules", "", "list the rules in force", _nothing(RulesWanted())),
+        Word("disable", "RULE", "let the asks of one rule count as answered here", lambda rest: Disable(RuleId(_one(rest, "rule")))),
+        Word("enable", "RULE", "let a disabled rule ask again", lambda rest: Enable(RuleId(_one(rest, "rule")))),
+        Word("grants", "", "list the answers that stand in this session", _nothing(Grants())),
+        Word("revoke", "GRANT", "take a standing answer back", lambda rest: Revoke(GrantId(_one(rest, "grant").casefold()))),
+        Word("budget", "[tokens|steps|time|money AMOUNT]", "show what is used up, or allow so much in all", read_budget),
+        Word("context", "", "show how full the model's context is", _nothing(Context())),
+        Word("compact", "[INSTRUCTIONS | at 70% | off]", "summarise older messages now, or say when that happens by itself", _compact),
+        Word("history", "[COUNT]", "show what was said", lambda rest: History(_count(rest, 20))),
+        Word("logs", "[COUNT]", "say where the log is and show its last events", lambda rest: Logs(_count(rest, 15))),
+        Word("session", "", "show what this session is", _nothing(SessionShown())),
+        Word("sessions", "[TEXT]", "list sessions, newest first", Sessions),
+        Word("new", "[NAME]", "open another session and go there", lambda rest: New(_name(rest))),
+        Word("reset", "[NAME]", "start afresh in the same workspace, without history and grants", lambda rest: Reset(_name(rest))),
+        Word("resume", "[ID]", "go to another session, by the beginning of its id or by its name", lambda rest: Resume(_name(rest))),
+        Word("fork", "[NAME]", "go on in a copy that knows what this session knows", lambda rest: Fork(_name(rest))),
+        Word("rename", "NAME", "give this session another name", _rename),
+        Word("skills", "", "list skills", lambda _: Missing("skills")),
+        Word("memory", "", "show what is remembered between sessions", lambda _: Missing("memory")),
+        Word("clear", "", "clear the screen; nothing is forgotten", _nothing(Clear())),
+        Word("quit", "", "leave; open asks stay open", _nothing(Quit())),
+        Word("exit", "", "the same as /quit", _nothing(Quit())),
+    )
+}
+"""Every slash word, in the order in which `/help` lists them."""

@@ -1,0 +1,159 @@
+"""Events in a line for people: what happened, in which tone, and nothing where it need not be told."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from curtainwall.channels.cards import call_in_words
+from curtainwall.channels.plain import plain_line, short
+from curtainwall.channels.tale import Tale
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalExpired,
+    ApprovalWithdrawn,
+    BudgetExhausted,
+    BudgetKind,
+    BudgetRaised,
+    BudgetWarned,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallLost,
+    CallPermitted,
+    CompactionSkipped,
+    DenialsCounted,
+    GrantGiven,
+    GrantRevoked,
+    GrantScope,
+    HistoryCompacted,
+    LoopDetected,
+    ModeChanged,
+    ModelChanged,
+    ModelFailed,
+    RuleDisabled,
+    RuleEnabled,
+    SessionClosed,
+    SessionRenamed,
+    TurnEnded,
+    TurnStatus,
+    Who,
+)
+
+Tone = Literal["dim", "good", "warn", "bad"]
+
+_BY_HUMAN = "denied-by-human"
+_RAISES = {BudgetKind.TOKENS: "2m", BudgetKind.STEPS: "400", BudgetKind.SECONDS: "4h", BudgetKind.DOLLARS: "10"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One inert line, and its tone."""
+
+    tone: Tone
+    text: str
+
+
+def tell(event: AnyEvent, before: Tale) -> Told | None:
+    """Return what is worth telling of an event; `before` is the tale without it."""
+    match event:
+        case CallFinished():
+            subject = before.subjects.get(event.call)
+            words = call_in_words(subject) if subject else str(event.call)
+            return Told("dim", f"✓ {words}") if event.ok else Told("warn", f"✗ {words} failed")
+        case CallPermitted() if event.labels:
+            labels = ", ".join(dict.fromkeys(str(source.label) for source in event.labels))
+            return Told("dim", f"from here on the session counts as {plain_line(labels)}")
+        case CallDenied() if _BY_HUMAN in event.verdict.because:
+            return None  # the answer was told already, with whoever gave it
+        case CallDenied():
+            subject = before.subjects.get(event.call)
+            rules = ", ".join(event.verdict.because)
+            words = f"✗ denied {call_in_words(subject) if subject else ''}: {event.verdict.reason} ({rules}); `/why {event.call}`"
+            return Told("bad", plain_line(words))
+        case CallLost():
+            words = call_in_words(before.subjects[event.call]) if event.call in before.subjects else str(event.call)
+            return Told("warn", f"? it is unknown whether this ran: {words}")
+        case CallDropped():
+            return Told("dim", f"· let go of a call: {plain_line(event.why)}")
+        case TurnEnded():
+            return _turn_ended(event)
+        case ModelFailed() if event.failure != "interrupted":
+            return Told("warn", f"the model gave no reply: {plain_line(event.failure)}")
+        case _:
+            return _tell_asks(event, before) or _tell_session(event)
+
+
+def tell_change(event: AnyEvent, who: Who) -> Told | None:
+    """Return what somebody else changed about the session."""
+    match event:
+        case SessionRenamed() | ModeChanged() | ModelChanged() | RuleDisabled() | RuleEnabled() | GrantRevoked() | BudgetRaised() if (
+            event.by == who
+        ):
+            return None
+        case SessionRenamed():
+            return Told("dim", f"{event.by} named the session `{plain_line(event.name)}`")
+        case ModeChanged():
+            return Told("warn", f"{event.by} set the mode to `{event.mode}`")
+        case ModelChanged():
+            return Told("dim", f"{event.by} set the model to `{plain_line(event.model)}`")
+        case RuleDisabled():
+            return Told("warn", f"{event.by} disabled rule `{plain_line(event.rule)}` for this session")
+        case RuleEnabled():
+            return Told("dim", f"{event.by} enabled rule `{plain_line(event.rule)}` again")
+        case GrantRevoked():
+            return Told("dim", f"{event.by} took grant `{event.grant}` back")
+        case BudgetRaised():
+            return Told("dim", f"{event.by} raised the budget of {event.kind} to {event.limit:,.10g}")
+        case _:
+            return None
+
+
+def _turn_ended(event: TurnEnded) -> Told | None:
+    match event.status:
+        case TurnStatus.FAILED:
+            return Told("bad", f"the turn failed: {plain_line(event.failure)}")
+        case TurnStatus.INTERRUPTED:
+            return Told("warn", "interrupted; what was said so far is kept")
+        case TurnStatus.DONE | TurnStatus.WAITING:
+            return None
+
+
+def _tell_asks(event: AnyEvent, before: Tale) -> Told | None:
+    match event:
+        case ApprovalAnswered():
+            ask = before.asks.get(event.approval)
+            what = f"{event.approval} {ask.subject.tool if ask else ''}".strip()
+            why = f" ({event.reason})" if event.reason else ""
+            how_far = "once" if event.scope is GrantScope.ONCE else f"for the {event.scope}"
+            verb = f"approved {how_far}" if event.granted else "denied"
+            return Told("good" if event.granted else "bad", plain_line(f"{verb} by {event.by}: {what}{why}"))
+        case ApprovalExpired():
+            return Told("warn", f"nobody answered {event.approval} in time; it is denied")
+        case ApprovalWithdrawn():
+            return Told("dim", plain_line(f"ask {event.approval} no longer stands: {event.why}"))
+        case GrantGiven() if event.grant.scope is not GrantScope.ONCE and event.grant.digest is None:
+            return Told("dim", f"this stands as grant {event.grant.id}; `/revoke {event.grant.id}` takes it back")
+        case _:
+            return None
+
+
+def _tell_session(event: AnyEvent) -> Told | None:
+    match event:
+        case BudgetWarned():
+            return Told("warn", f"{event.used / event.limit:.0%} of the budget of {event.kind} is used" if event.limit else "")
+        case BudgetExhausted():
+            words = f"the budget of {event.kind} is used up ({event.used:,.10g} of {event.limit:,.10g})"
+            return Told("warn", f"{words}; `/budget {event.kind} {_RAISES[event.kind]}` allows more")
+        case LoopDetected():
+            what = "the same call" if event.what == "repeat" else "asking"
+            return Told("warn", f"the agent goes round in circles: {what}, {event.count} times")
+        case DenialsCounted():
+            return Told("warn", f"{event.count} more calls were denied")
+        case HistoryCompacted():
+            return Told("dim", f"older messages were summarised: {event.before:,} tokens became {event.after:,}; the log keeps them")
+        case CompactionSkipped():
+            return Told("warn", f"nothing was summarised: {plain_line(event.why)}")
+        case SessionClosed():
+            return Told("warn", short(f"the session is closed: {event.reason}", 200))
+        case _:
+            return None

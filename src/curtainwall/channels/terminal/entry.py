@@ -1,0 +1,29 @@
+"""The two ways in: a conversation, and one task. The libraries that draw are loaded when something is drawn."""
+
+from typing import cast
+
+from curtainwall.channels.line import Line
+from curtainwall.channels.terminal.oneshot import OneShot
+from curtainwall.channels.terminal.settings import Conversing, Telling
+from curtainwall.model import SessionId, Who
+
+
+async def converse(line: Line, session: SessionId, who: Who, settings: Conversing) -> int:
+    """Hold a conversation on a terminal until the human leaves, and return the exit code."""
+    from curtainwall.channels.terminal.conversation import Conversation  # late: the terminal library takes its time
+
+    try:
+        return await Conversation(line, session, who, settings).run()
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+
+
+async def one_shot(line: Line, session: SessionId, who: Who, task: str | None, settings: Telling) -> int:
+    """Send a task, or without one go on with what waits; tell what comes of it until the turn ends, and return the exit code."""
+    return await OneShot(line, session, who, settings).run(task)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the fault that ended the others."""
+    fault = group.exceptions[0]
+    return _first(cast("BaseExceptionGroup[BaseException]", fault)) if isinstance(fault, BaseExceptionGroup) else fault

@@ -1,0 +1,24 @@
+"""The single keys that answer an ask, and what each means."""
+
+from typing import Final
+
+from curtainwall.channels.slash import Approve, Deny, Request, Why
+from curtainwall.model import ApprovalId, GrantScope
+
+KEYS: Final = "yspnw"
+KEY_WORDS: Final = "y once · s session · p project · n deny · w why"
+
+
+def meant_by(key: str, approval: ApprovalId) -> Request:
+    """Return what a key wants of an ask."""
+    match key:
+        case "y":
+            return Approve(approval)
+        case "s":
+            return Approve(approval, GrantScope.SESSION)
+        case "p":
+            return Approve(approval, GrantScope.PROJECT)
+        case "n":
+            return Deny(approval)
+        case _:
+            return Why(approval)

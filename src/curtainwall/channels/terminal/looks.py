@@ -1,0 +1,104 @@
+"""How things look on a terminal: markdown, cards and lines as text with styles, and nothing of others that a terminal would follow."""
+
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+from curtainwall.channels.cards import CardLine, Kind
+from curtainwall.channels.plain import plain
+from curtainwall.channels.telling import Told, Tone
+
+_NARROW = 4
+_NEW_LINE = "\n"
+_KINDS: Mapping[Kind, str] = {
+    "head": "bold",
+    "rule": "",
+    "argument": "",
+    "title": "dim",
+    "added": "green",
+    "removed": "red",
+    "place": "cyan",
+    "note": "yellow",
+}
+_TONES: Mapping[Tone, str] = {"dim": "dim", "good": "green", "warn": "yellow", "bad": "red"}
+
+
+class _Title(Heading):
+    """A heading at the left, where people begin to read."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _Text(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Title}
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """A width, and whether there are colours; bold and dim are no colours."""
+
+    width: int
+    colour: bool
+
+    def markdown(self, text: str) -> str:
+        """Return the agent's text as it is read; links show where they lead."""
+        drawn = self._drawn(_Text(plain(text), hyperlinks=False, code_theme="ansi_dark", inline_code_theme="ansi_dark"))
+        return f"{drawn.strip(_NEW_LINE)}\n"
+
+    def line(self, text: str, style: str = "") -> str:
+        """Return text of one or more lines in one style; nothing in it is markup."""
+        return self._drawn(Text(plain(text), style=style, overflow="fold"))
+
+    def told(self, told: Told) -> str:
+        """Return one told line in its tone."""
+        return self.line(told.text, _TONES[told.tone])
+
+    def said(self, text: str, by: str = "") -> str:
+        """Return what a human said."""
+        head = f"{by}: " if by else ""
+        first, *rest = plain(text).split("\n")
+        return self.line("\n".join([f"> {head}{first}", *(f"  {line}" for line in rest)]), "bold cyan")
+
+    def card(self, lines: Iterable[CardLine]) -> str:
+        """Return an approval card with a bar at its side, so that nothing in it passes for the rest of the screen."""
+        drawn: list[str] = []
+        inside = Looks(max(self.width - 2, _NARROW), self.colour)
+        bar = self.line("┃", "yellow").removesuffix("\n")
+        for line in lines:
+            drawn += [f"{bar} {row}\n" for row in inside.line(line.text, _KINDS[line.kind]).splitlines()]
+        return "".join(drawn)
+
+    def _drawn(self, what: RenderableType) -> str:
+        console = Console(
+            file=io.StringIO(),
+            width=max(self.width, _NARROW),
+            force_terminal=True,
+            color_system="standard",
+            no_color=not self.colour,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            legacy_windows=False,
+        )
+        rows = Segment.split_lines(console.render(what))
+        with console.capture() as captured:
+            console.print(Segments(segment for row in rows for segment in (*_trimmed(row), Segment.line())), end="", soft_wrap=True)
+        return captured.get()
+
+
+def _trimmed(line: list[Segment]) -> list[Segment]:
+    """Return a line without the blanks that only fill it up, and with nothing in it that a terminal follows (an entity may hide it)."""
+    kept = [Segment(plain(segment.text), segment.style) for segment in line if not segment.control]
+    while kept and not kept[-1].text.strip() and not (kept[-1].style and (kept[-1].style.bgcolor or kept[-1].style.reverse)):
+        kept.pop()
+    if kept and not (kept[-1].style and kept[-1].style.bgcolor):
+        kept[-1] = Segment(kept[-1].text.rstrip(), kept[-1].style)
+    return kept

@@ -1,0 +1,284 @@
+"""One task from the command line: results on stdout, everything else on stderr, and an exit code that says how it ended."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from curtainwall.channels.cards import card_lines
+from curtainwall.channels.line import Line
+from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.slash import Control
+from curtainwall.channels.tale import Tale
+from curtainwall.channels.telling import tell
+from curtainwall.channels.terminal.asking import STOP, Asking
+from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
+from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words
+from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
+from curtainwall.channels.terminal.settings import Telling
+from curtainwall.channels.terminal.writing import Writing
+from curtainwall.model import (
+    AgentSpoke,
+    AnswerApproval,
+    AnyEvent,
+    ApprovalId,
+    CurtainwallError,
+    InterruptTurn,
+    MessageId,
+    ModelFailed,
+    ModelResponded,
+    Recorded,
+    SendMessage,
+    SessionClosed,
+    SessionId,
+    TextStreamed,
+    TurnEnded,
+    TurnId,
+    TurnStarted,
+    TurnStatus,
+    Who,
+    session_stream,
+)
+
+_NOBODY = "nobody is there to be asked"
+
+
+class OneShot:
+    """One task in one session, followed until its turn ends or somebody has to be waited for who will not come."""
+
+    def __init__(self, line: Line, session: SessionId, who: Who, settings: Telling) -> None:
+        self._line = line
+        self._session = session
+        self._who = who
+        self._settings = settings
+        self._tale = Tale()
+        self._writing = Writing(settings.out if settings.shape == "text" else None, colour=settings.colour)
+        self._usage = UsageSum()
+        self._control = Control(line, who, lambda _: ())
+        self._asking = Asking(settings.input, self._press)
+        self._message: MessageId | None = None
+        self._turn: TurnId | None = None
+        self._answered: set[ApprovalId] = set()
+        self._end: asyncio.Future[End] | None = None
+        self._interrupting: asyncio.Task[None] | None = None
+
+    async def run(self, task: str | None) -> int:
+        """Send the task, or go on with what waits, and return the exit code."""
+        try:
+            end = await self._followed(task)
+        except CurtainwallError as error:
+            end = End(Status.FAILED, str(error))
+            self._note(plain_line(str(error)))
+        self._writing.broke_off()
+        self._tell_end(end)
+        return EXIT_CODES[end.status]
+
+    async def _followed(self, task: str | None) -> End:
+        cursor = self._take_up()
+        if task is not None:
+            self._message = self._line.new_message()
+            await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._message, text=task))
+        self._end = end = asyncio.get_running_loop().create_future()
+        with self._stopped_by_signal():
+            self._settings.attend(self._session)
+            work = [asyncio.create_task(self._listen()), asyncio.create_task(self._follow(cursor))]
+            try:
+                await asyncio.wait([end, *work], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await self._asking.end()
+                for each in work:
+                    each.cancel()
+                faults = [it for it in await asyncio.gather(*work, return_exceptions=True) if isinstance(it, Exception)]
+        if end.done():
+            return end.result()
+        raise faults[0]
+
+    def _take_up(self) -> int:
+        """Take in what was before, and return the cursor from which on everything is told."""
+        cursor = 0
+        for recorded in self._line.feed.read(session_stream(self._session)):
+            self._tale.take(recorded.event)
+            cursor = recorded.seq
+        self._turn = self._tale.turn
+        return cursor
+
+    async def _listen(self) -> None:
+        async with self._line.listening.listen(self._session) as lives:
+            async for live in lives:
+                if live.kind == "text":
+                    self._writing.heard(live.text)
+
+    async def _follow(self, cursor: int) -> None:
+        stream = session_stream(self._session)
+        known = self._line.feed.read(stream, cursor)
+        for recorded in known:
+            await self._take(recorded)
+        await self._see_what_waits()
+        if self._message is None and self._tale.turn is None and not self._tale.queue:
+            self._note("nothing waits in this session")
+            self._finish(End(Status.DONE))
+        async for recorded in self._line.feed.follow(stream, known[-1].seq if known else cursor):
+            await self._take(recorded)
+            await self._see_what_waits()
+
+    async def _take(self, recorded: Recorded) -> None:
+        event = recorded.event
+        if self._settings.shape == "stream-json":
+            self._write(event_json(recorded))
+        self._progress(event)
+        self._take_text(event)
+        self._tale.take(event)
+        match event:
+            case ModelResponded():
+                self._usage.add(event)
+            case TurnStarted() if self._message in event.messages or (self._message is None and self._turn is None):
+                self._turn = event.turn
+            case TurnEnded() if event.turn == self._turn and self._is_ours(event):
+                self._progress_files()
+                self._finish(End.of(event.status, event.failure))
+            case TurnEnded() if event.status is TurnStatus.WAITING and self._interrupting is not None:
+                await self._interrupting
+                if self._line.desk.view(self._session).status == "waiting":
+                    # The turn came to an ask before the interrupt came to the turn: nothing is left to stop.
+                    self._finish(End(Status.INTERRUPTED))
+            case SessionClosed():
+                self._finish(End(Status.FAILED, f"the session is closed: {event.reason}"))
+            case _:
+                pass
+
+    def _is_ours(self, event: TurnEnded) -> bool:
+        """Tell whether this is the end of what was wanted: not of a turn that only came before it, nor a wait."""
+        if event.status is TurnStatus.WAITING:
+            return False
+        return self._message is None or self._message not in self._tale.queue
+
+    def _take_text(self, event: AnyEvent) -> None:
+        match event:
+            case TextStreamed():
+                self._writing.logged(event.text)
+            case AgentSpoke():
+                self._writing.spoke(event.text)
+            case ModelFailed() | TurnEnded():
+                self._writing.broke_off()
+            case _:
+                pass
+
+    # Asks
+
+    async def _see_what_waits(self) -> None:
+        """Do with open asks what `on_ask` says."""
+        on_ask = self._settings.on_ask
+        if on_ask == "deny":
+            for approval in [it for it in self._tale.asks if it not in self._answered]:
+                self._answered.add(approval)
+                await self._deny(approval)
+        elif on_ask == "wait":
+            await self._ask_next()
+        if on_ask != "wait" and self._tale.is_parked:
+            self._finish(End(Status.WAITING))
+
+    async def _deny(self, approval: ApprovalId) -> None:
+        command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_NOBODY)
+        try:
+            await self._line.desk.send(self._session, command)
+        except CurtainwallError as error:
+            self._note(plain_line(str(error)))
+
+    async def _ask_next(self) -> None:
+        """Put the next open ask before the human, or say where it can be answered."""
+        if self._asking.about in self._tale.asks:
+            return
+        await self._asking.end()
+        has_keys = self._settings.keys and self._settings.shape == "text"
+        for ask in self._tale.asks.values():
+            if ask.approval in self._answered:
+                continue
+            if has_keys:
+                self._show_card(ask.approval)
+                self._asking.ask(ask.approval)
+                return
+            self._answered.add(ask.approval)
+            for words in open_words((ask,)):
+                self._note(words)
+
+    def _show_card(self, approval: ApprovalId) -> None:
+        lines = card_lines(self._tale.asks[approval])
+        for text in (f"the agent asks ({approval}):", *(f"| {line.text}" for line in lines), f"{approval}? {KEY_WORDS}"):
+            self._note(text)
+
+    async def _press(self, key: str, approval: ApprovalId | None) -> bool:
+        """Do what a key means, and tell whether that was an answer."""
+        if key == STOP or approval is None:
+            self._stop()
+            return False
+        outcome = await self._control.do(self._session, meant_by(key, approval))
+        for line in () if outcome.answered else outcome.lines:
+            self._note(line)
+        if outcome.answered:
+            self._answered.add(approval)
+        return outcome.answered is not None
+
+    # Stopping
+
+    @contextmanager
+    def _stopped_by_signal(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_signal_handler(signal.SIGINT, self._stop)
+        except (ValueError, RuntimeError):
+            yield  # signals only reach the main thread; whoever runs us elsewhere stops us otherwise
+            return
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def _stop(self) -> None:
+        """Interrupt what runs; where nothing does, or it was asked for already, leave everything as it is."""
+        if self._tale.works and self._interrupting is None:
+            self._interrupting = asyncio.create_task(self._interrupt())
+        else:
+            self._finish(End(Status.INTERRUPTED))
+
+    async def _interrupt(self) -> None:
+        try:
+            await self._line.desk.send(self._session, InterruptTurn(by=self._who))
+        except CurtainwallError as error:
+            self._note(plain_line(str(error)))
+
+    def _finish(self, end: End) -> None:
+        if self._end is not None and not self._end.done():
+            self._end.set_result(end)
+
+    # What is written
+
+    def _progress(self, event: AnyEvent) -> None:
+        told = tell(event, self._tale)
+        if told is not None and self._settings.shape != "stream-json":
+            self._note(told.text)
+
+    def _progress_files(self) -> None:
+        words = [plain_line(change.words(self._tale.workspace)) for change in self._tale.changes]
+        if words and self._settings.shape == "text":
+            self._note(f"files: {', '.join(words)}")
+
+    def _tell_end(self, end: End) -> None:
+        view = self._line.desk.view(self._session)
+        told = document(end, self._writing.text, self._usage.total(), view)
+        if self._settings.shape == "json":
+            self._write(json.dumps(told, ensure_ascii=True))
+        elif self._settings.shape == "stream-json":
+            self._write(json.dumps({"event": "result", **told}, ensure_ascii=True))
+        if end.status is Status.WAITING or (end.status is Status.INTERRUPTED and view.pending):
+            for words in (*open_words(view.pending), *budget_words(view)):
+                self._note(words)
+            self._note(f"then {resume_words(self._session)} goes on")
+
+    def _write(self, text: str) -> None:
+        self._settings.out.write(f"{text}\n")
+        self._settings.out.flush()
+
+    def _note(self, text: str) -> None:
+        self._settings.err.write(f"{plain(text)}\n")
+        self._settings.err.flush()

@@ -1,0 +1,36 @@
+"""What to know when a session is left: what stays open, and how to go on."""
+
+import math
+from collections.abc import Iterator
+
+from curtainwall.channels.cards import call_in_words
+from curtainwall.model import BudgetKind, PendingAsk, SessionId, SessionView
+
+
+def parting_words(view: SessionView) -> Iterator[str]:
+    """Yield how to go on with a session; an ask that is open stays so."""
+    yield from open_words(view.pending)
+    yield from budget_words(view)
+    if view.status != "closed":
+        yield f"{resume_words(view.session)} goes on with this session"
+
+
+def open_words(asks: tuple[PendingAsk, ...]) -> Iterator[str]:
+    """Yield how each open ask can be answered from elsewhere."""
+    for ask in asks:
+        id_ = ask.approval
+        yield f"{call_in_words(ask.subject)} waits for an answer: `curtainwall approve {id_}` or `curtainwall deny {id_}`"
+
+
+def budget_words(view: SessionView) -> Iterator[str]:
+    """Yield how more can be allowed of each budget that is used up; the amount is twice what there was."""
+    for figure in view.budget:
+        if figure.kind in view.exhausted:
+            twice = 2 * max(figure.used, figure.limit)
+            amount = f"{max(twice, 0.01):.2f}" if figure.kind is BudgetKind.DOLLARS else f"{math.ceil(twice)}"
+            yield f"the budget of {figure.kind} is used up: `curtainwall sessions budget {view.session} {figure.kind} {amount}` allows more"
+
+
+def resume_words(session: SessionId) -> str:
+    """Return the command that goes on with a session."""
+    return f"`curtainwall start --resume {session}`"

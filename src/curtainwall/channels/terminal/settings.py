@@ -1,0 +1,65 @@
+"""What the user and the machine decide about a terminal before it is used. Imports no terminal library."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from curtainwall.channels.slash import LogPlaces
+from curtainwall.model import SessionId
+
+if TYPE_CHECKING:
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.output import Output
+
+Shape = Literal["text", "json", "stream-json"]
+OnAsk = Literal["wait", "park", "deny"]
+
+Attend = Callable[[SessionId], object]
+"""Lets this process look after a session's agent."""
+
+
+def _by_itself(_: SessionId) -> None:
+    """Leave the agent to whoever looks after it already."""
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+    """Tell whether a stream is a terminal whose user does not mind colours."""
+    environ = os.environ if environ is None else environ
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversing:
+    """How a conversation is held; without `input` and `output` it takes the process's own terminal.
+
+    `history` is a file for what was typed before; `mask` is what happens to a text before it is kept there. `attend` lets the agent of a
+    session work here; it is called for each session that is gone to, and may be called twice.
+    """
+
+    colour: bool
+    log_places: LogPlaces
+    attend: Attend = _by_itself
+    history: Path | None = None
+    mask: Callable[[str], str] = str
+    input: "Input | None" = None
+    output: "Output | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """How one task is told: its shape, what happens on an ask, and where to.
+
+    `keys` says that a human sits at the terminal and can be asked there. `attend` lets the agent work here, and is called when everything
+    it does will be told. `input` is the process's own terminal unless given.
+    """
+
+    shape: Shape
+    on_ask: OnAsk
+    out: TextIO
+    err: TextIO
+    colour: bool = False
+    keys: bool = False
+    attend: Attend = _by_itself
+    input: "Input | None" = None

@@ -1,0 +1,262 @@
+"""The terminal itself: an input line that stays at the bottom while everything else scrolls by above it. Knows no session."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import BufferControl, ConditionalContainer, Dimension, FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.styles import Style
+
+from curtainwall.channels.terminal.keys import KEYS
+from curtainwall.channels.terminal.settings import Conversing
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """Somebody wrote something and sent it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pressed:
+    """Somebody pressed one of the keys on offer; `about` is what the offer was about at that moment."""
+
+    key: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Somebody pressed Ctrl-C, on an empty line or while something works."""
+
+
+@dataclass(frozen=True, slots=True)
+class TookBack:
+    """Somebody wants the last queued message back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Somebody wants to go."""
+
+
+Deed = Typed | Pressed | Stopped | TookBack | Left
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a drawing has to fit into, and whether the input line is empty."""
+
+    columns: int
+    rows: int
+    colour: bool
+    is_line_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Keys that mean something on an empty line, and what they are about."""
+
+    keys: str
+    about: str
+
+
+class Play(Protocol):
+    """What is on the stage besides the input; it is asked again for every drawing."""
+
+    def above(self, frame: Frame) -> str:
+        """Return what stands above the input line and still changes."""
+        ...
+
+    def below(self, frame: Frame) -> str:
+        """Return the line below."""
+        ...
+
+    def offer(self) -> Offer | None:
+        """Return the keys that mean something right now."""
+        ...
+
+    def can_take_back(self) -> bool:
+        """Tell whether a message still waits in the queue."""
+        ...
+
+    def works(self) -> bool:
+        """Tell whether something runs that could be stopped."""
+        ...
+
+
+class Stage:
+    """A terminal with an input line; `deeds` is what the human does, in order."""
+
+    def __init__(self, play: Play, completer: Completer, settings: Conversing) -> None:
+        self.deeds: asyncio.Queue[Deed] = asyncio.Queue()
+        self._play = play
+        self._colour = settings.colour
+        self._buffer = Buffer(
+            completer=completer,
+            complete_while_typing=True,
+            history=_history(settings),
+            multiline=True,
+        )
+        self._app: Application[int] = Application(
+            layout=self._layout(),
+            key_bindings=self._bindings(),
+            style=Style([("below", "reverse"), ("prompt", "bold")]),
+            color_depth=None if settings.colour else ColorDepth.DEPTH_1_BIT,
+            erase_when_done=True,
+            input=settings.input,
+            output=settings.output,
+        )
+
+    @property
+    def columns(self) -> int:
+        """The width to draw in."""
+        return max(self._app.output.get_size().columns - 1, 10)
+
+    @property
+    def rows(self) -> int:
+        """The height of the terminal."""
+        return self._app.output.get_size().rows
+
+    async def run(self) -> int:
+        """Play until `leave`, and return the code given there."""
+        return await self._app.run_async()
+
+    def leave(self, code: int) -> None:
+        """End the play."""
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit(result=code)
+
+    def show(self, drawn: str) -> None:
+        """Put text with styles above everything that changes, for good."""
+        if not drawn:
+            return
+        is_up = self._app.is_running and not self._app.is_done
+        if is_up:
+            self._app.renderer.erase()
+        self._app.output.write_raw(drawn.replace("\n", "\r\n"))
+        self._app.output.flush()
+        if is_up:
+            self._app.invalidate()
+
+    def refresh(self) -> None:
+        """Draw anew what changes."""
+        self._app.invalidate()
+
+    def clear(self) -> None:
+        """Empty the screen."""
+        self._app.renderer.clear()
+        self._app.invalidate()
+
+    def put_back(self, text: str) -> None:
+        """Put a text into the input line if nothing stands there, and otherwise before what does."""
+        now = self._buffer.text
+        self._buffer.text = f"{text}\n{now}" if now else text
+        self._buffer.cursor_position = len(text)
+        self._app.invalidate()
+
+    def is_line_empty(self) -> bool:
+        """Tell whether nothing stands in the input line."""
+        return not self._buffer.text
+
+    def _frame(self) -> Frame:
+        return Frame(self.columns, self.rows, self._colour, self.is_line_empty())
+
+    def _above(self) -> str:
+        return self._play.above(self._frame())
+
+    def _layout(self) -> Layout:
+        above = Window(FormattedTextControl(lambda: ANSI(self._above())), dont_extend_height=True, always_hide_cursor=True)
+        line = Window(
+            BufferControl(self._buffer),
+            get_line_prefix=lambda number, wrapped: [("class:prompt", "> " if number == wrapped == 0 else "  ")],
+            height=Dimension(min=1, max=12),
+            dont_extend_height=True,
+            wrap_lines=True,
+        )
+        below = Window(FormattedTextControl(lambda: self._play.below(self._frame())), height=1, style="class:below")
+        has_above = Condition(lambda: bool(self._above()))
+        menu = CompletionsMenu(max_height=8)
+        return Layout(HSplit([ConditionalContainer(above, has_above), line, menu, below]), focused_element=line)
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        buffer, deeds, play = self._buffer, self.deeds, self._play
+        is_empty = Condition(lambda: not buffer.text)
+
+        def send(_: KeyPressEvent) -> None:
+            if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+                buffer.complete_state = None
+            elif buffer.document.text_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            elif buffer.text.strip():
+                text = buffer.text
+                buffer.append_to_history()
+                buffer.reset()
+                deeds.put_nowait(Typed(text))
+
+        def new_line(_: KeyPressEvent) -> None:
+            buffer.insert_text("\n")
+
+        def stop(_: KeyPressEvent) -> None:
+            # Emptying the line must not wait for anything, or it would take what is typed next with it.
+            if buffer.text and not play.works():
+                buffer.reset()
+            else:
+                deeds.put_nowait(Stopped())
+
+        def suspend(_: KeyPressEvent) -> None:
+            self._app.suspend_to_background()
+
+        bindings.add("enter")(send)
+        bindings.add("escape", "enter")(new_line)
+        bindings.add("c-c")(stop)
+        bindings.add(Keys.SIGINT)(stop)
+        bindings.add("c-d", filter=is_empty)(_puts(deeds, Left()))
+        bindings.add("c-z")(suspend)
+        bindings.add("up", filter=is_empty & Condition(play.can_take_back))(_puts(deeds, TookBack()))
+        for key in KEYS:
+            is_offered = Condition(lambda key=key: (offer := play.offer()) is not None and key in offer.keys)
+            bindings.add(key, filter=is_empty & is_offered)(self._press)
+        return bindings
+
+    def _press(self, event: KeyPressEvent) -> None:
+        # INVARIANT: what a key answers is settled when it is pressed, not when somebody gets round to it.
+        offer = self._play.offer()
+        if offer is not None:
+            self.deeds.put_nowait(Pressed(event.data, offer.about))
+
+
+def _puts(deeds: "asyncio.Queue[Deed]", deed: Deed) -> Callable[[KeyPressEvent], None]:
+    return lambda _: deeds.put_nowait(deed)
+
+
+class _MaskedHistory(FileHistory):
+    """What was typed before, with secrets masked as in the log, in a file that only its owner reads."""
+
+    def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
+        path.touch(mode=0o600)
+        super().__init__(path)
+        self._mask = mask
+
+    def append_string(self, string: str) -> None:
+        """Keep what was typed."""
+        super().append_string(self._mask(string))
+
+
+def _history(settings: Conversing) -> History:
+    return InMemoryHistory() if settings.history is None else _MaskedHistory(settings.history, settings.mask)

@@ -1,0 +1,56 @@
+"""The line below the input, and the one above it that says what runs."""
+
+from curtainwall.channels.cards import ask_in_a_line, call_in_words
+from curtainwall.channels.plain import short
+from curtainwall.channels.slash.showing import used_words
+from curtainwall.channels.tale import Tale
+from curtainwall.channels.terminal.keys import KEY_WORDS
+from curtainwall.model import BudgetKind, PendingAsk, SessionView
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAME_MILLIS = 100
+
+
+def status_line(view: SessionView, width: int) -> str:
+    """Return model, mode, context, money and open asks; where there is no room, money goes first, and asks stay to the last."""
+    parts = {"model": view.model, "mode": f"mode {view.mode}", "context": "", "money": "", "asks": ""}
+    if view.context.size > 0:
+        parts["context"] = f"context {'' if view.context.measured else '~'}{view.context.used / view.context.size:.0%}"
+    for figure in view.budget:
+        if figure.kind is BudgetKind.DOLLARS:
+            parts["money"] = used_words(figure).replace("unknown", "$?")
+    urgent = [f"{len(view.pending)} open {'ask' if len(view.pending) == 1 else 'asks'}"] if view.pending else []
+    parts["asks"] = " · ".join([*urgent, *(f"no {kind} left" for kind in view.exhausted)])
+    for least in ("", "money", "context", "model", "mode"):
+        parts.pop(least, None)
+        told = " · ".join(part for part in parts.values() if part)
+        if len(told) <= width:
+            break
+    return short(told, width)
+
+
+def doing_line(tale: Tale, doing: str, now: int, width: int) -> str:
+    """Return what runs now, with a spinner; nothing where nothing runs."""
+    if not tale.works:
+        return ""
+    running = [call_in_words(subject, 60) for subject in tale.running.values()]
+    what = "stopping" if tale.interrupting else " + ".join(running) or doing or "thinking"
+    hint = "Ctrl-C again leaves" if tale.interrupting else "Ctrl-C interrupts"
+    frame = _FRAMES[now // _FRAME_MILLIS % len(_FRAMES)]
+    full = f"{frame} {what}  ({hint})"
+    return short(full if len(full) <= width else f"{frame} {what}", width)
+
+
+def asks_lines(asks: list[PendingAsk], width: int, *, keys: bool) -> list[str]:
+    """Return how the open asks can be answered."""
+    if not asks:
+        return []
+    if len(asks) == 1:
+        ask = asks[0].approval
+        words = f"`/approve {ask} [session|project]` or `/deny {ask} [reason]`"
+        if not keys:
+            return [short(f"{ask} waits: {words}", width)]
+        return [short(f"{ask}? {KEY_WORDS}", width)]
+    rows = [ask_in_a_line(ask, max(width - 2, 1)) for ask in asks[:5]]
+    more = [f"and {len(asks) - 5} more"] if len(asks) > 5 else []
+    return [short(f"{len(asks)} asks wait: `/approve ID`, `/deny ID`", width), *(f"  {row}" for row in rows), *more]

@@ -1,0 +1,210 @@
+"""One client from its CONNECT to its end: which host it wants, TLS in that host's name, and then request after request."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import JsonValue
+
+from curtainwall.egress.authority import Authority
+from curtainwall.egress.bodies import parsed, written
+from curtainwall.egress.endpoints import Filter
+from curtainwall.egress.exchange import Outgoing
+from curtainwall.egress.providers import KNOWN_HOSTS, Endpoint, Provider
+from curtainwall.egress.reaches import settle
+from curtainwall.egress.refusal import Dialect, Reason, Refused, answer
+from curtainwall.egress.relay import Relay, linger, sendable
+from curtainwall.egress.requests import Head, Load, Requests
+from curtainwall.egress.sentinels import Keyring
+from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, ModelCall, Reach
+from curtainwall.egress.tunnels import facts_of, target_of, tunnel
+from curtainwall.egress.upstreams import Upstreams
+from curtainwall.egress.wire import Wire
+from curtainwall.host import Dialler, Unreachable
+
+_HTTPS: Final = 443
+_LINGER: Final = 2.0
+_OVERRIDES: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened on one session's socket, for diagnostics."""
+
+    connections: int = 0
+    turned_away: int = 0
+    requests: int = 0
+    refused: int = 0
+    calls: int = 0
+    tunnels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A provider as this session has it."""
+
+    provider: Provider
+    filter: Filter
+    keyring: Keyring
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What every client of one session shares."""
+
+    doors: Mapping[str, Door]
+    authority: Authority
+    pool: Upstreams
+    dialler: Dialler
+    meter: Meter
+    judge: Judge
+    decide: Decide
+    bounds: Bounds
+    own_ports: frozenset[int]
+    load: Load
+    counters: Counters = field(default_factory=Counters)
+
+
+class Client:
+    """One connection of whatever runs inside."""
+
+    def __init__(self, house: House, wire: Wire) -> None:
+        self._house = house
+        self._wire = wire
+
+    async def serve(self) -> None:
+        """Serve until the client ends, or has to be ended."""
+        try:
+            door = await self._greeted()
+            if door is not None:
+                await self._serve_requests(door)
+        except (OSError, TimeoutError, ssl.SSLError):
+            self._wire.abort()
+        finally:
+            self._wire.finish()
+
+    async def _greeted(self) -> Door | None:
+        """Read the CONNECT and answer it; return the provider whose TLS comes next, or None where there is nothing more to do."""
+        house, wire = self._house, self._wire
+        requests = Requests(wire, house.bounds, house.load)
+        try:
+            head = await requests.head()
+            if head is None:
+                return None
+            house.counters.requests += 1
+            if head.method != "CONNECT":
+                raise Refused(403, "only CONNECT is served here: use https, and this socket as the proxy for it", fatal=True)
+            host, port = target_of(head.target)
+            door = house.doors.get(host)
+            if wire.holds_more or requests.rest:
+                raise Refused(400, "wait for the answer to CONNECT before sending more", fatal=True)
+            if door is None:
+                await self._tunnel(host, port)
+                return None
+            if port != _HTTPS:
+                raise Refused(403, f"`{host}` is reached on port {_HTTPS} alone", fatal=True)
+            context = await house.authority.context(host)
+        except Refused as refusal:
+            house.counters.refused += 1
+            wire.write(answer(refusal.status, f"curtainwall: {refusal.reason}\n".encode(), content_type="text/plain", close=True))
+            await linger(wire, _LINGER)
+            return None
+        wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await wire.secure(context, house.bounds.handshake)
+        return door
+
+    async def _tunnel(self, host: str, port: int) -> None:
+        house = self._house
+        if host in KNOWN_HOSTS:
+            raise Refused(403, f"this session has no access to `{host}`", fatal=True)
+        facts = facts_of(host, port, house.own_ports)
+        ruling = await house.decide(facts)
+        if not ruling.allowed:
+            raise Refused(403, ruling.reason or f"`{host}` may not be reached", fatal=True)
+        try:
+            connection = await house.dialler.connect(facts)
+        except Unreachable as fault:
+            raise Refused(502, str(fault), fatal=True) from None
+        house.counters.tunnels += 1
+        self._wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await tunnel(self._wire, connection, house.bounds.idle)
+
+    async def _serve_requests(self, door: Door) -> None:
+        house, wire = self._house, self._wire
+        requests = Requests(wire, house.bounds, house.load)
+        goes_on = True
+        while goes_on:
+            dialect = door.provider.endpoints[0].dialect
+            try:
+                head = await requests.head()
+                if head is None:
+                    return
+                house.counters.requests += 1
+                goes_on = await self._serve(head, requests, door)
+            except Refused as refusal:
+                house.counters.refused += 1
+                requests.release()
+                goes_on = not refusal.fatal and await requests.discard()
+                body = Reason(refusal.status, refusal.reason).body(dialect)
+                wire.write(answer(refusal.status, body, content_type="application/json", close=not goes_on))
+                if not goes_on:
+                    await linger(wire, _LINGER)
+            finally:
+                requests.release()
+
+    async def _serve(self, head: Head, requests: Requests, door: Door) -> bool:
+        """Check one request and pass it on; tell whether the connection goes on."""
+        house, provider = self._house, door.provider
+        if head.wants_upgrade:
+            raise Refused(426, "there are no web sockets here; use plain requests")
+        endpoint, name = door.filter.match(head.method, head.target, head.all(b"host"))
+        if any(told in _OVERRIDES for told, _ in head.headers):
+            raise Refused(403, "the request says that its method is another one")
+        headers, carrier = door.keyring.stripped(head.headers)
+        body, removed, model = await self._body(head, requests, provider, endpoint)
+        outgoing = Outgoing(head.method, head.target, provider.authority, sendable(headers), carrier, body)
+        call = None
+        if endpoint.model:
+            house.counters.calls += 1
+            path = head.target.partition("?")[0]
+            size = len(body or b"")
+            call = ModelCall(house.counters.calls, provider.name, endpoint.dialect, model or name, path, size, removed)
+            ruling = await house.meter.begins(call)
+            if not ruling.allowed:
+                raise Refused(403, ruling.reason or "this session may not ask a model at the moment")
+        relay = Relay(self._wire, house.pool, house.bounds, house.meter, provider, door.keyring)
+        return await relay.run(outgoing, endpoint.dialect, call, close=head.wants_to_close)
+
+    async def _body(
+        self, head: Head, requests: Requests, provider: Provider, endpoint: Endpoint
+    ) -> tuple[bytes | None, tuple[Reach, ...], str]:
+        """Return the body as it goes out, what was removed from it, and the model that it names."""
+        if head.all(b"content-encoding"):
+            raise Refused(415, "the body must not be encoded")
+        if head.method == "GET":
+            if await requests.body():
+                raise Refused(400, "a GET has no body")
+            return None, (), ""
+        kinds = [kind.partition(";")[0].strip().lower() for kind in head.all(b"content-type")]
+        if kinds != ["application/json"]:
+            raise Refused(415, "the body must be JSON, and say so once")
+        body = await requests.body()
+        told = await parsed(body, self._house.bounds)
+        removed = await settle(told, endpoint.dialect, provider.name, self._house.judge)
+        if _is_counted(told, endpoint) or removed:
+            body = written(told)
+        model = told.get("model")
+        return body, removed, model[:200] if isinstance(model, str) else ""
+
+
+def _is_counted(told: dict[str, JsonValue], endpoint: Endpoint) -> bool:
+    """See to it that a stream tells what it used; say whether that changed the request."""
+    if endpoint.dialect is not Dialect.CHAT or not endpoint.model or told.get("stream") is not True:
+        return False
+    options = told.get("stream_options")
+    options = dict(options) if isinstance(options, dict) else {}
+    if options.get("include_usage") is True:
+        return False
+    told["stream_options"] = {**options, "include_usage": True}
+    return True

@@ -1,0 +1,58 @@
+"""Which requests may go to a provider: exactly the listed methods and paths, in the one spelling that nobody reads differently."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote_plus
+
+from curtainwall.egress.providers import Endpoint, Provider
+from curtainwall.egress.refusal import Refused
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~:@-]+)+")
+_DOTS: Final = frozenset((".", ".."))
+# Parameters that carry a key, or headers and methods that the filter would not see.
+_TREACHEROUS: Final = frozenset(
+    "key apikey xapikey xgoogapikey accesstoken oauthtoken bearertoken token auth authorization httpheaders httpmethod override".split()
+)
+
+
+class Filter:
+    """The endpoints of one provider, ready to be matched."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._host = provider.host
+        self._name = provider.name
+        self._exact = {(each.method, each.path): each for each in provider.endpoints if "NAME" not in each.path}
+        self._chosen = [(each, each.pattern) for each in provider.endpoints if "NAME" in each.path]
+
+    def match(self, method: str, target: str, hosts: Sequence[str]) -> tuple[Endpoint, str]:
+        """Return the endpoint that a request means and the model's name in its path; raise `Refused`."""
+        if len(hosts) != 1 or hosts[0].lower() not in {self._host, f"{self._host}:443"}:
+            raise Refused(403, f"the Host header is not `{self._host}`, the host of this connection")
+        path, _, query = target.partition("?")
+        if not path.startswith("/"):
+            raise Refused(403, "inside a connection only paths can be asked for, no whole URLs")
+        if query:
+            _see_that_no_key_is_in(query)
+        found = self._exact.get((method, path))
+        if found is not None:
+            return found, ""
+        if not _PATH.fullmatch(path) or not _DOTS.isdisjoint(path.split("/")):
+            raise Refused(403, "the path is not in its plain spelling: no `//`, no dots, no escapes, no slash at the end")
+        for endpoint, pattern in self._chosen:
+            if endpoint.method == method and (match := pattern.fullmatch(path)):
+                return endpoint, match["name"]
+        raise Refused(403, f"`{method[:16]} {path[:200]}` is not among the endpoints of {self._name} that may be used")
+
+
+@lru_cache(256)
+def _see_that_no_key_is_in(query: str) -> None:
+    if "#" in query:
+        raise Refused(403, "a request has no fragment")
+    for pair in re.split("[&;]", query):
+        name = re.sub("[^a-z0-9]", "", unquote_plus(pair.partition("=")[0]).lower())
+        if name in _TREACHEROUS:
+            raise Refused(403, "the query carries a key or an override; send the session's key in its header")

@@ -1,0 +1,133 @@
+"""The way to the network for many sessions: one socket each, one authority and one pool of connections for all."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from curtainwall.egress.authority import Authority
+from curtainwall.egress.client import Client, Counters, Door, House
+from curtainwall.egress.endpoints import Filter
+from curtainwall.egress.listening import BACKLOG, listen, remove
+from curtainwall.egress.requests import Load
+from curtainwall.egress.sentinels import Access, Keyring
+from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, Unmetered, no_tunnels, remove_what_can_be
+from curtainwall.egress.upstreams import Upstreams
+from curtainwall.egress.wire import Wire
+from curtainwall.host import Dialler
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one session may do: its providers, and who meters, judges and decides."""
+
+    accesses: tuple[Access, ...]
+    meter: Meter = field(default_factory=Unmetered)
+    judge: Judge = remove_what_can_be
+    decide: Decide = no_tunnels
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+class Egress:
+    """What all sessions share."""
+
+    def __init__(self, authority: Authority, dialler: Dialler, own_ports: frozenset[int] = frozenset()) -> None:
+        self.authority = authority
+        self._dialler = dialler
+        self._own_ports = own_ports
+        self._pool = Upstreams(dialler)
+
+    @property
+    def idle_connections(self) -> int:
+        """Return how many connections to providers wait for a request."""
+        return self._pool.idle
+
+    async def open(self, terms: Terms, path: Path, *, mode: int = 0o600, owner: int | None = None) -> "SessionProxy":
+        """Serve one session's socket at this path; raise `TryLater` where another process does, and `Broken` where none can be."""
+        doors = {access.provider.host: Door(access.provider, Filter(access.provider), Keyring(access)) for access in terms.accesses}
+        if len(doors) != len(terms.accesses):
+            raise ValueError("two providers of one session have the same host")
+        house = House(
+            doors=doors,
+            authority=self.authority,
+            pool=self._pool,
+            dialler=self._dialler,
+            meter=terms.meter,
+            judge=terms.judge,
+            decide=terms.decide,
+            bounds=terms.bounds,
+            own_ports=self._own_ports,
+            load=Load(terms.bounds.held),
+        )
+        return await SessionProxy.start(house, path, mode, owner)
+
+    def close(self) -> None:
+        """Let go of what is shared; the sessions' proxies are closed by whoever opened them."""
+        self._pool.close()
+        self.authority.close()
+
+
+class SessionProxy:
+    """One session's socket while it is open."""
+
+    def __init__(self, house: House, path: Path, inode: int) -> None:
+        self._house = house
+        self._path = path
+        self._inode = inode
+        self._clients: dict[Wire, asyncio.Task[None]] = {}
+        self._server: asyncio.AbstractServer | None = None
+
+    @classmethod
+    async def start(cls, house: House, path: Path, mode: int, owner: int | None) -> "SessionProxy":
+        """Begin to serve."""
+        listener, inode = listen(path, mode, owner)
+        proxy = cls(house, path, inode)
+        loop = asyncio.get_running_loop()
+        proxy._server = await loop.create_unix_server(lambda: Wire(proxy._begin, proxy._gone), sock=listener, backlog=BACKLOG)
+        return proxy
+
+    @property
+    def sentinels(self) -> dict[str, str]:
+        """Return the stand-in for each provider's key, by the provider's name: what the agent gets."""
+        return {door.provider.name: door.keyring.sentinel for door in self._house.doors.values()}
+
+    @property
+    def counters(self) -> Counters:
+        """Return what happened so far."""
+        return self._house.counters
+
+    @property
+    def connections(self) -> int:
+        """Return how many clients are connected."""
+        return len(self._clients)
+
+    @property
+    def held(self) -> int:
+        """Return how many bytes of requests are held."""
+        return self._house.load.held
+
+    async def close(self) -> None:
+        """Hang up on everyone and take the socket away; calling it twice is harmless."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            remove(self._path, self._inode)
+        tasks = tuple(self._clients.values())
+        for wire, task in tuple(self._clients.items()):
+            wire.abort()
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, wire: Wire) -> None:
+        if self._server is None or len(self._clients) >= self._house.bounds.connections:
+            self._house.counters.turned_away += 1
+            wire.abort()
+            return
+        self._house.counters.connections += 1
+        task = asyncio.get_running_loop().create_task(Client(self._house, wire).serve())
+        self._clients[wire] = task
+        task.add_done_callback(lambda _: self._clients.pop(wire, None))
+
+    def _gone(self, wire: Wire) -> None:
+        task = self._clients.get(wire)
+        if task is not None:
+            task.cancel()

@@ -1,0 +1,178 @@
+"""What in a request would have the provider reach beyond the conversation: its own web, code and tool servers, URLs, stored things.
+
+Tools are known by what is allowed, not by what is forbidden: one that is not known to run at the client counts as the provider's. Keys are
+read without regard to case and underscores, because some providers do so.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.egress.refusal import Dialect, Refused
+from curtainwall.egress.terms import Judge, Reach, ReachKind
+
+Json = dict[str, JsonValue]
+
+_CLIENT_TOOLS: Final = {
+    # The last words are dates; the client runs these, or (searching among tools) nothing outside is touched.
+    Dialect.ANTHROPIC: re.compile(r"custom|(?:bash|text_editor|computer|memory|tool_search_tool(?:_regex|_bm25)?)_[0-9]{8}"),
+    Dialect.RESPONSES: re.compile(r"function|custom|local_shell|apply_patch|tool_search"),
+    Dialect.CHAT: re.compile(r"function|custom"),
+}
+_SEARCHING_MODEL = re.compile(r"search|deep-research")
+_WORDS: Final = (
+    (re.compile(r"search|fetch|web|url|browser|maps"), ReachKind.WEB),
+    (re.compile(r"code|shell|interpreter|container|computer"), ReachKind.CODE),
+    (re.compile(r"mcp"), ReachKind.SERVERS),
+    (re.compile(r"file"), ReachKind.STORED),
+)
+# Keys of the body itself, and whether the request still means something without them.
+_AT_THE_TOP: Final = {
+    Dialect.ANTHROPIC: {"mcpservers": (ReachKind.SERVERS, True), "container": (ReachKind.CODE, True)},
+    Dialect.RESPONSES: {"prompt": (ReachKind.STORED, False), "background": (ReachKind.BACKGROUND, True)},
+    Dialect.CHAT: {"websearchoptions": (ReachKind.WEB, True)},
+    Dialect.GEMINI: {"cachedcontent": (ReachKind.STORED, False)},
+}
+_URLS: Final = frozenset(("imageurl", "fileurl", "fileuri", "videourl", "audiourl"))
+_URL_PARENTS: Final = frozenset(("source", "image", "imageurl", "videourl", "audiourl", "document", "file"))
+_IDS: Final = frozenset(("fileid", "containerid"))
+_TOOL_CALLS: Final = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
+# What a tool was called with, and what it returned, is the conversation itself, whatever its keys are called.
+_SPOKEN: Final = {"toolcall": "input", "functioncall": "args", "functionresponse": "response"}
+# Schemas: what they name is not there.
+_SCHEMAS: Final = frozenset(("text", "responseformat", "outputformat", "outputconfig", "generationconfig", "metadata"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    reach: Reach
+    remove: Callable[[], None]
+
+
+async def settle(body: Json, dialect: Dialect, provider: str, judge: Judge) -> tuple[Reach, ...]:
+    """Have each reach of a body judged and return those that were removed from it; raise `Refused`."""
+    removed: list[Reach] = []
+    for found in list(_all(body, dialect, provider)):
+        reach = found.reach
+        handling = await judge(reach)
+        if handling == "allow":
+            continue
+        if handling == "refuse" or not reach.removable:
+            raise Refused(403, f"`{reach.what}` at `{reach.place}` has the provider reach beyond the conversation, which is not allowed")
+        found.remove()
+        removed.append(reach)
+    if removed:
+        _tidy(body)
+    return tuple(removed)
+
+
+def _all(body: Json, dialect: Dialect, provider: str) -> Iterator[_Found]:
+    for key in list(body):
+        plain, value = _plain(key), body[key]
+        if (known := _AT_THE_TOP[dialect].get(plain)) and value:
+            kind, removable = known
+            yield _Found(Reach(provider, kind, key, key, removable), lambda key=key: cast("None", body.pop(key, None)))
+        elif plain == "tools" and isinstance(value, list):
+            yield from _tools(value, key, dialect, provider)
+        elif (
+            plain == "model" and dialect in {Dialect.CHAT, Dialect.RESPONSES} and isinstance(value, str) and _SEARCHING_MODEL.search(value)
+        ):
+            yield _Found(Reach(provider, ReachKind.WEB, value[:80], key, removable=False), _nothing)
+        elif plain not in _SCHEMAS and isinstance(value, dict | list):
+            yield from _sources(value, key, plain, provider)
+
+
+def _tools(tools: list[JsonValue], place: str, dialect: Dialect, provider: str) -> Iterator[_Found]:
+    for at, tool in enumerate(tools):
+        here = f"{place}[{at}]"
+        if not isinstance(tool, dict):
+            raise Refused(400, f"`{here}` is no tool")
+        if dialect is Dialect.GEMINI:
+            for key in list(tool):
+                if _plain(key) != "functiondeclarations":
+                    removal = _removal(tools, tool, key)
+                    yield _Found(Reach(provider, _kind_of(key), key[:80], f"{here}.{key[:80]}", removable=True), removal)
+            continue
+        kind = _of(tool, "type")
+        inner = _of(tool, "tools")
+        if kind == "namespace" and isinstance(inner, list):
+            yield from _tools(inner, f"{here}.tools", dialect, provider)
+        elif not _runs_at_the_client(tool, kind, dialect):
+            said = kind[:80] if isinstance(kind, str) else "a tool without a type"
+            yield _Found(Reach(provider, _kind_of(said), said, here, removable=True), _removal(tools, tool))
+
+
+def _runs_at_the_client(tool: Json, kind: JsonValue, dialect: Dialect) -> bool:
+    if kind is None:
+        return dialect is Dialect.ANTHROPIC
+    if not isinstance(kind, str):
+        return False
+    if kind == "shell" and dialect is Dialect.RESPONSES:
+        environment = _of(tool, "environment")
+        return environment is None or (isinstance(environment, dict) and _of(environment, "type") == "local")
+    return _CLIENT_TOOLS[dialect].fullmatch(kind) is not None
+
+
+def _sources(value: JsonValue, place: str, parent: str, provider: str) -> Iterator[_Found]:
+    """Find what is to be fetched or taken from store in messages; how deep this goes is bounded where bodies are parsed."""
+    if isinstance(value, list):
+        for at, inner in enumerate(value):
+            if isinstance(inner, dict | list):
+                yield from _sources(inner, f"{place}[{at}]", parent, provider)
+        return
+    assert isinstance(value, dict)
+    spoken = _SPOKEN.get("toolcall" if _of(value, "type") in _TOOL_CALLS else parent)
+    for key, inner in value.items():
+        plain, here = _plain(key), f"{place}.{key[:80]}"
+        if plain == spoken:
+            continue
+        if isinstance(inner, str):
+            fetched = plain in _URLS or (plain in {"url", "uri"} and parent in _URL_PARENTS)
+            if fetched and inner[:5].lower() != "data:":
+                yield _Found(Reach(provider, ReachKind.URL, inner[:200], here, removable=False), _nothing)
+            elif plain in _IDS and inner:
+                yield _Found(Reach(provider, ReachKind.STORED, key[:80], here, removable=False), _nothing)
+        elif isinstance(inner, dict | list):
+            yield from _sources(inner, here, plain, provider)
+
+
+def _removal(tools: list[JsonValue], tool: Json, key: str | None = None) -> Callable[[], None]:
+    def remove() -> None:
+        if key is not None:
+            del tool[key]
+            if tool:
+                return
+        tools[:] = [other for other in tools if other is not tool]
+
+    return remove
+
+
+def _nothing() -> None:
+    """Remove nothing: it cannot be."""
+
+
+def _tidy(body: Json) -> None:
+    """Take away what only made sense with the tools that are gone."""
+    for key in [key for key in body if _plain(key) == "tools" and not body[key]]:
+        del body[key]
+    if not any(_plain(key) == "tools" for key in body):
+        for key in [key for key in body if _plain(key) in {"toolchoice", "toolconfig"}]:
+            del body[key]
+
+
+def _kind_of(words: str) -> ReachKind:
+    plain = words.lower()
+    return next((kind for pattern, kind in _WORDS if pattern.search(plain)), ReachKind.OTHER)
+
+
+def _of(value: Json, plain: str) -> JsonValue:
+    return next((inner for key, inner in value.items() if _plain(key) == plain), None)
+
+
+@lru_cache(4096)
+def _plain(key: str) -> str:
+    return key.replace("_", "").replace("-", "").lower()

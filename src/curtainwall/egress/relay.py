@@ -1,0 +1,209 @@
+"""One permitted request, its key put in, and its reply passed on as it comes: counted, searched for keys, cut where the meter says so."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.egress.exchange import Exchange, Outgoing
+from curtainwall.egress.leaks import Guard
+from curtainwall.egress.providers import Provider
+from curtainwall.egress.refusal import REASONS, Broke, Dialect, Reason, Refused
+from curtainwall.egress.sentinels import Keyring
+from curtainwall.egress.terms import Bounds, Counted, Ended, Meter, ModelCall
+from curtainwall.egress.upstreams import Upstreams
+from curtainwall.egress.usage import StreamUsage, WholeUsage
+from curtainwall.egress.wire import Wire
+from curtainwall.host import Unreachable
+
+Header = tuple[bytes, bytes]
+
+_HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
+)
+_NOT_SENT: Final = _HOP_BY_HOP | frozenset(
+    b"host content-length content-encoding accept-encoding expect cookie forwarded via x-real-ip max-forwards".split()
+)
+# Another protocol that would go past us, and what a provider would remember a client by.
+_NOT_PASSED: Final = _HOP_BY_HOP | frozenset(b"content-length set-cookie set-cookie2 alt-svc strict-transport-security".split())
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+_UNAUTHORISED: Final = 401
+_OK: Final = 200
+
+
+def sendable(headers: Sequence[Header]) -> list[Header]:
+    """Return what of a client's headers a provider gets: nothing about the hop, the framing, or where it came from."""
+    named = {part.strip().lower() for name, value in headers if name == b"connection" for part in value.split(b",")}
+    return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in named and not it[0].startswith(b"x-forwarded-")]
+
+
+@dataclass(slots=True)
+class Relay:
+    """Passes one request on. `call` is None where it is no call of a model, so that nothing is counted."""
+
+    wire: Wire
+    pool: Upstreams
+    bounds: Bounds
+    meter: Meter
+    provider: Provider
+    keyring: Keyring
+
+    async def run(self, outgoing: Outgoing, dialect: Dialect, call: ModelCall | None, *, close: bool) -> bool:
+        """Pass the request and its reply on and tell whether the client's connection can go on; raise `Refused` before a reply began."""
+        passing = _Passing(self, dialect, call, close=close)
+        try:
+            return await passing.run(outgoing)
+        finally:
+            if call is not None:
+                await self.meter.ended(call, passing.counted, passing.ended)
+
+
+class _Passing:
+    """The state of one request on its way."""
+
+    def __init__(self, relay: Relay, dialect: Dialect, call: ModelCall | None, *, close: bool) -> None:
+        self._relay = relay
+        self._wire = relay.wire
+        self._dialect = dialect
+        self._call = call
+        self._close = close
+        self._stream: StreamUsage | None = None
+        self._whole: WholeUsage | None = None
+        self.ended = Ended("left")
+
+    @property
+    def counted(self) -> Counted:
+        """Return what was counted so far."""
+        reading = self._stream or self._whole
+        return reading.counted if reading else Counted()
+
+    async def run(self, outgoing: Outgoing) -> bool:
+        exchange = None
+        try:
+            exchange = await self._answered(outgoing)
+            return await self._pass(exchange)
+        except Refused as refusal:
+            self.ended = Ended("broken", why=refusal.reason)
+            raise
+        finally:
+            if exchange is not None:
+                exchange.let_go()
+
+    async def _answered(self, outgoing: Outgoing) -> Exchange:
+        """Return a reply that has begun; a key that was refused is renewed once."""
+        key = await self._relay.keyring.header(outgoing.carrier)
+        exchange = await self._begun(outgoing, key)
+        if exchange.status == _UNAUTHORISED:
+            try:
+                newer = await self._relay.keyring.renew(key, outgoing.carrier)
+            except BaseException:
+                exchange.abort()
+                raise
+            if newer is not None:
+                exchange.abort()
+                exchange = await self._begun(outgoing, newer)
+        return exchange
+
+    async def _begun(self, outgoing: Outgoing, key: Header) -> Exchange:
+        relay = self._relay
+        try:
+            connection = await relay.pool.take(relay.provider.upstream)
+        except Unreachable as fault:
+            raise Refused(502, str(fault)) from None
+        exchange = Exchange(relay.pool, relay.provider.upstream, connection, relay.bounds.silence)
+        try:
+            await exchange.start(outgoing, key)
+        except Broke as fault:
+            exchange.abort()
+            raise Refused(502, str(fault)) from None
+        except BaseException:
+            exchange.abort()
+            raise
+        return exchange
+
+    async def _pass(self, exchange: Exchange) -> bool:
+        status, guard = exchange.status, Guard(self._relay.keyring.secrets)
+        self.ended = Ended("left", status)
+        told = {name: value for name, value in exchange.headers if name in {b"content-encoding", b"content-type"}}
+        if told.get(b"content-encoding", b"identity").lower() != b"identity":
+            exchange.abort()
+            raise Refused(502, "the provider answered in an encoding that was not asked for")
+        is_stream = told.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+        if self._call is not None and status == _OK:
+            reading = StreamUsage if is_stream else WholeUsage
+            made = reading(self._dialect, self._call.size, self._tell)
+            self._stream, self._whole = (made, None) if isinstance(made, StreamUsage) else (None, made)
+        waiting = self._head(exchange, guard)
+        if not exchange.has_begun:
+            self._wire.write(waiting)
+            waiting = b""
+        try:
+            while data := await exchange.read():
+                going = data if self._stream is None else data[: self._stream.feed(data)]
+                if self._whole is not None:
+                    self._whole.feed(data)
+                content = guard.feed(going)
+                if self._stream is not None and self._stream.stopped is not None:
+                    return self._stop(exchange, waiting, content + guard.rest(), self._stream.stopped)
+                self._wire.write(waiting + _framed(content, exchange.length))
+                waiting = b""
+                await self._wire.drain(self._relay.bounds.stalled)
+        except Broke as fault:
+            self.ended = Ended("broken", status, str(fault))
+            return self._broke(exchange, waiting, guard.rest(), str(fault), is_stream=is_stream)
+        self._wire.write(waiting + _framed(guard.rest(), exchange.length) + (_LAST_CHUNK if exchange.length is None else b""))
+        if self._whole is not None:
+            self._whole.finish()
+        self.ended = Ended("done" if status < 400 else "refused", status)
+        await self._wire.drain(self._relay.bounds.stalled)
+        return not self._close
+
+    def _tell(self, counted: Counted) -> str | None:
+        assert self._call is not None
+        return self._relay.meter.counts(self._call, counted)
+
+    def _head(self, exchange: Exchange, guard: Guard) -> bytes:
+        named = {part.strip().lower() for name, value in exchange.headers if name == b"connection" for part in value.split(b",")}
+        lines = [b"HTTP/1.1 %d %s" % (exchange.status, REASONS.get(exchange.status, "Said").encode())]
+        passing = [header for header in exchange.headers if header[0] not in _NOT_PASSED and header[0] not in named]
+        lines += [b"%b: %b" % header for header in guard.headers(passing)]
+        lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
+        if self._close:
+            lines.append(b"connection: close")
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    def _stop(self, exchange: Exchange, waiting: bytes, content: bytes, why: str) -> bool:
+        """End the stream as the provider would end it on an error, and hang up on the provider."""
+        exchange.abort()
+        self.ended = Ended("stopped", exchange.status, why)
+        if exchange.length is not None:
+            self._wire.abort()
+            return False
+        self._wire.write(waiting + _framed(content + Reason(403, why).event(self._dialect), None) + _LAST_CHUNK)
+        return not self._close
+
+    def _broke(self, exchange: Exchange, waiting: bytes, rest: bytes, why: str, *, is_stream: bool) -> bool:
+        """Tell the client that there is no more to come: in a stream as an event, otherwise by hanging up in the middle."""
+        if not is_stream or exchange.length is not None:
+            self._wire.abort()
+            return False
+        torn = b"" if self._stream is None or self._stream.is_between_events else b"\n\n"
+        self._wire.write(waiting + _framed(rest + torn + Reason(502, why).event(self._dialect), None) + _LAST_CHUNK)
+        return not self._close
+
+
+def _framed(content: bytes, length: int | None) -> bytes:
+    if length is not None or not content:
+        return content
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+async def linger(wire: Wire, seconds: float) -> None:
+    """Read on for a moment, so that a client that is still sending gets to see its answer, then close."""
+    try:
+        async with asyncio.timeout(seconds):
+            while await wire.read():
+                pass
+    except TimeoutError:
+        wire.abort()
+    wire.finish()

@@ -1,0 +1,156 @@
+"""What a caller sets and is asked: bounds, and the callbacks that judge, meter and decide; none of them ever sees a key."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal, Protocol
+
+from curtainwall.egress.refusal import Dialect
+from curtainwall.model import Basis, HostFacts, Usage
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one session's proxy takes; sizes in bytes, times in seconds."""
+
+    connections: int = 64
+    head: int = 32 * 1024
+    body: int = 32 * MIB
+    held: int = 64 * MIB  # request bodies of all connections together
+    parts: int = 200_000  # values in one JSON body
+    depth: int = 100
+    handshake: float = 10.0
+    sending: float = 30.0  # for a head to be whole, and between two pieces of a body
+    idle: float = 300.0  # between two requests, and of a tunnel
+    silence: float = 120.0  # of a provider
+    stalled: float = 120.0  # of a client that does not read
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What was decided about a host, and why; the reason is told to the agent."""
+
+    allowed: bool
+    reason: str = ""
+
+
+Decide = Callable[[HostFacts], Awaitable[Ruling]]
+"""Says whether a blind tunnel to a host that is no provider may be made."""
+
+
+class ReachKind(StrEnum):
+    """What a provider would do beyond answering."""
+
+    WEB = "web"  # search or fetch
+    CODE = "code"  # run code on the provider's machines
+    SERVERS = "servers"  # talk to tool servers on the network
+    STORED = "stored"  # use files, prompts or contents kept at the provider
+    URL = "url"  # fetch one URL as input
+    BACKGROUND = "background"  # go on where nobody sees it
+    OTHER = "other"  # a tool of the provider's that we do not know
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """One thing in a request that has the provider reach beyond the conversation: what, where in the body, and the words it came in."""
+
+    provider: str
+    kind: ReachKind
+    what: str
+    place: str
+    removable: bool
+
+
+Handling = Literal["allow", "remove", "refuse"]
+Judge = Callable[[Reach], Awaitable[Handling]]
+"""Says what becomes of a reach; what cannot be removed is refused instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One request to a model, as it goes out: `number` counts the calls of this proxy."""
+
+    number: int
+    provider: str
+    dialect: Dialect
+    model: str
+    path: str
+    size: int
+    removed: tuple[Reach, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a reply has used so far; `measured` says that the provider itself counted the whole of it. `cached` is a part of the input."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    measured: bool = False
+    model: str = ""
+    stop_reason: str = ""
+
+    def usage(self) -> Usage:
+        """Return the same in the words of the model; what it costs is for others to say."""
+        return Usage(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            cached_tokens=min(self.cached_tokens, self.input_tokens),
+            tokens_basis=Basis.MEASURED if self.measured else Basis.ESTIMATED,
+        )
+
+
+Ending = Literal["done", "refused", "stopped", "broken", "left"]
+"""How a call ended: answered whole, answered with an error, stopped by the meter, cut by the provider, or its client went away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call ended, with what status the provider answered (0 for none), and why where it did not end well."""
+
+    how: Ending
+    status: int = 0
+    why: str = ""
+
+
+class Meter(Protocol):
+    """Whoever keeps the budget and the log of a session's model calls."""
+
+    async def begins(self, call: ModelCall) -> Ruling:
+        """Say whether the call may be made; it is made right after."""
+        ...
+
+    def counts(self, call: ModelCall, so_far: Counted) -> str | None:
+        """Return why the reply has to stop here, or None; asked at every event that was counted, so it must be quick."""
+        ...
+
+    async def ended(self, call: ModelCall, counted: Counted, ended: Ended) -> None:
+        """Take down what a call used in the end; told exactly once for every call that began."""
+        ...
+
+
+class Unmetered:
+    """A meter that lets everything pass and keeps nothing."""
+
+    async def begins(self, call: ModelCall) -> Ruling:  # noqa: ARG002 - the port's signature
+        """Let it begin."""
+        return Ruling(allowed=True)
+
+    def counts(self, call: ModelCall, so_far: Counted) -> str | None:  # noqa: ARG002 - the port's signature
+        """Let it go on."""
+        return None
+
+    async def ended(self, call: ModelCall, counted: Counted, ended: Ended) -> None:
+        """Keep nothing."""
+
+
+async def remove_what_can_be(_: Reach) -> Handling:
+    """Remove every reach; what cannot be removed is refused."""
+    return "remove"
+
+
+async def no_tunnels(facts: HostFacts) -> Ruling:
+    """Refuse every host that is no provider."""
+    return Ruling(allowed=False, reason=f"`{facts.host}` is not a host that this session may reach")

@@ -1,0 +1,86 @@
+"""Connections to providers: opened to checked addresses, kept for the next request while they are fresh, never more than a few."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.host import Connection, Dialler
+from curtainwall.model import HostFacts
+
+_KEPT: Final = 16
+_KEPT_SECONDS: Final = 50.0
+
+
+@dataclass(slots=True)
+class _Idle:
+    facts: HostFacts
+    connection: Connection
+    until: float
+
+
+class Upstreams:
+    """A pool that many sessions share; a connection carries nothing from one request to the next."""
+
+    def __init__(self, dialler: Dialler, *, kept: int = _KEPT, seconds: float = _KEPT_SECONDS) -> None:
+        self._dialler = dialler
+        self._kept = kept
+        self._seconds = seconds
+        self._idle: OrderedDict[int, _Idle] = OrderedDict()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> int:
+        """Return how many connections wait for a request."""
+        return len(self._idle)
+
+    async def take(self, facts: HostFacts) -> Connection:
+        """Return a connection that nobody else uses; raise `Unreachable`."""
+        for number in [number for number, each in reversed(self._idle.items()) if each.facts == facts]:
+            found = self._idle.pop(number)
+            if _is_quiet(found.connection):
+                return found.connection
+            found.connection.writer.transport.abort()
+        return await self._dialler.connect(facts)
+
+    def give_back(self, facts: HostFacts, connection: Connection) -> None:
+        """Keep a connection whose last reply was read to its end."""
+        if not _is_quiet(connection):
+            connection.writer.transport.abort()
+            return
+        loop = asyncio.get_running_loop()
+        self._idle[id(connection)] = _Idle(facts, connection, loop.time() + self._seconds)
+        if self._sweep is None:
+            self._sweep = loop.call_later(self._seconds, self._drop_the_old)
+        while len(self._idle) > self._kept:
+            self._drop(next(iter(self._idle)))
+
+    def close(self) -> None:
+        """Let go of every connection that waits."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for number in tuple(self._idle):
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        # Held until it is closed: a writer that is let go of while it is open complains.
+        found = self._idle.pop(number)
+        found.connection.writer.transport.abort()
+
+    def _drop_the_old(self) -> None:
+        """Close what has waited too long, and look again when the next one will have; the oldest come first."""
+        loop = asyncio.get_running_loop()
+        while self._idle and (first := next(iter(self._idle.items())))[1].until <= loop.time():
+            self._drop(first[0])
+        oldest = next(iter(self._idle.values()), None)
+        self._sweep = None if oldest is None else loop.call_at(oldest.until, self._drop_the_old)
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Tell whether a connection is open and nothing came on it that nobody asked for."""
+    transport, reader = connection.writer.transport, connection.reader
+    # A byte that waits would be the beginning of the next reply.
+    # There is no other way to ask without taking.
+    holds = bool(vars(reader).get("_buffer"))
+    return not (transport.is_closing() or reader.at_eof() or reader.exception() or holds)

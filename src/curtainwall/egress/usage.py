@@ -1,0 +1,271 @@
+"""Reads what a reply uses while it passes: the provider's own counts where they come, an estimate from the text until then.
+
+Only events that count something are parsed; of the others no more is looked at than where their text begins and ends.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.egress.refusal import Dialect
+from curtainwall.egress.terms import MIB, Counted
+
+_BYTES_PER_TOKEN: Final = 4
+_LONGEST_EVENT: Final = 4 * MIB
+_END = re.compile(rb"\r?\n\r?\n")
+_BACKSLASH: Final = 0x5C
+
+# Group 1 is where a piece of the reply's text begins; anything else that matches makes its event worth parsing.
+_NOTABLE: Final = {
+    Dialect.ANTHROPIC: re.compile(rb'"(?:((?:text|thinking|partial_json)"\s*:\s*")|(?:usage"\s*:\s*\{|stop_reason"\s*:\s*"))'),
+    Dialect.RESPONSES: re.compile(rb'"(?:(delta"\s*:\s*")|usage"\s*:\s*\{)'),
+    Dialect.CHAT: re.compile(
+        rb'"(?:((?:content|reasoning|reasoning_content|arguments)"\s*:\s*")|(?:usage"\s*:\s*\{|finish_reason"\s*:\s*"))'
+    ),
+    Dialect.GEMINI: re.compile(rb'"(?:(text"\s*:\s*")|(?:usageMetadata"\s*:\s*\{|finishReason"\s*:\s*"))'),
+}
+
+Tell = Callable[[Counted], str | None]
+"""Told of every change; returns why the reply has to stop, or None."""
+
+
+class StreamUsage:
+    """The usage of one reply that comes as server-sent events."""
+
+    def __init__(self, dialect: Dialect, size: int, tell: Tell) -> None:
+        self._notable = _NOTABLE[dialect]
+        self._dialect = dialect
+        self._tell = tell
+        self._size = 0
+        self._told = -1
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+        self._tail = b""
+        self.counted = Counted(input_tokens=-(-size // _BYTES_PER_TOKEN))
+        self.stopped: str | None = None
+
+    @property
+    def is_between_events(self) -> bool:
+        """Tell whether what passed so far ends with a whole event."""
+        return not self._waiting
+
+    def feed(self, data: bytes) -> int:
+        """Read what is about to pass and return how much of it may; less than all where `stopped` says why."""
+        end = _last_end(data, self._tail)
+        if end < 0:
+            self._wait(data)
+            return len(data)
+        before, block = sum(map(len, self._pieces)), b"".join((*self._pieces, data[:end]))
+        self._pieces, self._waiting, self._tail = [], 0, b""
+        stop = self._read(block)
+        if stop is not None:
+            return max(0, stop - before)
+        if end < len(data):
+            self._wait(data[end:])
+        return len(data)
+
+    def _wait(self, data: bytes) -> None:
+        self._waiting += len(data)
+        self._tail = (self._tail + data[-3:])[-3:]
+        if self._waiting <= _LONGEST_EVENT:
+            self._pieces.append(data)
+        else:
+            # Nobody sends such events; what this one counts is not known, and the estimate stands.
+            self._pieces = []
+
+    def _read(self, block: bytes) -> int | None:
+        """Read whole events; return where the event ends at which the reply has to stop."""
+        at = 0
+        while (match := self._notable.search(block, at)) is not None:
+            if match[1] is not None:
+                at = _end_of_text(block, match.end())
+                self._size += at - match.end()
+                changed = self._estimate()
+            else:
+                start, at = block.rfind(b"\n", 0, match.start()) + 1, block.find(b"\n", match.end())
+                changed = self._parse(block[start:at])
+            if changed and (why := self._tell(self.counted)) is not None:
+                self.stopped = why
+                ends = _END.search(block, at)
+                return ends.end() if ends else len(block)
+        return None
+
+    def _estimate(self) -> bool:
+        guess = -(-self._size // _BYTES_PER_TOKEN)
+        if guess <= max(self._told, self.counted.output_tokens):
+            return False
+        self._told = guess
+        counted = self.counted
+        self.counted = Counted(
+            counted.input_tokens, guess, counted.cached_tokens, measured=False, model=counted.model, stop_reason=counted.stop_reason
+        )
+        return True
+
+    def _parse(self, line: bytes) -> bool:
+        if not line.startswith(b"data:"):
+            return False
+        try:
+            told: JsonValue = json.loads(line[5:])
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(told, dict):
+            return False
+        before = self.counted
+        self.counted = _READERS[self._dialect](before, told)
+        return self.counted != before
+
+
+class WholeUsage:
+    """The usage of one reply that comes as one JSON document."""
+
+    def __init__(self, dialect: Dialect, size: int, tell: Tell) -> None:
+        self._dialect = dialect
+        self._tell = tell
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.counted = Counted(input_tokens=-(-size // _BYTES_PER_TOKEN))
+
+    def feed(self, data: bytes) -> None:
+        """Keep a piece, as long as the whole can still be parsed."""
+        self._size += len(data)
+        if self._size <= _LONGEST_EVENT:
+            self._pieces.append(data)
+
+    def finish(self) -> None:
+        """Count, now that it is whole; it has been sent, so nothing can be stopped any more."""
+        try:
+            told: JsonValue = json.loads(b"".join(self._pieces)) if self._size <= _LONGEST_EVENT else None
+        except (ValueError, RecursionError):
+            told = None
+        # A stream of Gemini's without `alt=sse` is a list of the same objects.
+        for each in told if isinstance(told, list) else [told]:
+            if isinstance(each, dict):
+                self.counted = _READERS[self._dialect](self.counted, each)
+        if not self.counted.measured:
+            self.counted = replace(self.counted, output_tokens=-(-self._size // _BYTES_PER_TOKEN))
+        self._tell(self.counted)
+
+
+def _last_end(data: bytes, before: bytes) -> int:
+    """Return where the last whole event ends, or -1; its two line ends may stand in two pieces."""
+    end = max(data.rfind(b"\n\n") + 2, data.rfind(b"\n\r\n") + 3)
+    if end > 2 or (end == 2 and data[:2] == b"\n\n"):
+        return end
+    match = _END.search(before + data[:3])
+    found = match.end() - len(before) if match else 0
+    return found if found > 0 else -1
+
+
+def _end_of_text(block: bytes, start: int) -> int:
+    """Return where a string ends: at the next quote that is not escaped."""
+    at = block.find(b'"', start)
+    while at > start and block[at - 1] == _BACKSLASH:
+        slashes = at - 1
+        while slashes > start and block[slashes - 1] == _BACKSLASH:
+            slashes -= 1
+        if (at - slashes) % 2 == 0:
+            break
+        at = block.find(b'"', at + 1)
+    return at if at >= 0 else len(block)
+
+
+def _count(told: Mapping[str, JsonValue], *path: str) -> int | None:
+    value: JsonValue = cast("JsonValue", told)
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(told: Mapping[str, JsonValue], key: str) -> str:
+    value = told.get(key)
+    return value[:200] if isinstance(value, str) else ""
+
+
+def _inner(told: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
+    value = told.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _anthropic(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+    """Read `message_start` (input, first output), `message_delta` (the whole output) or a whole message."""
+    message = _inner(told, "message") or told
+    used = _inner(message, "usage")
+    stop = _text(_inner(told, "delta"), "stop_reason") or _text(message, "stop_reason") or so_far.stop_reason
+    fresh, output = _count(used, "input_tokens"), _count(used, "output_tokens")
+    read, stored = _count(used, "cache_read_input_tokens") or 0, _count(used, "cache_creation_input_tokens") or 0
+    is_last = told.get("type") != "message_start"
+    return Counted(
+        input_tokens=so_far.input_tokens if not fresh and not read and not stored else (fresh or 0) + read + stored,
+        output_tokens=so_far.output_tokens if output is None else output,
+        cached_tokens=read or so_far.cached_tokens,
+        measured=so_far.measured or (is_last and output is not None),
+        model=_text(message, "model") or so_far.model,
+        stop_reason=stop,
+    )
+
+
+def _responses(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+    """Read the response inside `response.completed` and its siblings, or a whole one."""
+    response = _inner(told, "response") or told
+    used = _inner(response, "usage")
+    output = _count(used, "output_tokens")
+    stop = _text(_inner(response, "incomplete_details"), "reason") or _text(response, "status")
+    return Counted(
+        input_tokens=_or(_count(used, "input_tokens"), so_far.input_tokens),
+        output_tokens=_or(output, so_far.output_tokens),
+        cached_tokens=_or(_count(used, "input_tokens_details", "cached_tokens"), so_far.cached_tokens),
+        measured=so_far.measured or output is not None,
+        model=_text(response, "model") or so_far.model,
+        stop_reason=stop or so_far.stop_reason,
+    )
+
+
+def _chat(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+    """Read a chunk's or a whole completion's usage and finish reason."""
+    used = _inner(told, "usage")
+    choices = told.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    output = _count(used, "completion_tokens")
+    return Counted(
+        input_tokens=_or(_count(used, "prompt_tokens"), so_far.input_tokens),
+        output_tokens=_or(output, so_far.output_tokens),
+        cached_tokens=_or(_count(used, "prompt_tokens_details", "cached_tokens"), so_far.cached_tokens),
+        measured=so_far.measured or output is not None,
+        model=_text(told, "model") or so_far.model,
+        stop_reason=(_text(first, "finish_reason") if isinstance(first, dict) else "") or so_far.stop_reason,
+    )
+
+
+def _gemini(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
+    """Read one object of the stream: each counts everything up to itself, the last one all."""
+    used = _inner(told, "usageMetadata")
+    candidates = told.get("candidates")
+    first = candidates[0] if isinstance(candidates, list) and candidates else None
+    stop = _text(first, "finishReason") if isinstance(first, dict) else ""
+    output = _count(used, "candidatesTokenCount")
+    thought = _count(used, "thoughtsTokenCount")
+    counts = None if output is None and thought is None else (output or 0) + (thought or 0)
+    return Counted(
+        input_tokens=_or(_count(used, "promptTokenCount"), so_far.input_tokens),
+        output_tokens=_or(counts, so_far.output_tokens),
+        cached_tokens=_or(_count(used, "cachedContentTokenCount"), so_far.cached_tokens),
+        measured=so_far.measured or counts is not None,
+        model=_text(told, "modelVersion") or so_far.model,
+        stop_reason=stop or so_far.stop_reason,
+    )
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+_READERS: Final[Mapping[Dialect, Callable[[Counted, dict[str, JsonValue]], Counted]]] = {
+    Dialect.ANTHROPIC: _anthropic,
+    Dialect.RESPONSES: _responses,
+    Dialect.CHAT: _chat,
+    Dialect.GEMINI: _gemini,
+}

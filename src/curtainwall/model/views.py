@@ -1,0 +1,89 @@
+"""A session as channels show it: made anew from the log whenever somebody looks, and never read by a decision."""
+
+from typing import Literal
+
+from curtainwall.model.approvals import Grant, LabelSource
+from curtainwall.model.budgets import Basis, BudgetKind
+from curtainwall.model.events import Workspace
+from curtainwall.model.frozen import Frozen
+from curtainwall.model.ids import ApprovalId, CallId, MessageId, Millis, RuleId, SessionId
+from curtainwall.model.listings import SessionStatus
+from curtainwall.model.subjects import Subject
+from curtainwall.model.verdicts import Mode
+
+
+class QueuedMessage(Frozen):
+    """A message that waits for the agent's next turn; it can still be taken back."""
+
+    message: MessageId
+    text: str
+    by: str
+
+
+class PendingAsk(Frozen):
+    """An open approval, with all that a human needs to answer it; `shown` is the exact text that the answer will be about."""
+
+    approval: ApprovalId
+    call: CallId
+    subject: Subject
+    because: tuple[RuleId, ...]
+    shown: str
+    asked: Millis
+    deadline: Millis | None
+    shared_by: int
+
+
+class BudgetFigure(Frozen):
+    """How much of one budget is used, and how sure that is."""
+
+    kind: BudgetKind
+    used: float
+    limit: float
+    basis: Basis
+
+
+class ContextUse(Frozen):
+    """How full the model's context is; `threshold` is where it is compacted by itself, if ever."""
+
+    used: int
+    size: int
+    measured: bool
+    threshold: float | None
+
+
+class SessionView(Frozen):
+    """Everything that a channel shows of a session besides its conversation."""
+
+    session: SessionId
+    name: str
+    agent: str
+    model: str
+    mode: Mode
+    status: SessionStatus
+    workspace: Workspace
+    created: Millis
+    turns: int
+    parent: SessionId | None
+    labels: tuple[LabelSource, ...]
+    disabled: tuple[RuleId, ...]
+    queue: tuple[QueuedMessage, ...]
+    pending: tuple[PendingAsk, ...]
+    grants: tuple[Grant, ...]
+    budget: tuple[BudgetFigure, ...]
+    exhausted: tuple[BudgetKind, ...]
+    context: ContextUse
+
+
+class Opening(Frozen):
+    """A session that somebody wants: a new one, a fork of another, or another one's fresh start in the same workspace."""
+
+    how: Literal["new", "fork", "reset"]
+    of: SessionId | None = None
+    name: str = ""
+
+
+class Opened(Frozen):
+    """The session that came of it, and what the user should know about it."""
+
+    session: SessionId
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,58 @@
+"""An agent's work on its way into the log, and to whoever listens right now."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from pydantic import JsonValue
+
+from curtainwall.model import SYSTEM, AnyEvent, Live, Payload, Progress, RecordProgress, SessionId
+from curtainwall.runtime.house import House
+from curtainwall.runtime.results import keep, load
+
+_MANY = 10_000
+
+
+class HouseJournal:
+    """The journal of the sessions that this house decides for."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._listeners: dict[SessionId, set[asyncio.Queue[Live]]] = {}
+
+    async def record(self, session: SessionId, events: Sequence[Progress]) -> Sequence[AnyEvent]:
+        """Keep the events durably and return everything that happened because of them."""
+        async with self._house.hold(session) as actor:
+            return await actor.submit(RecordProgress(by=SYSTEM, events=tuple(events)))
+
+    async def keep(self, value: JsonValue) -> Payload:
+        """Return the payload of a value, kept as a blob where it is big."""
+        return await keep(value, self._house.stores.blobs)
+
+    def load(self, payload: Payload) -> JsonValue:
+        """Return the value of a payload."""
+        return load(payload, self._house.stores.blobs)
+
+    def say(self, session: SessionId, live: Live) -> None:
+        """Tell whoever listens; one who does not keep up misses something, which the log has."""
+        for listener in self._listeners.get(session, ()):
+            if listener.qsize() < _MANY:
+                listener.put_nowait(live)
+
+    @asynccontextmanager
+    async def listen(self, session: SessionId) -> AsyncGenerator[AsyncIterator[Live]]:
+        """Tell everything that is said while the context is open."""
+        heard: asyncio.Queue[Live] = asyncio.Queue()
+        listeners = self._listeners.setdefault(session, set())
+        listeners.add(heard)
+        try:
+            yield _each(heard)
+        finally:
+            listeners.discard(heard)
+            if not listeners:
+                self._listeners.pop(session, None)
+
+
+async def _each(heard: "asyncio.Queue[Live]") -> AsyncIterator[Live]:
+    while True:
+        yield await heard.get()

@@ -1,0 +1,180 @@
+"""Who lets agents work: queued messages become turns, answers take up turns that wait, and an interrupt ends one."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from curtainwall.model import (
+    LEFT,
+    SYSTEM,
+    Agent,
+    AnyCommand,
+    Closed,
+    CommandRefused,
+    CurtainwallError,
+    EndTurn,
+    HookReply,
+    Hooks,
+    MessageId,
+    NotFound,
+    Place,
+    ResumeTurn,
+    SendMessage,
+    SessionId,
+    StartTurn,
+    Stop,
+    StopFailure,
+    TryLater,
+    TurnAt,
+    TurnId,
+    TurnResult,
+    TurnStatus,
+    session_stream,
+)
+from curtainwall.runtime.actor import Actor
+from curtainwall.runtime.house import House
+from curtainwall.session import SessionState
+
+AgentOf = Callable[[SessionState], Agent | None]
+"""Finds the agent that a session has; None where this process has none that could work for it."""
+
+LastWords = Callable[[SessionId], str]
+"""Tells what a session's agent said last, for the hooks."""
+
+_HOOKS_MAY_SEND_BACK = 3
+
+
+class Turns:
+    """One process's agents at work, at most one turn at a time in each session."""
+
+    def __init__(self, house: House, agent_of: AgentOf, hooks: Hooks, last_words: LastWords) -> None:
+        self._house = house
+        self._agent_of = agent_of
+        self._hooks = hooks
+        self._last_words = last_words
+        self._attended: dict[SessionId, asyncio.Task[None]] = {}
+
+    def attend(self, session: SessionId) -> None:
+        """Look after a session from here on: whatever it can do by itself is done by this process."""
+        task = self._attended.get(session)
+        if task is None or task.done():
+            self._attended[session] = asyncio.create_task(self._attend(session), name=f"turns of {session}")
+
+    async def leave(self, session: SessionId) -> None:
+        """Stop looking after a session; a turn that works is parked as a crash would park it."""
+        task = self._attended.pop(session, None)
+        if task is not None:
+            task.cancel(LEFT)
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Leave every session."""
+        for session in tuple(self._attended):
+            await self.leave(session)
+
+    async def _attend(self, session: SessionId) -> None:
+        stream = session_stream(session)
+        with self._house.wakes.waiter(stream) as woken:
+            while True:
+                woken.clear()
+                try:
+                    async with self._house.hold(session) as actor:
+                        if actor.state.opened is None:
+                            raise NotFound(f"there is no session `{session}`")
+                        if actor.state.closed is not None:
+                            return
+                        while await self._step(session, actor):
+                            pass
+                except Closed:
+                    return
+                except TryLater:
+                    # Another process decides for it, and lets its agent work.
+                    await asyncio.sleep(_LOOK_AGAIN)
+                    continue
+                await woken.wait()
+
+    async def _step(self, session: SessionId, actor: Actor) -> bool:
+        """Do one thing that the session can do by itself, and tell whether there was one."""
+        state = actor.state
+        agent = self._agent_of(state) if state.ready and state.closed is None else None
+        if agent is None:
+            return False
+        if state.turn is not None and state.can_go_on:
+            at = TurnAt(session=session, turn=state.turn, resumed=True)
+            return await self._go(agent, actor, at, ResumeTurn(by=SYSTEM, turn=at.turn))
+        if state.turn is None and state.queue and not state.exhausted:
+            at = TurnAt(session=session, turn=TurnId(self._house.mint()))
+            return await self._go(agent, actor, at, StartTurn(by=SYSTEM, turn=at.turn))
+        if state.turn is None and state.compaction_asked is not None:
+            await agent.compact(session, state.compaction_asked)
+            return True
+        return False
+
+    async def _go(self, agent: Agent, actor: Actor, at: TurnAt, begin: AnyCommand) -> bool:
+        """Let the agent work on a turn and write down how it ended; False where the turn could not begin."""
+        try:
+            await actor.submit(begin)
+        except CommandRefused:
+            return False
+        place = Place(session=at.session, workspace=actor.state.workspace, mode=actor.state.mode)
+        result = await self._worked(agent, at, actor)
+        reply = await self._told(result, at, place, is_again=False)
+        for _ in range(_HOOKS_MAY_SEND_BACK):
+            if reply.blocked is None:
+                break
+            message, words = MessageId(self._house.mint()), f"You are not done yet: {reply.blocked}"
+            await actor.submit(SendMessage(by=SYSTEM, message=message, text=words, role="context"))
+            at = at.model_copy(update={"resumed": True})
+            result = await self._worked(agent, at, actor)
+            reply = await self._told(result, at, place, is_again=True)
+        end = EndTurn(by=SYSTEM, turn=at.turn, status=result.status, failure=result.failure, waits_for=result.waits_for)
+        # Where somebody closed the session meanwhile, the turn is over already.
+        with suppress(CommandRefused):
+            await actor.submit(end)
+        return True
+
+    async def _worked(self, agent: Agent, at: TurnAt, actor: Actor) -> TurnResult:
+        """Let the agent work until it stops by itself or somebody wants it to."""
+        working = asyncio.create_task(agent.work(at), name=f"turn {at.turn}")
+        stopping = asyncio.create_task(self._interrupted(at, actor))
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                working.cancel("interrupted")
+                await asyncio.wait((working,))
+            return _result_of(working)
+        except asyncio.CancelledError:
+            working.cancel(LEFT)
+            await asyncio.wait((working,))
+            raise
+        finally:
+            stopping.cancel()
+
+    async def _interrupted(self, at: TurnAt, actor: Actor) -> None:
+        with self._house.wakes.waiter(actor.stream) as woken:
+            while not actor.state.interrupting and actor.state.turn == at.turn:
+                woken.clear()
+                await woken.wait()
+
+    async def _told(self, result: TurnResult, at: TurnAt, place: Place, *, is_again: bool) -> HookReply:
+        """Tell the hooks how the agent stopped; they may send it back to work where it thinks that it is done."""
+        if result.status is TurnStatus.DONE:
+            return await self._hooks.tell(Stop(last_assistant_message=self._last_words(at.session), stop_hook_active=is_again), place)
+        if result.status is TurnStatus.FAILED:
+            words = self._last_words(at.session)
+            await self._hooks.tell(StopFailure(error=result.failure, last_assistant_message=words), place)
+        return HookReply()
+
+
+_LOOK_AGAIN = 1.0
+
+
+def _result_of(working: "asyncio.Task[TurnResult]") -> TurnResult:
+    if working.cancelled() or isinstance(working.exception(), Closed):
+        return TurnResult(status=TurnStatus.INTERRUPTED, failure="interrupted")
+    fault = working.exception()
+    if fault is None:
+        return working.result()
+    if isinstance(fault, CurtainwallError):
+        return TurnResult(status=TurnStatus.FAILED, failure=str(fault))
+    return TurnResult(status=TurnStatus.FAILED, failure=f"a fault of ours: {type(fault).__name__}: {fault}")

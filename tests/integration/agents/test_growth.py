@@ -1,0 +1,161 @@
+"""Long and many: the log grows by what was said and no more, a fold of it is the live conversation, and who waits holds nothing."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import curtainwall
+from curtainwall.agents.builtin.history import Conversation
+from curtainwall.app.library import Session
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.replaying import replay_session
+from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.app.working import AtWork, agents_at_work
+from curtainwall.model import (
+    AnswerApproval,
+    ApprovalAsked,
+    HistoryCompacted,
+    MessageId,
+    SendMessage,
+    SessionId,
+    TurnEnded,
+    TurnStatus,
+    session_stream,
+)
+from tests.support.covers import covers
+from tests.support.talking import Held, Home, Playing, of, playing, run, runs, until
+from tests.support.workers import descendants
+
+TURNS = 200
+PARKED = 50
+
+
+def logged(session: Session) -> int:
+    """Return how many bytes the session's log and all blobs have."""
+    entries = session._work.wired.store.log.read(session_stream(session.id))
+    blobs = (path for path in (session._work.wired.setup.home.root / "blobs").rglob("*") if path.is_file())
+    return sum(len(entry.payload) for entry in entries) + sum(path.stat().st_size for path in blobs)
+
+
+def see_that_the_log_makes_the_live_conversation(session: Session) -> Conversation:
+    """Return the conversation folded anew; it equals the one that the agent holds."""
+    work = session._work
+    folded = Conversation(work.journal.load)
+    for recorded in session.timeline():
+        folded.take(recorded.event)
+    live = work.agent._synced(session.id).talk
+    assert (folded.items, folded.new, folded.system) == (live.items, live.new, live.system)
+    assert (folded.request, folded.replies, folded.used, folded.programs) == (live.request, live.replies, live.used, live.programs)
+    assert (folded.turn, folded.last_words, folded.pinned, folded.calls) == (live.turn, live.last_words, live.pinned, live.calls)
+    return folded
+
+
+@covers("agents.the-log-grows-with-what-is-said")
+def test_two_hundred_turns_cost_the_same_each_and_the_log_makes_the_live_conversation(home: Home) -> None:
+    home.configure("[limits]\nsteps = 1_000\ntokens = 1_000_000_000\n")
+    model = playing(*(line for n in range(TURNS) for line in (runs(f"print({n}, 'x' * 200)"), f"answer {n} {'y' * 200}")))
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            sizes = [logged(session)]
+            for n in range(TURNS):
+                assert (await session.send(f"question {n} {'z' * 200}")).text.startswith(f"answer {n} ")
+                if n % 10 == 9:
+                    sizes.append(logged(session))
+            grown = [after - before for before, after in pairwise(sizes)]
+            # The first stretch holds the system prompt; from then on only what is new is written.
+            early, late = sum(grown[1:4]) / 3, sum(grown[-3:]) / 3
+            assert late < early * 1.1, grown
+            folded = see_that_the_log_makes_the_live_conversation(session)
+            assert len(folded.items) == TURNS * 4
+            assert (folded.items, folded.replies) == ([*model.prompts[-1].items, folded.items[-1]], TURNS * 2)
+            assert replay_session(session.id).violations == ()
+
+    run(main(), 110)
+
+
+@covers("agents.replay-finds-nothing-broken")
+def test_replay_finds_no_broken_promise_after_compaction_fork_reset_and_interruption(home: Home) -> None:
+    held = Held("half an ans")
+    outside = f'await filesystem.write_file(path="{home.outside}/a", content="1")'
+    model = playing(
+        runs('await filesystem.write_file(path="a", content="1")'), "one", "two", held, runs(outside), "three", "forked", "fresh"
+    )
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            for text in ("a", "b"):
+                await session.send(text)
+            sending = asyncio.create_task(session.send("c"))
+            await held.shown.wait()
+            await session.interrupt()
+            await sending
+            await session.send("d")
+            await session.interrupt()
+            await session.compact("briefly")
+            await until(session, HistoryCompacted)
+            assert (await session.send("e")).text == "three"
+            fork = await session.fork()
+            assert (await fork.send("f")).text == "forked"
+            reset = await fork.reset()
+            assert (await reset.send("g")).text == "fresh"
+            for each in (session, fork, reset):
+                see_that_the_log_makes_the_live_conversation(each)
+                found = replay_session(each.id)
+                assert (found.violations, found.status) == ((), "ready")
+            assert model.heard == ["human: g"]
+            await session.close()
+            assert replay_session(session.id).violations == ()
+
+    run(main())
+
+
+@asynccontextmanager
+async def office(model: Playing) -> AsyncGenerator[AtWork]:
+    """Return one process's agents, for any number of sessions."""
+    async with (
+        open_house(set_up()) as wired,
+        agents_at_work(wired, lambda _: model, Wanted(model.name)) as work,
+    ):
+        yield work
+
+
+async def stopped(work: AtWork, session: SessionId, status: TurnStatus) -> None:
+    async for recorded in work.wired.house.feed.follow(session_stream(session)):
+        if isinstance(recorded.event, TurnEnded) and recorded.event.status is status:
+            return
+
+
+@covers("agents.parked-sessions-hold-no-worker")
+def test_fifty_sessions_wait_for_humans_without_a_worker_and_all_go_on_at_once(home: Home) -> None:
+    home.configure("[code]\nworkers = 2\n")
+    outside = 'await filesystem.write_file(path="OUT/" + "s", content="1")\n"written"'.replace("OUT", str(home.outside))
+    model = playing(*[runs(outside)] * PARKED)
+
+    async def main() -> None:
+        by = local_user()
+        async with office(model) as work:
+            sessions = [await open_new(work.wired, Wanted(model.name), by) for _ in range(PARKED)]
+            for n, session in enumerate(sessions):
+                await work.desk.send(session, SendMessage(by=by, message=MessageId(f"m{n}"), text=f"go {n}"))
+                work.turns.attend(session)
+            await asyncio.gather(*(stopped(work, session, TurnStatus.WAITING) for session in sessions))
+            workers = len(set(descendants(os.getpid())))
+            asks = {session: of(ApprovalAsked, work.wired.house.feed.read(session_stream(session))) for session in sessions}
+            assert all(len(asked) == 1 for asked in asks.values())
+            # No more than the pool of two and its checker, each at most three processes of a sandbox.
+            assert workers <= 3 * 3, workers
+            assert work.agent is not None
+            answers = (
+                work.desk.send(session, AnswerApproval(by=by, approval=asked[0].approval, granted=True)) for session, asked in asks.items()
+            )
+            await asyncio.gather(*answers)
+            await asyncio.gather(*(stopped(work, session, TurnStatus.DONE) for session in sessions))
+            assert all(work.desk.view(session).status == "ready" for session in sessions)
+
+    run(main(), 110)
+    assert len(model.prompts) == 2 * PARKED
+    assert Path(home.outside, "s").read_text() == "1"

@@ -1,0 +1,25 @@
+"""Budgets from the command line: a task that parks says how to go on, and goes on there."""
+
+from tests.integration.app.conftest import Program
+from tests.integration.app.test_start import script
+from tests.support.covers import covers
+
+
+@covers("cli.budget", "cli.conversation")
+def test_a_task_out_of_budget_names_the_command_that_lets_it_go_on(program: Program) -> None:
+    program.configure("[limits]\nsteps = 1\n")
+    (program.workspace / "a.txt").write_text("pears\n")
+    model = script(program, {"code": "await filesystem.read_file(path='a.txt')"}, {"text": "It is about pears."})
+    parked = program("start", "--model", model, "--workspace", program.workspace, "what is it about?", fails=True)
+    assert parked.returncode == 3
+    (row,) = program.sessions()
+    assert f"`curtainwall sessions budget {row['id']} steps 2` allows more" in parked.stderr
+    shown = program("sessions", "show", row["id"]).stdout
+    assert "what is it about?" in shown
+    assert f"the budget of steps is used up: `curtainwall sessions budget {row['id']} steps AMOUNT` allows more" in shown
+    again = program("start", "--resume", row["id"], fails=True)
+    assert (again.returncode, again.stdout) == (3, ""), "it stays where it is"
+    raised = program("sessions", "budget", row["id"], "steps", "2")
+    assert "steps    1 of 2 (measured)" in raised.stdout
+    assert f"`curtainwall start --resume {row['id']}` goes on" in raised.stderr
+    assert "It is about pears." in program("start", "--resume", row["id"]).stdout

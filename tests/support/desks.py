@@ -1,0 +1,251 @@
+"""A desk in memory for channels: the real decisions and the real rules, without a store, a clock of its own, and an agent led by hand."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from curtainwall.app.views import view_of
+from curtainwall.channels.line import Line
+from curtainwall.model import (
+    SYSTEM,
+    AgentSpoke,
+    AnyCommand,
+    AnyEvent,
+    Basis,
+    CallId,
+    EndTurn,
+    HistoryInherited,
+    Live,
+    ModelRequested,
+    ModelResponded,
+    Moment,
+    NotFound,
+    Opened,
+    Opening,
+    Payload,
+    Recorded,
+    RecordProgress,
+    RequestCall,
+    ResumeTurn,
+    SessionId,
+    SessionQuery,
+    SessionReady,
+    SessionRow,
+    SessionView,
+    StartTurn,
+    StreamId,
+    Subject,
+    TextStreamed,
+    TurnId,
+    TurnStatus,
+    Usage,
+    Who,
+    session_of,
+)
+from curtainwall.session import Rules, SessionState, decide, fold
+from tests.support.given import NOW, RULES, SESSION, Wish, finished, is_for_project, opened, proceed, wish
+from tests.support.houses import FakeClock
+
+
+class MemoryDesk:
+    """Desk, feed and listening of sessions that only this test knows."""
+
+    def __init__(self, *first: AnyEvent, rules: Rules = RULES) -> None:
+        self.clock = FakeClock(NOW)
+        self.logs: dict[SessionId, list[AnyEvent]] = {SESSION: list(first or (opened(), SessionReady(at=NOW)))}
+        self.sent: list[AnyCommand] = []
+        self.explained: list[tuple[str, str]] = []
+        self._rules = rules
+        self._grown: dict[SessionId, asyncio.Event] = {}
+        self._listeners: dict[SessionId, list[asyncio.Queue[Live]]] = {}
+
+    @property
+    def line(self) -> Line:
+        return Line(self, self, self, self.clock)
+
+    # Desk
+
+    async def send(self, session: SessionId, command: AnyCommand) -> int:
+        self.sent.append(command)
+        await asyncio.sleep(0)
+        self.happen(*self.decided(session, command), session=session)
+        return len(self.logs[session])
+
+    def view(self, session: SessionId) -> SessionView:
+        return view_of(self.state(session), self.logs[session], 0.835)
+
+    def find(self, query: SessionQuery) -> Sequence[SessionRow]:
+        rows = [_row(self.view(session)) for session in self.logs]
+        found = [row for row in rows if row.session.startswith(query.prefix or "") and (query.text or "") in row.name]
+        return found[: query.limit]
+
+    async def open(self, wish: Opening, by: Who) -> Opened:
+        session = SessionId(f"s{len(self.logs) + 1}")
+        first = opened(by=by).model_copy(update={"session": session, "name": wish.name or wish.how, "parent": wish.of})
+        inherited = HistoryInherited(at=NOW, parent=wish.of, upto=len(self.logs[wish.of]), history=None, how="fork") if wish.of else None
+        self.logs[session] = [first, *([inherited] if inherited and wish.how == "fork" else []), SessionReady(at=NOW)]
+        return Opened(session=session, notes=(f"opened by {wish.how}",))
+
+    def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
+        self.explained.append((what, about))
+        return f"{what} of {session}\nabout {about}"
+
+    # Feed
+
+    def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
+        session = session_of(stream)
+        assert session is not None
+        log = self.logs[session]
+        return [Recorded(stream, seq, log[seq - 1]) for seq in range(after + 1, len(log) + 1)]
+
+    async def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
+        session = session_of(stream)
+        assert session is not None
+        grown = self._grown.setdefault(session, asyncio.Event())
+        while True:
+            grown.clear()
+            for recorded in self.read(stream, after):
+                yield recorded
+                after = recorded.seq
+            await grown.wait()
+
+    def head(self, stream: StreamId) -> int:
+        session = session_of(stream)
+        return len(self.logs[session]) if session else 0
+
+    # Listening
+
+    @asynccontextmanager
+    async def listen(self, session: SessionId) -> AsyncGenerator[AsyncIterator[Live]]:
+        heard: asyncio.Queue[Live] = asyncio.Queue()
+        self._listeners.setdefault(session, []).append(heard)
+
+        async def each() -> AsyncIterator[Live]:
+            while True:
+                yield await heard.get()
+
+        try:
+            yield each()
+        finally:
+            self._listeners[session].remove(heard)
+
+    def say(self, kind: Literal["text", "doing"], text: str, session: SessionId = SESSION) -> None:
+        for heard in self._listeners.get(session, []):
+            heard.put_nowait(Live(kind=kind, text=text))
+
+    # For the test
+
+    def state(self, session: SessionId = SESSION) -> SessionState:
+        if session not in self.logs:
+            raise NotFound(f"there is no session `{session}`")
+        return fold(self.logs[session])
+
+    def decided(self, session: SessionId, command: AnyCommand) -> tuple[AnyEvent, ...]:
+        return decide(self.state(session), command, self._rules, Moment(at=self.clock.now(), seed=bytes(16)))
+
+    def happen(self, *events: AnyEvent, session: SessionId = SESSION) -> None:
+        """Let something happen, as if another process had written it."""
+        self.logs[session] += [event for event in events if not is_for_project(event)]
+        if session in self._grown:
+            self._grown[session].set()
+
+    def do(self, command: AnyCommand, session: SessionId = SESSION) -> tuple[AnyEvent, ...]:
+        """Have a command decided from elsewhere."""
+        events = self.decided(session, command)
+        self.happen(*events, session=session)
+        return events
+
+    def is_followed(self, session: SessionId = SESSION) -> bool:
+        """Tell whether somebody has read everything and waits for more."""
+        return session in self._grown
+
+    def kinds(self, session: SessionId = SESSION) -> list[str]:
+        return [type(event).__name__ for event in self.logs[session]]
+
+    def last(self, kind: type[Any], session: SessionId = SESSION) -> Any:
+        return next(event for event in reversed(self.logs[session]) if isinstance(event, kind))
+
+    def has(self, kind: type[Any], session: SessionId = SESSION) -> bool:
+        return any(isinstance(event, kind) for event in self.logs[session])
+
+
+class Hand:
+    """The agent of a memory desk, led by hand: each method is one thing that an agent does."""
+
+    def __init__(self, desk: MemoryDesk, turn: str = "t1") -> None:
+        self.desk = desk
+        self.turn = TurnId(turn)
+
+    def start(self) -> None:
+        self.desk.do(StartTurn(by=SYSTEM, turn=self.turn))
+
+    def resume(self) -> None:
+        self.desk.do(ResumeTurn(by=SYSTEM, turn=self.turn))
+
+    def stream(self, text: str) -> None:
+        self._record(TextStreamed(at=self.desk.clock.now(), turn=self.turn, text=text))
+
+    def speak(self, text: str) -> None:
+        self._record(AgentSpoke(at=self.desk.clock.now(), turn=self.turn, text=text))
+
+    def use(self, tokens: int, dollars: float = 0.0, basis: Basis = Basis.MEASURED) -> None:
+        """Make one model request."""
+        at, request = self.desk.clock.now(), f"r{len(self.desk.logs[SESSION])}"
+        usage = Usage(input_tokens=tokens, dollars=dollars, tokens_basis=basis, dollars_basis=basis)
+        asked = ModelRequested(at=at, turn=self.turn, request=request, base=None, added=Payload(), model="demo")
+        self._record(asked)
+        self._record(ModelResponded(at=at, turn=self.turn, request=request, raw=Payload(), normalised=Payload(), usage=usage))
+
+    def want(self, call: str, subject: Subject) -> Wish:
+        """Ask for something at the gate."""
+        wanted = wish(call, subject, self.turn)
+        self.desk.do(RequestCall(by=SYSTEM, call=wanted.call, subject=subject, turn=self.turn))
+        return wanted
+
+    def desk_wish(self, call: str) -> Wish:
+        """Return an open call of the log."""
+        return wish(call, self.desk.state().calls[CallId(call)].subject, self.turn)
+
+    def go_on(self, wanted: Wish) -> None:
+        """Run a call whose approval was granted."""
+        self.desk.do(proceed(wanted))
+        self.finish(wanted)
+
+    def finish(self, wanted: Wish) -> None:
+        permit = self.desk.state().calls[wanted.call].permit
+        assert permit is not None
+        self.desk.do(finished(wanted).model_copy(update={"permit": permit}))
+
+    def end(self, status: TurnStatus = TurnStatus.DONE, failure: str = "", waits_for: Sequence[Wish] = ()) -> None:
+        calls = tuple(wanted.call for wanted in waits_for)
+        self.desk.do(EndTurn(by=SYSTEM, turn=self.turn, status=status, failure=failure, waits_for=calls))
+
+    def reply(self, text: str) -> None:
+        """Take up what is queued, and answer."""
+        self.start()
+        self.speak(text)
+        self.end()
+
+    def _record(self, event: Any) -> None:
+        self.desk.do(RecordProgress(by=SYSTEM, events=(event,)))
+
+
+def _row(view: SessionView) -> SessionRow:
+    return SessionRow(
+        session=view.session,
+        name=view.name,
+        agent=view.agent,
+        model=view.model,
+        channel="local",
+        status=view.status,
+        mode=view.mode,
+        workspace=view.workspace.path,
+        own_workspace=view.workspace.own,
+        created=view.created,
+        changed=view.created,
+        turns=view.turns,
+        pending=len(view.pending),
+        labels=(),
+        parent=view.parent,
+    )

@@ -1,0 +1,203 @@
+"""A provider for real CLI agents: what it says follows from what it is asked, because they also ask things that no test scripts."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.upstream import KEY, Asked, Fails, Hangs, Says, Turn, Upstream, _anthropic, _chat, _event, _responses, _send_fault
+
+CALL = re.compile(r"CALL (\w+) (\{.*?\})")
+HEARD = "HEARD: "
+
+
+@dataclass
+class Prompted(Upstream):
+    """Calls a tool where the last message says `CALL name {json}`, repeats a tool's result, and otherwise tells each `word=` it heard."""
+
+    async def _answer(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        keys = {asked.headers.get(name, "").removeprefix("Bearer ") for name in ("x-api-key", "authorization", "x-goog-api-key")}
+        if KEY not in keys:
+            return _send_fault(writer, Fails(401, "invalid key", "authentication_error", "invalid_api_key"))
+        path = asked.path.partition("?")[0]
+        if path.endswith("/count_tokens"):
+            return _send_json(writer, {"input_tokens": 42})
+        speech = _speech_of(path)
+        if speech is None:
+            return _send_fault(writer, Fails(404, f"nothing at {path}", "not_found_error"))
+        if ":" in path.rpartition("/")[2]:
+            asked.body["model"] = path.rpartition("/")[2].partition(":")[0]
+        turn = self.turns.pop(0) if self.turns else answer(asked.body)
+        match turn:
+            case Fails():
+                return _send_fault(writer, turn)
+            case Hangs():
+                await self._until_gone(reader)
+                return False
+            case Says() if not _is_streamed(asked.body, path):
+                return _send_json(writer, _whole(asked.body, path, turn))
+            case Says():
+                return await self._stream_as(speech, asked, turn, reader, writer)
+
+    async def _stream_as(self, speech: Any, asked: Asked, says: Says, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for event in speech(asked.body.get("model", ""), says):
+            content = event.encode()
+            writer.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
+            await writer.drain()
+        if says.quiet:
+            await self._until_gone(reader)
+            return False
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
+
+
+def answer(body: dict[str, Any]) -> Turn:
+    """Return what a model that follows the instructions above says to a request of any of the formats."""
+    messages = _messages(body)
+    result = _result(messages[-1])
+    names = _tools(body)
+    last = _text(messages[-1])
+    if result is not None:
+        return Says((f"the tool says {result}",))
+    call = CALL.search(last)
+    if call:
+        able = [name for name in names if name.partition("@")[0].endswith(call[1])]
+        # Agents have tools of their own that are called alike; the session's carry its name.
+        found = next((name for name in able if "curtainwall" in name), able[0] if able else None)
+        if found is None:
+            return Says((f"there is no tool {call[1]} among {', '.join(names)}",))
+        return Says(tool=found, arguments=(call[2],))
+    if last.strip().startswith("FAIL"):
+        return Fails(400, "the test wants this to fail", "invalid_request_error")
+    if last.strip().startswith("HANG"):
+        return Says(("one moment, ", "and then more "), quiet=True)
+    words = re.findall(r"word=(\w+)", "\n".join(_text(message) for message in messages))
+    return Says((HEARD, ", ".join(dict.fromkeys(words)) or "no words"))
+
+
+def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what was said, without what the client says of its surroundings."""
+    found = body.get("messages") or body.get("contents") or body.get("input") or []
+    said = [{"content": found}] if isinstance(found, str) else found
+    return [message for message in said if message.get("role") not in {"system", "developer"}]
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content") or message.get("parts") or ""
+    if isinstance(content, str):
+        return content
+    told = "\n".join(part.get("text", "") for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return re.sub(r"<system-reminder>.*?</system-reminder>", "", told, flags=re.DOTALL)
+
+
+def _result(message: dict[str, Any]) -> str | None:
+    if message.get("role") == "tool":
+        return _text(message)
+    if message.get("type") in {"function_call_output", "custom_tool_call_output"}:
+        output = message["output"]
+        return output if isinstance(output, str) else _text({"content": output})
+    for part in message.get("content") or message.get("parts") or ():
+        if isinstance(part, dict) and part.get("type") == "tool_result":
+            return _text(part)
+        if isinstance(part, dict) and "functionResponse" in part:
+            return json.dumps(part["functionResponse"].get("response"))
+    return None
+
+
+def _tools(body: dict[str, Any]) -> list[str]:
+    names = []
+    for tool in body.get("tools") or ():
+        if tool.get("type") == "namespace":
+            names += [f"{inner['name']}@{tool['name']}" for inner in tool.get("tools", ())]
+        elif "functionDeclarations" in tool:
+            names += [declared["name"] for declared in tool["functionDeclarations"]]
+        elif isinstance(tool.get("function"), dict):
+            names.append(tool["function"]["name"])
+        elif tool.get("name"):
+            names.append(tool["name"])
+    return names
+
+
+def _is_streamed(body: dict[str, Any], path: str) -> bool:
+    return bool(body.get("stream")) or path.endswith(":streamGenerateContent")
+
+
+def _speech_of(path: str) -> Any:
+    last = path.rpartition("/")[2]
+    if last.endswith("enerateContent"):
+        return _gemini
+    return {"messages": _anthropic, "responses": _namespaced, "completions": _chat}.get(last)
+
+
+def _namespaced(model: str, says: Says) -> Iterator[str]:
+    """Speak as OpenAI does of tools that stand in a namespace."""
+    name, _, space = says.tool.partition("@")
+    for event in _responses(model, says):
+        if not space or "function_call" not in event:
+            yield event
+            continue
+        kind, _, data = event.partition("\ndata: ")
+        told = _within(json.loads(data), says.tool, name, space)
+        del told["type"]
+        yield _event(kind.removeprefix("event: "), **told)
+
+
+def _within(value: Any, full: str, name: str, space: str) -> Any:
+    if isinstance(value, list):
+        return [_within(each, full, name, space) for each in value]
+    if not isinstance(value, dict):
+        return value
+    told = {key: _within(each, full, name, space) for key, each in value.items()}
+    return {**told, "name": name, "namespace": space} if told.get("name") == full else told
+
+
+def _gemini_object(model: str, says: Says) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [{"text": says.text}] if says.pieces else []
+    parts += [{"functionCall": {"name": says.tool, "args": json.loads(arguments)}} for arguments in says.calls]
+    used = {"promptTokenCount": says.read, "candidatesTokenCount": says.written, "totalTokenCount": says.read + says.written}
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    return {"candidates": [candidate], "usageMetadata": used, "modelVersion": model}
+
+
+def _gemini(model: str, says: Says) -> Iterator[str]:
+    yield f"data: {json.dumps(_gemini_object(model, says))}\r\n\r\n"
+
+
+def _whole(body: dict[str, Any], path: str, says: Says) -> dict[str, Any]:
+    """Return a reply in one piece, for clients that want no stream."""
+    if path.endswith("enerateContent"):
+        return _gemini_object(body.get("model", ""), says)
+    if path.endswith("/completions"):
+        message = {"role": "assistant", "content": says.text}
+        used = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": used}
+    used = {"input_tokens": 1, "output_tokens": 1}
+    content = [{"type": "text", "text": says.text}]
+    told = {"id": "msg_1", "type": "message", "role": "assistant", "model": body.get("model", ""), "content": content}
+    return {**told, "stop_reason": "end_turn", "stop_sequence": None, "usage": used}
+
+
+def _send_json(writer: asyncio.StreamWriter, value: object) -> bool:
+    content = json.dumps(value).encode()
+    writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content)
+    return True
+
+
+@asynccontextmanager
+async def prompted() -> AsyncGenerator[Prompted]:
+    """Run the provider as long as the test needs it."""
+    site = Prompted(_loop=asyncio.get_running_loop())
+    server = await asyncio.start_server(site.serve, "127.0.0.1", 0, limit=2**24)
+    site.port = server.sockets[0].getsockname()[1]
+    try:
+        yield site
+    finally:
+        server.close()
+        await site.hang_up()
+        await server.wait_closed()

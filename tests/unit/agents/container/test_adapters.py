@@ -1,0 +1,246 @@
+"""Adapters: what they make of a turn, and what they hear in lines that the real programs wrote."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from curtainwall.agents.container.adapters import (
+    Adapters,
+    Does,
+    Failed,
+    Finished,
+    Heard,
+    Launch,
+    Lost,
+    Named,
+    PlainAgent,
+    Said,
+    Spoke,
+    Task,
+)
+from curtainwall.model import NotFound
+from tests.support.covers import covers
+
+RECORDED = Path(__file__).parent / "recorded"
+ALL = Adapters()
+THREAD = "11111111-2222-4333-8444-555555555555"
+NEW = Task(
+    THREAD, is_new=True, orientation='Be "here"\nand now', keys={"anthropic": "sk-stand-in", "openai": "sk-other", "gemini": "AIza-no"}
+)
+OLD = Task(THREAD, is_new=False, orientation="Be here", provider="", model="some-model", keys=NEW.keys)
+BRIDGE = ["socat", "STDIO", "UNIX-CONNECT:/run/curtainwall/mcp.sock"]
+TOOLLESS = "it did not reach the session's tools"
+
+
+def heard(agent: str, recording: str) -> list[Heard]:
+    """Return what an agent's ear makes of a recorded run, without what it does meanwhile."""
+    ear = ALL.find(agent).ear()
+    found: list[Heard] = []
+    for end, take in ((".out", ear.hear), (".err", ear.overhear)):
+        path = RECORDED / f"{recording}{end}"
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            found += take(line)
+    return [each for each in found if not isinstance(each, Does)]
+
+
+def launch(agent: str, task: Task = NEW) -> Launch:
+    return ALL.find(agent).launch(task)
+
+
+@covers("adapter.hears")
+def test_claude_code_is_heard_in_pieces_and_as_a_whole() -> None:
+    assert heard("claude-code", "claude-1") == [
+        Named(THREAD),
+        Said("the tool says found TEA"),
+        Spoke("the tool says found TEA"),
+        Finished(),
+    ]
+    assert heard("claude-code", "claude-2") == [
+        Named(THREAD),
+        Said("HEARD: "),
+        Said("apple, pear"),
+        Spoke("HEARD: apple, pear"),
+        Finished(),
+    ]
+
+
+@covers("adapter.hears")
+@pytest.mark.parametrize(
+    ("agent", "recording", "expected"),
+    [
+        ("codex", "codex-2", [Spoke("HEARD: apple, pear"), Finished()]),
+        ("opencode", "opencode-1", [Spoke("the tool says found TEA"), Finished()]),
+        ("opencode", "opencode-2", [Spoke("HEARD: apple, pear"), Finished()]),
+        ("gemini", "gemini-2", [Said("HEARD: apple, pear"), Finished()]),
+    ],
+)
+def test_other_agents_are_heard_message_by_message(agent: str, recording: str, expected: list[Heard]) -> None:
+    first, *rest = heard(agent, recording)
+    assert isinstance(first, Named)
+    assert rest == expected
+
+
+@covers("adapter.inner-errors")
+@pytest.mark.parametrize(
+    ("agent", "recording", "words"),
+    [
+        ("claude-code", "claude-fail", "the test wants this to fail"),
+        ("claude-code", "claude-badkey", "401 invalid key"),
+        ("codex", "codex-fail", "the test wants this to fail"),
+        ("codex", "codex-badkey", "401 Unauthorized: invalid key"),
+        ("opencode", "opencode-fail", "the test wants this to fail"),
+        ("opencode", "opencode-badkey", "invalid key"),
+        ("gemini", "gemini-fail", "the test wants this to fail"),
+        ("gemini", "gemini-badkey", "invalid key"),
+    ],
+)
+def test_an_error_inside_the_output_is_an_error(agent: str, recording: str, words: str) -> None:
+    found = heard(agent, recording)
+    assert [words in each.why for each in found if isinstance(each, Failed)] == [True]
+    assert Finished() not in found
+    assert not any(isinstance(each, Spoke | Said) for each in found), "an API's error is not the agent's text"
+
+
+@covers("adapter.inner-errors")
+@pytest.mark.parametrize(
+    ("agent", "recording", "failed"),
+    [
+        ("claude-code", "claude-nomcp", Failed(f"{TOOLLESS} (failed)", stop=True)),
+        ("codex", "codex-nomcp-required", Failed(TOOLLESS)),
+        ("opencode", "opencode-nomcp", Failed(TOOLLESS, stop=True)),
+        ("gemini", "gemini-nomcp", Failed(TOOLLESS, stop=True)),
+    ],
+)
+def test_tools_that_were_not_reached_are_an_error(agent: str, recording: str, failed: Failed) -> None:
+    assert failed in heard(agent, recording)
+
+
+@covers("adapter.lost")
+@pytest.mark.parametrize(
+    ("agent", "recording"),
+    [("claude-code", "claude-unknown"), ("codex", "codex-unknown"), ("opencode", "opencode-unknown"), ("gemini", "gemini-unknown")],
+)
+def test_a_conversation_that_the_agent_does_not_know_is_lost(agent: str, recording: str) -> None:
+    found = heard(agent, recording)
+    assert Lost() in found
+    assert not any(isinstance(each, Failed) for each in found)
+
+
+@pytest.mark.parametrize("agent", ALL.names)
+@pytest.mark.parametrize(
+    "line", ["", "null", "[1]", "{", '{"type": "result"', '{"type": 7}', '{"type": "assistant"}', "[" * 10_000, "\0", "plain"]
+)
+def test_lines_that_mean_nothing_are_passed_over(agent: str, line: str) -> None:
+    ear = ALL.find(agent).ear()
+    assert list(ear.hear(line)) == []
+    assert list(ear.overhear(line)) == []
+
+
+@covers("adapter.launch")
+@pytest.mark.parametrize("agent", ALL.names)
+def test_every_agent_gets_the_one_way_out_and_only_stand_in_keys(agent: str) -> None:
+    told = launch(agent).environment
+    assert told["HTTPS_PROXY"] == told["https_proxy"] == "http://127.0.0.1:18080"
+    assert told["SSL_CERT_FILE"] == told["NODE_EXTRA_CA_CERTS"] == "/etc/curtainwall/ca.pem"
+    assert told["HOME"] == "/home/agent"
+    variables = ALL.find(agent).providers
+    assert {name: told[variable] for name, variable in variables.items()} == {name: NEW.keys[name] for name in variables}
+
+
+@covers("adapter.launch")
+@pytest.mark.parametrize("agent", ALL.names)
+def test_a_new_conversation_and_an_old_one_are_told_apart(agent: str) -> None:
+    assert launch(agent).command != launch(agent, OLD).command
+    assert THREAD in launch(agent, OLD).command
+
+
+@covers("adapter.launch")
+def test_claude_code_gets_its_tools_strictly_and_no_project_settings() -> None:
+    made = launch("claude-code", OLD)
+    servers = json.loads(made.files["claude-mcp.json"])["mcpServers"]
+    assert [servers["curtainwall"]["command"], *servers["curtainwall"]["args"]] == BRIDGE
+    line = " ".join(made.command)
+    assert "--mcp-config /etc/curtainwall/claude-mcp.json --strict-mcp-config --setting-sources user --dangerously-skip-permissions" in line
+    assert line.endswith(f"--model some-model --resume {THREAD}")
+    assert launch("claude-code").command[-2:] == ("--session-id", THREAD)
+    assert int(made.environment["MCP_TOOL_TIMEOUT"]) > 24 * 3600 * 1000, "a human may take a day"
+
+
+@covers("adapter.launch")
+def test_codex_is_configured_by_its_command_line_alone() -> None:
+    made = launch("codex", OLD)
+    options = [made.command[at + 1] for at, word in enumerate(made.command) if word == "-c"]
+    config = tomllib.loads("\n".join(options))
+    tools = config["mcp_servers"]["curtainwall"]
+    assert [tools["command"], *tools["args"]] == BRIDGE
+    assert tools["required"] is True
+    assert tools["tool_timeout_sec"] > 24 * 3600
+    provider = config["model_providers"][config["model_provider"]]
+    assert (provider["wire_api"], provider["supports_websockets"], provider["env_key"]) == ("responses", False, "OPENAI_API_KEY")
+    assert made.command[:3] == ("codex", "exec", "resume")
+    assert made.command[-2:] == (THREAD, "-"), "the message is its stdin"
+    again = launch("codex")
+    assert tomllib.loads(next(word for word in again.command if word.startswith("developer_"))) == {
+        "developer_instructions": NEW.orientation
+    }
+
+
+@covers("adapter.launch")
+def test_opencode_gets_a_file_that_outranks_the_workspace() -> None:
+    made = launch("opencode", OLD)
+    config = json.loads(made.files["opencode.json"])
+    assert config["mcp"]["curtainwall"]["command"] == BRIDGE
+    assert 24 * 3600 * 1000 < config["mcp"]["curtainwall"]["timeout"] < 2**31, "longer would wrap around"
+    assert config["model"] == "anthropic/some-model"
+    assert made.environment["OPENCODE_CONFIG"] == "/etc/curtainwall/opencode.json"
+    assert made.environment["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+    assert json.loads(launch("opencode", Task(THREAD, True, "", "gemini", "g")).files["opencode.json"])["model"] == "google/g"
+
+
+@covers("adapter.launch")
+def test_gemini_gets_settings_that_outrank_the_workspace_and_its_orientation_first() -> None:
+    made = launch("gemini")
+    settings = json.loads(made.files["gemini.json"])
+    tools = settings["mcpServers"]["curtainwall"]
+    assert [tools["command"], *tools["args"]] == BRIDGE
+    assert made.environment["GEMINI_CLI_SYSTEM_SETTINGS_PATH"] == "/etc/curtainwall/gemini.json"
+    assert made.preface == NEW.orientation
+    assert launch("gemini", OLD).preface == ""
+
+
+@covers("adapter.launch")
+def test_goose_is_started_as_its_documentation_says() -> None:
+    made = launch("goose", OLD)
+    line = " ".join(made.command)
+    assert line.startswith("goose run --instructions - --output-format stream-json")
+    assert f"--with-extension {' '.join(BRIDGE)}" in line
+    assert line.endswith(f"--name {THREAD} --resume")
+    assert (made.environment["GOOSE_PROVIDER"], made.environment["GOOSE_MODEL"], made.environment["GOOSE_MODE"]) == (
+        "anthropic",
+        "some-model",
+        "auto",
+    )
+    ear = ALL.find("goose").ear()
+    told = {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}}
+    assert [*ear.hear(json.dumps(told)), *ear.hear('{"type": "complete"}')] == [Said("hi"), Finished()]
+    assert list(ear.hear('{"type": "error", "error": "no"}')) == [Failed("no")]
+
+
+@covers("adapter.own")
+def test_an_agent_of_ones_own_takes_a_few_lines() -> None:
+    mine = PlainAgent("mine", ("mine", "--thread", "{conversation}"), resume=("--go-on",), providers={"openai": "MY_KEY"})
+    every = Adapters(mine)
+    assert "mine" in every.names
+    assert every.find("mine").launch(NEW).command == ("mine", "--thread", THREAD)
+    made = every.find("mine").launch(OLD)
+    assert made.command == ("mine", "--thread", THREAD, "--go-on")
+    assert made.environment["MY_KEY"] == "sk-other"
+    assert made.environment["CURTAINWALL_TOOLS"] == " ".join(BRIDGE)
+    assert [*mine.ear().hear("hello")] == [Said("hello\n"), Finished()]
+
+
+def test_an_agent_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(NotFound, match="no agent `nope`; there are: claude-code, codex, opencode, gemini, goose"):
+        ALL.find("nope")

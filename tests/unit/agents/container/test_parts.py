@@ -1,0 +1,148 @@
+"""The parts of a container's life that need no engine: who owns it, what its log says, whose its directories are, how images are named."""
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from curtainwall.agents.container import Engine, Folders, Images
+from curtainwall.agents.container.folders import settle, write_orientation
+from curtainwall.agents.container.images import RECIPES
+from curtainwall.agents.container.orientation import orientation
+from curtainwall.agents.container.owners import OWNER, Owner
+from curtainwall.agents.container.past import Past
+from curtainwall.model import (
+    AgentSpoke,
+    ExtensionNoted,
+    MessageAccepted,
+    MessageId,
+    NotFound,
+    TextStreamed,
+    TryLater,
+    TurnEnded,
+    TurnId,
+    TurnStarted,
+    TurnStatus,
+    Who,
+)
+from tests.support.covers import covers
+
+ANN = Who(name="ann")
+
+
+@covers("container.leftovers")
+def test_an_owner_is_one_process_of_one_boot() -> None:
+    me = Owner.of_this_process()
+    assert me.is_alive
+    assert Owner.from_labels({OWNER: me.label}) == me
+    assert not replace(me, started=me.started - 1).is_alive, "a later process with the same id is another one"
+    assert not replace(me, boot="another").is_alive
+    assert replace(me, namespace=1, started=1).is_alive, "ids of another namespace say nothing here"
+    done = subprocess.Popen(("true",))
+    done.wait()
+    assert not replace(me, pid=done.pid).is_alive
+
+
+@pytest.mark.parametrize("label", ["", "1", "a/b/c/d", "1/2/boot", "1/2/boot/3/4"])
+def test_an_owner_that_cannot_be_read_is_none(label: str) -> None:
+    assert Owner.from_labels({OWNER: label}) is None
+
+
+def told(past: Past, number: int, text: str) -> None:
+    message, turn = MessageId(f"m{number}"), TurnId(f"t{number}")
+    past.take(MessageAccepted(at=1, message=message, text=text, by=ANN))
+    past.take(TurnStarted(at=1, turn=turn, messages=(message,)))
+
+
+def delivered(past: Past, number: int, conversation: str = "c") -> None:
+    data = {"conversation": conversation, "delivered": f"t{number}"}
+    past.take(ExtensionNoted(at=1, extension="container", data=data))
+
+
+@covers("container.lost-conversation")
+def test_the_log_knows_what_an_agent_was_told_and_what_not() -> None:
+    past = Past()
+    told(past, 1, "hello")
+    assert past.wanted == ["hello"]
+    delivered(past, 1)
+    past.take(AgentSpoke(at=1, turn=TurnId("t1"), text="hi"))
+    told(past, 2, "more")
+    past.take(TextStreamed(at=1, turn=TurnId("t2"), text="I was "))
+    past.take(TurnEnded(at=1, turn=TurnId("t2"), status=TurnStatus.FAILED, failure="gone"))
+    assert past.conversation == "c"
+    assert past.wanted == ["more"], "a message that was not delivered is delivered with the next turn"
+    assert past.tale() == "User: hello\n\nYou: hi\n\nYou: I was "
+    past.take(MessageAccepted(at=1, message=MessageId("x"), text="by a hook", by=ANN, role="context"))
+    assert past.wanted == ["more", "by a hook"]
+
+
+def test_of_a_long_tale_the_end_is_told() -> None:
+    past = Past()
+    told(past, 1, "x" * 30_000 + "the end")
+    delivered(past, 1)
+    assert past.tale().startswith("…[the beginning is left out]…")
+    assert past.tale().endswith("the end")
+
+
+def test_the_orientation_says_what_is_free_mediated_and_denied() -> None:
+    text = orientation()
+    assert all(f"\n{word}: " in text for word in ("Free", "Mediated", "Denied"))
+    assert "cannot be changed now" in orientation(is_readonly=True)
+    assert "cannot be changed now" not in text
+
+
+def folders(root: Path, *, is_own: bool = True) -> Folders:
+    (root / "workspace").mkdir()
+    return Folders(root / "workspace", root / "orientation", root / "run", root / "state", is_own=is_own)
+
+
+def test_an_agent_is_never_root_and_owns_what_it_may_write(tmp_path: Path) -> None:
+    places = folders(tmp_path)
+    (places.workspace / "made-by-a-tool").touch()
+    (places.workspace / "link").symlink_to(tmp_path)
+    user, _ = settle(places)
+    assert user != 0
+    for owned in (places.workspace, places.state, places.workspace / "made-by-a-tool"):
+        assert owned.lstat().st_uid == user
+    assert tmp_path.stat().st_uid == os.getuid(), "what a link points at is left alone"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has projects that belong to root")
+def test_a_project_that_belongs_to_root_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TryLater, match="belongs to root, and an agent never is root"):
+        settle(folders(tmp_path, is_own=False))
+
+
+def test_files_for_the_agent_replace_those_before(tmp_path: Path) -> None:
+    places = folders(tmp_path)
+    settle(places)
+    write_orientation(places, {"message": "one", "ca.pem": "x"})
+    write_orientation(places, {"message": "two"})
+    assert {path.name: path.read_text() for path in places.orientation.iterdir()} == {"message": "two", "ca.pem": "x"}
+
+
+@covers("image.named-by-content")
+def test_an_image_is_named_by_all_that_it_is_made_of(tmp_path: Path) -> None:
+    (tmp_path / "base.Dockerfile").write_text("FROM a\n")
+    (tmp_path / "one.Dockerfile").write_text("FROM b\n")
+    images = Images(Engine("unix:///nowhere"), tmp_path)
+    first = images.name_of("one")
+    assert first == images.name_of("one")
+    assert Images(Engine("unix:///nowhere"), tmp_path, on="mine:1").name_of("one") != first
+    (tmp_path / "one.Dockerfile").write_text("FROM c\n")
+    second = images.name_of("one")
+    (tmp_path / "base.Dockerfile").write_text("FROM d\n")
+    assert len({first, second, images.name_of("one")}) == 3
+    assert images.agents == ("one",)
+    with pytest.raises(NotFound, match="no recipe for an image of `two`; there are: one"):
+        images.name_of("two")
+
+
+def test_every_recipe_pins_what_it_installs() -> None:
+    found = {path.stem: path.read_text() for path in RECIPES.glob("*.Dockerfile")}
+    assert set(found) == {"base", "claude-code", "codex", "opencode", "gemini"}
+    for name, text in found.items():
+        installs = [line for line in text.splitlines() if "npm install --prefix" in line]
+        assert all(line.count("@") >= 1 and "latest" not in line for line in installs), name

@@ -1,0 +1,135 @@
+"""What passes is tried again as long as nobody saw a word of it; the waits are counted, not slept."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+import pytest
+
+from curtainwall.agents.builtin.models import Patience, Patient
+from curtainwall.agents.builtin.talk import AgentSaid, Delta, ModelFault, Prompt, Reply
+from curtainwall.model import Usage
+from tests.support.covers import covers
+
+WHOLE = Reply(said=AgentSaid(text="yes"), raw=None, usage=Usage())
+PROMPT = Prompt("s", ())
+
+
+@dataclass
+class Moody:
+    """A model that does, one after the other, what it was told: says something, or fails."""
+
+    moods: list[list[str | ModelFault | Reply]]
+    asked: int = 0
+    closed: int = 0
+    name: str = "moody"
+    context_size: int = 1
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        mood = self.moods[self.asked]
+        self.asked += 1
+        try:
+            for each in mood:
+                if isinstance(each, ModelFault):
+                    raise each
+                yield Delta(each) if isinstance(each, str) else each
+        finally:
+            self.closed += 1
+
+
+@dataclass
+class Waits:
+    """A clock that only remembers."""
+
+    slept: list[float] = field(default_factory=list)
+    told: list[tuple[int, float, str]] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    def on_retry(self, attempt: int, seconds: float, why: str) -> None:
+        self.told.append((attempt, seconds, why))
+
+
+def play(model: Moody, waits: Waits, patience: Patience | None = None) -> list[Delta | Reply]:
+    patient = Patient(model, waits.sleep, patience=patience, on_retry=waits.on_retry, chance=lambda: 1.0)
+    seen: list[Delta | Reply] = []
+
+    async def listen() -> None:
+        async for piece in patient.reply(PROMPT):
+            seen.append(piece)  # noqa: PERF401 - what came before a fault counts
+
+    try:
+        asyncio.run(listen())
+    except ModelFault as fault:
+        fault.add_note(f"after {seen}")
+        raise
+    return seen
+
+
+@covers("models.passing-faults-are-retried")
+def test_a_busy_provider_is_asked_again_later_and_later() -> None:
+    waits, busy = Waits(), [ModelFault("busy", "slow down")]
+    assert play(Moody([busy, busy, busy, ["yes", WHOLE]]), waits) == [Delta("yes"), WHOLE]
+    assert waits.slept == [1.0, 2.0, 4.0]
+    assert waits.told[0] == (2, 1.0, "slow down")
+
+
+@covers("models.passing-faults-are-retried")
+def test_the_provider_says_how_long_to_wait() -> None:
+    waits = Waits()
+    play(Moody([[ModelFault("busy", "later", retry_after=17)], [WHOLE]]), waits)
+    assert waits.slept == [18.0]
+
+
+@pytest.mark.parametrize("kind", ["key", "overflow", "rejected"])
+@covers("models.passing-faults-are-retried")
+def test_what_does_not_pass_is_not_tried_again(kind: str) -> None:
+    waits, model = Waits(), Moody([[ModelFault(kind, "no")]])  # type: ignore[arg-type] - one of the kinds
+    with pytest.raises(ModelFault, match="no"):
+        play(model, waits)
+    assert (model.asked, waits.slept) == (1, [])
+
+
+@pytest.mark.parametrize("kind", ["silent", "unreachable", "busy"])
+@covers("models.nothing-is-shown-twice")
+def test_once_a_word_was_shown_the_fault_is_raised(kind: str) -> None:
+    waits, model = Waits(), Moody([["par", "tial", ModelFault(kind, "gone")], [WHOLE]])  # type: ignore[arg-type] - one of the kinds
+    with pytest.raises(ModelFault, match="gone") as raised:
+        play(model, waits)
+    assert model.asked == 1
+    assert "partial" in "".join(raised.value.__notes__).replace("'), Delta(text='", "")
+
+
+@covers("models.passing-faults-are-retried")
+def test_silence_before_the_first_word_is_retried() -> None:
+    waits = Waits()
+    assert play(Moody([[ModelFault("silent", "…")], [WHOLE]]), waits) == [WHOLE]
+
+
+@covers("models.patience-ends")
+def test_patience_ends_with_the_tries() -> None:
+    waits, model = Waits(), Moody([[ModelFault("busy", "no")]] * 9)
+    with pytest.raises(ModelFault):
+        play(model, waits, Patience(tries=4))
+    assert (model.asked, len(waits.slept)) == (4, 3)
+
+
+@covers("models.patience-ends")
+def test_patience_ends_with_the_time() -> None:
+    waits, model = Waits(), Moody([[ModelFault("busy", "come back tomorrow", retry_after=86_400)], [WHOLE]])
+    with pytest.raises(ModelFault, match="tomorrow"):
+        play(model, waits)
+    assert waits.slept == []
+
+
+def test_leaving_early_closes_the_model_at_once() -> None:
+    model = Moody([["a", "b", WHOLE]])
+
+    async def leave() -> None:
+        reply = Patient(model, asyncio.sleep).reply(PROMPT)
+        assert await anext(reply) == Delta("a")
+        await reply.aclose()
+        assert model.closed == 1
+
+    asyncio.run(leave())

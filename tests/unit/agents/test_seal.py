@@ -1,0 +1,62 @@
+"""A saved program is taken up only where it was saved, by whoever saved it, as it was saved."""
+
+import base64
+import zlib
+from typing import Any
+
+import pytest
+
+from curtainwall.agents.builtin.seal import Pending, Seal, Snapshot
+from curtainwall.model import Broken, CallId
+from tests.support.covers import covers
+
+KEY = b"k" * 32
+SNAPSHOT = Snapshot(b"\0interpreter" * 100, "so far\n", {7: Pending(CallId("c1"), "far.look", {"path": "a", "n": 1})})
+
+
+def sealed() -> dict[str, Any]:
+    told = Seal(KEY).close(SNAPSHOT, "s1:p1:3")
+    assert isinstance(told, dict)
+    return dict(told)
+
+
+def test_what_was_sealed_here_opens_here() -> None:
+    assert Seal(KEY).open(sealed(), "s1:p1:3") == SNAPSHOT
+
+
+@pytest.mark.parametrize("about", ["s2:p1:3", "s1:p2:3", "s1:p1:4", "", "s1:p1:3\0"])
+@covers("agents.saved-programs-are-sealed")
+def test_another_session_program_or_step_is_another_place(about: str) -> None:
+    with pytest.raises(Broken, match="not here"):
+        Seal(KEY).open(sealed(), about)
+
+
+@covers("agents.saved-programs-are-sealed")
+def test_another_key_opens_nothing() -> None:
+    with pytest.raises(Broken, match="not saved by us"):
+        Seal(b"x" * 32).open(sealed(), "s1:p1:3")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dump": base64.b64encode(zlib.compress(b"mine")).decode()},
+        {"prints": "other words\n"},
+        {"pending": {}},
+        {"pending": {"7": ["c1", "far.look", {"path": "b", "n": 1}]}},
+        {"pending": {"8": ["c1", "far.look", {"path": "a", "n": 1}]}},
+        {"mac": "0" * 64},
+        {"mac": ""},
+        {"mac": "ü" * 64},
+    ],
+)
+@covers("agents.saved-programs-are-sealed")
+def test_a_change_anywhere_is_noticed(change: dict[str, Any]) -> None:
+    with pytest.raises(Broken):
+        Seal(KEY).open({**sealed(), **change}, "s1:p1:3")
+
+
+@pytest.mark.parametrize("told", [None, "x", [], {}, {"dump": 1, "prints": "", "pending": {}, "mac": ""}, {"mac": "a"}])
+def test_what_has_another_form_is_broken(told: Any) -> None:
+    with pytest.raises(Broken, match="unknown form"):
+        Seal(KEY).open(told, "s1:p1:3")

@@ -1,0 +1,43 @@
+"""A program's value, told by the program itself: which expression is its last, and that nothing else of it changes."""
+
+import pytest
+
+from curtainwall.agents.builtin.valuing import with_value_told
+from tests.support.covers import covers
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("1 + 1", "1 + 1"),
+        ("x = 1\nx", "x"),
+        ("x = 1\nx\n# a note\n\n", "x\n# a note\n\n"),
+        ("await f(\n    1,\n)", "await f(\n    1,\n)"),
+        ("f('''\na\nb''')", "f('''\na\nb''')"),
+        ("if a:\n    b\na, b", "a, b"),
+    ],
+)
+def test_the_last_expression_is_handed_over_in_its_own_line(code: str, last: str) -> None:
+    told = with_value_told(code)
+    assert told == f"{code[: -len(last)]}_told(({last}\n))\nNone\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 1",
+        "for i in x:\n    i",
+        "x = 1 + \\\n2",
+        "x = f(\n1\n)",
+        "a = 1; a",
+        "# nothing",
+        "",
+        "if",
+        "(" * 3_000,
+        "-" * 3_990 + "1",
+        "x" * 5_000,
+    ],
+)
+@covers("agents.values-are-told-by-the-program")
+def test_without_a_last_expression_nothing_of_the_program_changes_and_nothing_crosses(code: str) -> None:
+    assert with_value_told(code) == f"{code}\nNone\n"

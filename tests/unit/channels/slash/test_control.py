@@ -1,0 +1,326 @@
+"""Slash words are carried out against the desk, and a refusal is one readable line."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from curtainwall.channels.slash import Control, Outcome
+from curtainwall.model import (
+    AnswerApproval,
+    ApprovalId,
+    AskCompaction,
+    Basis,
+    BudgetRaised,
+    ChangeMode,
+    CompactionSet,
+    ContextMeasured,
+    GrantRevoked,
+    GrantScope,
+    InterruptAsked,
+    MessageAccepted,
+    Mode,
+    ModelChanged,
+    RuleDisabled,
+    RuleEnabled,
+    SessionId,
+    SessionRenamed,
+    Who,
+)
+from tests.support.covers import covers
+from tests.support.desks import Hand, MemoryDesk
+from tests.support.given import ANN, EVE, NOW, PROJECT, SESSION, fetch, ready, write
+from tests.support.houses import run
+
+
+def places(session: SessionId) -> Sequence[str]:
+    return (f"the audit of {session} is somewhere",)
+
+
+def told(desk: MemoryDesk, text: str, *, who: Who = ANN, bare: bool = True) -> Outcome:
+    return run(Control(desk.line, who, places, bare_answers=bare).take(SESSION, text))
+
+
+def asking(*hosts: str) -> tuple[MemoryDesk, Hand, list[ApprovalId]]:
+    """Return a desk with a turn that asks for these hosts, and the approvals."""
+    desk = MemoryDesk(*ready(PROJECT))
+    told(desk, "please")
+    hand = Hand(desk)
+    hand.start()
+    for count, host in enumerate(hosts):
+        hand.want(f"c{count}", fetch(host))
+    return desk, hand, list(desk.state().approvals)
+
+
+def test_a_message_goes_to_the_agent() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "//hello") == Outcome()
+    assert desk.last(MessageAccepted).text == "/hello"
+    assert desk.last(MessageAccepted).by == ANN
+
+
+def test_nothing_is_not_sent() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "  ").refused
+    assert not desk.has(MessageAccepted)
+
+
+@covers("slash.every-word")
+def test_help_has_a_line_for_every_word() -> None:
+    lines = told(MemoryDesk(), "/help").lines
+    for word in ("/approve", "/budget", "/why ID", "/skills", "/quit"):
+        assert any(line.startswith(word) for line in lines)
+    assert len(told(MemoryDesk(), "/help mode").lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "done"), [("/quit", Outcome(quits=True)), ("/exit", Outcome(quits=True)), ("/clear", Outcome(clears=True))]
+)
+def test_some_words_are_for_the_channel(text: str, done: Outcome) -> None:
+    assert told(MemoryDesk(), text) == done
+
+
+@pytest.mark.parametrize("word", ["skills", "memory"])
+def test_what_does_not_exist_says_so(word: str) -> None:
+    assert told(MemoryDesk(), f"/{word}").lines == (f"there is no `/{word}` yet",)
+
+
+@covers("slash.bare-answer")
+def test_the_id_may_be_left_out_where_exactly_one_ask_is_open() -> None:
+    desk, _, [approval] = asking("a.example")
+    assert told(desk, "/approve").answered == approval
+    assert desk.state().approvals == {}
+
+
+@covers("slash.bare-answer")
+@pytest.mark.parametrize("word", ["/approve", "/deny", "/deny because I say so"])
+def test_the_id_may_not_be_left_out_elsewhere_or_with_several(word: str) -> None:
+    desk, _, [approval] = asking("a.example")
+    outcome = told(desk, word, bare=False)
+    assert outcome.refused
+    assert approval in outcome.lines[0]
+    desk, _, approvals = asking("a.example", "b.example")
+    outcome = told(desk, word)
+    assert outcome.refused
+    assert all(approval in outcome.lines[0] for approval in approvals)
+    assert not any(isinstance(command, AnswerApproval) for command in desk.sent)
+
+
+def test_with_nothing_open_there_is_nothing_to_answer() -> None:
+    assert told(MemoryDesk(), "/approve").lines == ("nothing waits for an answer here",)
+
+
+@pytest.mark.parametrize(("scope", "expected"), [("", GrantScope.ONCE), ("session", GrantScope.SESSION), ("project", GrantScope.PROJECT)])
+def test_an_answer_has_its_scope(scope: str, expected: GrantScope) -> None:
+    desk, _, [approval] = asking("a.example")
+    assert not told(desk, f"/approve {approval} {scope}").refused
+    [sent] = [command for command in desk.sent if isinstance(command, AnswerApproval)]
+    assert (sent.granted, sent.scope, sent.by) == (True, expected, ANN)
+
+
+def test_a_denial_has_its_reason() -> None:
+    desk, _, [approval] = asking("a.example")
+    assert told(desk, f"/deny {approval} not this one").answered == approval
+    [sent] = [command for command in desk.sent if isinstance(command, AnswerApproval)]
+    assert (sent.granted, sent.reason) == (False, "not this one")
+
+
+def test_a_late_answer_is_told_who_was_first() -> None:
+    desk, _, [approval] = asking("a.example")
+    told(desk, f"/deny {approval}")
+    outcome = told(desk, f"/approve {approval}")
+    assert outcome.refused
+    assert "already answered by `ann`" in outcome.lines[0]
+
+
+def test_whoever_is_no_operator_is_refused_by_the_desk() -> None:
+    desk, _, [approval] = asking("a.example")
+    assert "not an operator" in told(desk, f"/approve {approval}", who=EVE).lines[0]
+    assert "not an operator" in told(desk, "/mode bypass", who=EVE).lines[0]
+    assert desk.state().mode is Mode.DEFAULT
+
+
+def test_pending_lists_the_asks_and_shows_one_as_it_is_logged() -> None:
+    desk, _, approvals = asking("a.example", "b.example")
+    lines = told(desk, "/pending").lines
+    assert [line.split()[0] for line in lines] == approvals
+    whole = told(desk, f"/pending {approvals[0]}").lines
+    assert "\n".join(whole) == desk.view(SESSION).pending[0].shown
+    assert told(desk, "/pending zzzzzz").refused
+    assert told(MemoryDesk(), "/pending").lines == ("nothing waits for an answer",)
+
+
+def test_grants_are_listed_and_taken_back() -> None:
+    desk, _, [approval] = asking("a.example")
+    assert told(desk, "/grants").lines == ("no answer stands in this session",)
+    told(desk, f"/approve {approval} session")
+    first, second = told(desk, "/grants").lines
+    assert "for the session, by ann" in first
+    assert "https://a.example" in second
+    grant = first.split()[0]
+    assert not told(desk, f"/revoke {grant}").refused
+    assert desk.has(GrantRevoked)
+    assert told(desk, f"/revoke {grant}").refused
+
+
+def test_why_and_rules_are_the_desks_words() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/why c1").lines == ("why of s1", "about c1")
+    assert told(desk, "/rules").lines[0] == "rules of s1"
+    assert desk.explained == [("why", "c1"), ("rules", "")]
+
+
+def test_rules_are_disabled_with_a_warning_and_enabled_again() -> None:
+    desk, _, _ = asking("a.example")
+    rule = desk.view(SESSION).pending[0].because[0]
+    assert told(desk, f"/disable {rule}").lines[0].startswith("warning: ")
+    assert desk.last(RuleDisabled).rule == rule
+    assert not told(desk, f"/enable {rule}").refused
+    assert desk.last(RuleEnabled).rule == rule
+    assert told(desk, "/disable no-such-rule").refused
+
+
+def test_the_mode_is_shown_and_changed() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/mode").lines[0].startswith("mode default: ")
+    assert told(desk, "/mode accept-edits").lines[0].startswith("mode accept-edits: ")
+    assert desk.state().mode is Mode.ACCEPT_EDITS
+    assert isinstance(desk.sent[-1], ChangeMode)
+
+
+def test_the_model_is_shown_and_changed() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/model").lines == ("model demo",)
+    told(desk, "/model script:a.jsonl")
+    assert desk.last(ModelChanged).model == "script:a.jsonl"
+
+
+def test_the_name_changes() -> None:
+    desk = MemoryDesk()
+    told(desk, '/rename "night shift"')
+    assert desk.last(SessionRenamed).name == "night shift"
+
+
+@covers("slash.budget-figures")
+def test_each_figure_of_the_budget_says_how_sure_it_is() -> None:
+    desk = MemoryDesk()
+    told(desk, "go")
+    hand = Hand(desk)
+    hand.start()
+    tokens, steps, seconds, dollars = told(desk, "/budget").lines
+    assert steps == "steps    0 of 200 (measured)"
+    assert seconds == "seconds  0s of 2h (measured)"
+    hand.use(1_234, 0.0125, Basis.ESTIMATED)
+    tokens, _, _, dollars = told(desk, "/budget").lines
+    assert tokens == "tokens   ~1,234 of 1,000,000 (estimated)"
+    assert dollars == "dollars  ~$0.0125 of $5.00 (estimated)"
+    hand.use(5, 0, Basis.UNKNOWN)
+    assert "(unknown)" in told(desk, "/budget").lines[0]
+
+
+def test_a_budget_is_raised_and_never_lowered() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/budget tokens 2m").lines[0].startswith("tokens ")
+    assert desk.last(BudgetRaised).limit == 2_000_000
+    assert told(desk, "/budget tokens 5").refused
+
+
+def test_the_context_is_shown() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/context").lines == ("nothing is known of the model's context yet", "it is compacted at 83.5 %")
+    desk.happen(ContextMeasured(at=NOW, used=50_000, size=200_000, measured=False))
+    assert told(desk, "/context").lines[0] == "50,000 of 200,000 tokens, 25% (estimated)"
+
+
+def test_compaction_is_asked_for_and_set() -> None:
+    desk = MemoryDesk()
+    told(desk, "/compact keep the names")
+    assert isinstance(desk.sent[-1], AskCompaction)
+    assert desk.sent[-1].instructions == "keep the names"
+    assert told(desk, "/compact at 70%").lines == ("the context is compacted at 70 % from now on",)
+    assert desk.last(CompactionSet).threshold == 0.7
+    told(desk, "/compact off")
+    assert desk.last(CompactionSet).threshold is None
+    assert told(desk, "/context").lines[1] == "it is never compacted by itself"
+
+
+def test_a_turn_is_interrupted_and_without_one_that_is_said() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/interrupt").lines == ("nothing runs here",)
+    told(desk, "go")
+    Hand(desk).start()
+    told(desk, "/interrupt")
+    assert desk.has(InterruptAsked)
+
+
+@pytest.mark.parametrize("how", ["new", "reset", "fork"])
+def test_another_session_is_opened_and_gone_to(how: str) -> None:
+    desk = MemoryDesk()
+    outcome = told(desk, f"/{how} elsewhere")
+    assert outcome.go_to == "s2"
+    assert outcome.lines == ("session s2", f"opened by {how}")
+    assert desk.view(SessionId("s2")).name == "elsewhere"
+    assert desk.view(SessionId("s2")).parent == (None if how == "new" else SESSION)
+
+
+def test_a_session_is_resumed_by_the_beginning_of_its_id_or_by_its_name() -> None:
+    desk = MemoryDesk()
+    told(desk, "/new elsewhere")
+    assert told(desk, "/resume s2").go_to == "s2"
+    assert told(desk, "/resume elsewhere").go_to == "s2"
+    assert told(desk, "/resume s").refused
+    assert told(desk, "/resume nowhere").lines == ("there is no session `nowhere`; `/sessions` lists them",)
+    assert "s2" in told(desk, "/resume").lines[1]
+
+
+def test_sessions_are_listed_and_the_current_one_is_marked() -> None:
+    desk = MemoryDesk()
+    told(desk, "/new elsewhere")
+    first, second = told(desk, "/sessions").lines
+    assert first.startswith("* s1  ready")
+    assert second.startswith("  s2  ready")
+    assert told(desk, "/sessions nothing like it").lines == ("there is no such session",)
+
+
+def test_a_session_is_shown_with_what_it_is() -> None:
+    lines = told(MemoryDesk(*ready(PROJECT)), "/session").lines
+    assert "workspace  /srv/project (a project)" in lines
+
+
+def test_history_is_what_was_said() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/history").lines == ("nothing was said yet",)
+    told(desk, "hello\nyou")
+    Hand(desk).reply("hi\x1b[2J")
+    assert told(desk, "/history").lines == ("ann: hello", "  you", "agent: hi\\x1b[2J")
+    assert told(desk, "/history 1").lines == ("… 1 before", "agent: hi\\x1b[2J")
+
+
+def test_the_logs_say_where_they_are_and_end_with_the_last_events() -> None:
+    desk = MemoryDesk()
+    told(desk, "hello")
+    lines = told(desk, "/logs 2").lines
+    assert lines[0] == "the audit of s1 is somewhere"
+    assert "SessionReady" in lines[1]
+    assert "MessageAccepted  hello" in lines[2]
+
+
+@covers("terminal.inert")
+def test_what_others_wrote_is_inert_in_every_list() -> None:
+    desk = MemoryDesk(*ready(PROJECT))
+    told(desk, "go \x1b[2J")
+    hand = Hand(desk)
+    hand.start()
+    hand.want("c1", write("/srv/project/\x1b[2Jx\nforged", "content \x1b]0;x\x07"))
+    hand.speak("said \x1b[2J")
+    told(desk, "/rename \x1b[31mred")
+    for word in (
+        "/pending",
+        "/history",
+        "/logs",
+        "/session",
+        "/sessions",
+        f"/pending {next(iter(desk.state().approvals))}",
+        "/nonsense\x1b[2J",
+    ):
+        outcome = told(desk, word)
+        assert all(line.isprintable() for line in outcome.lines), (word, outcome.lines)

@@ -1,0 +1,91 @@
+"""What is drawn: styles are ours, text is theirs, and nothing of theirs is a style."""
+
+import io
+import re
+
+import pytest
+
+from curtainwall.channels.cards import CardLine
+from curtainwall.channels.telling import Told
+from curtainwall.channels.terminal import wants_colour
+from curtainwall.channels.terminal.looks import Looks
+from tests.support.covers import covers
+from tests.unit.channels.test_plain import ATTACKS
+
+OURS = re.compile(r"\x1b\[[0-9;]*m")
+COLOURS = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7])(?:;[0-9;]*)?m")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn_ways(looks: Looks, text: str) -> list[str]:
+    card = looks.card([CardLine("added", text), CardLine("head", text)])
+    return [looks.markdown(text), looks.line(text), looks.said(text, text), looks.told(Told("bad", text)), card]
+
+
+@covers("terminal.inert")
+@pytest.mark.parametrize(
+    "attack", [*ATTACKS, "&#27;[2J", "&#x202e;evil", "&#8203;hidden", "`\x1b[2J`", "```\n\x1b[2J\n```", "[a](\x1b[2J)"], ids=ascii
+)
+@pytest.mark.parametrize("colour", [True, False])
+def test_no_escape_of_others_reaches_the_terminal(attack: str, colour: bool) -> None:
+    for drawn in drawn_ways(Looks(60, colour), f"before {attack} after"):
+        rest = OURS.sub("", drawn)
+        assert all(letter.isprintable() or letter == "\n" for letter in rest), ascii(rest)
+
+
+@pytest.mark.parametrize("text", ["[bold]x[/bold]", "[link=https://evil.example]x[/link]", ":warning:", "[red]"])
+def test_markup_is_text(text: str) -> None:
+    for drawn in drawn_ways(Looks(80, True), text):
+        assert text in OURS.sub("", drawn)
+
+
+def test_a_link_shows_where_it_leads() -> None:
+    assert "https://evil.example" in Looks(80, True).markdown("[https://good.example](https://evil.example)")
+
+
+def test_markdown_is_drawn() -> None:
+    drawn = Looks(80, True).markdown("# Title\n\n* **one**\n* two\n\n```python\nx = 1\n```")
+    plain = OURS.sub("", drawn)
+    assert "**" not in plain
+    assert "```" not in plain
+    assert "• one" in plain
+    assert "x = 1" in plain
+
+
+@covers("terminal.colours")
+def test_without_colour_nothing_is_coloured() -> None:
+    text = "# T\n\n`code` **bold**\n\n```python\nx = 'a'\n```"
+    assert COLOURS.search(Looks(80, True).markdown(text))
+    for drawn in drawn_ways(Looks(80, False), text):
+        assert not COLOURS.search(drawn)
+
+
+@covers("terminal.colours")
+@pytest.mark.parametrize(
+    ("stream", "environ", "wanted"),
+    [
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"NO_COLOR": ""}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {}, False),
+    ],
+)
+def test_colours_are_for_terminals_whose_user_wants_them(stream: io.StringIO, environ: dict[str, str], wanted: bool) -> None:
+    assert wants_colour(stream, environ) is wanted
+
+
+@pytest.mark.parametrize("width", [10, 20, 40])
+def test_a_narrow_terminal_is_not_overrun(width: int) -> None:
+    text = "a word and averyveryverylongwordthatdoesnotfit and more\n\n* item item item item"
+    for drawn in drawn_ways(Looks(width, True), text):
+        assert max(len(row) for row in OURS.sub("", drawn).splitlines()) <= width
+
+
+def test_every_row_of_a_card_has_its_bar() -> None:
+    drawn = OURS.sub("", Looks(20, True).card([CardLine("argument", "x" * 70), CardLine("argument", "a\nb")]))
+    assert all(row.startswith("┃ ") for row in drawn.splitlines())

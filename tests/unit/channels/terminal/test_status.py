@@ -1,0 +1,53 @@
+"""The lines around the input: what runs, what it costs, and what waits."""
+
+import pytest
+
+from curtainwall.channels.tale import Tale
+from curtainwall.channels.terminal.status import asks_lines, doing_line, status_line
+from curtainwall.model import Basis, ContextMeasured, TurnId
+from tests.support.given import NOW, SESSION
+from tests.unit.channels.slash.test_control import asking
+
+
+def test_the_status_line_has_model_mode_context_money_and_asks() -> None:
+    desk, hand, _ = asking("a.example")
+    desk.happen(ContextMeasured(at=NOW, used=30, size=100, measured=False))
+    hand.use(10, 0.25, Basis.ESTIMATED)
+    assert status_line(desk.view(SESSION), 100) == "demo · mode default · context ~30% · ~$0.25 · 1 open ask"
+
+
+def test_in_a_narrow_terminal_the_asks_stay_to_the_last() -> None:
+    desk, _, _ = asking("a.example", "b.example")
+    view = desk.view(SESSION)
+    assert status_line(view, 36) == "demo · mode default · 2 open asks"
+    assert status_line(view, 14) == "2 open asks"
+    assert len(status_line(view, 5)) == 5
+
+
+def test_money_that_nobody_counted_is_a_question_mark() -> None:
+    desk, hand, _ = asking()
+    hand.use(10, 0, Basis.UNKNOWN)
+    assert "$?" in status_line(desk.view(SESSION), 100)
+
+
+def test_what_runs_is_told_and_nothing_where_nothing_does() -> None:
+    tale = Tale()
+    assert doing_line(tale, "x", 0, 80) == ""
+    tale.turn = TurnId("t1")
+    assert "thinking" in doing_line(tale, "", 0, 80)
+    assert "reading a map\\x1b[2J" in doing_line(tale, "reading a map\x1b[2J", 0, 80)
+    assert doing_line(tale, "", 0, 80)[0] != doing_line(tale, "", 100, 80)[0]
+    tale.interrupting = True
+    assert "stopping" in doing_line(tale, "", 0, 80)
+
+
+@pytest.mark.parametrize("width", [12, 40, 80])
+def test_how_to_answer_fits_the_terminal(width: int) -> None:
+    hosts = [f"h{n}.example" for n in range(7)]
+    desk, _, approvals = asking(*hosts)
+    asks = list(desk.view(SESSION).pending)
+    assert all(len(line) <= width for line in asks_lines(asks, width, keys=True))
+    assert asks_lines(asks, 80, keys=True)[-1] == "and 2 more"
+    assert "y once" in asks_lines(asks[:1], 80, keys=True)[0]
+    assert f"/deny {approvals[0]}" in asks_lines(asks[:1], 80, keys=False)[0]
+    assert asks_lines([], 80, keys=True) == []

@@ -1,0 +1,98 @@
+"""Cards: tool, both forms of the arguments, rules and labels, and a difference where one can be made."""
+
+from typing import Any
+
+from curtainwall.channels.cards import ask_in_a_line, call_in_words, card_lines
+from curtainwall.model import ApprovalId, CallId, PendingAsk, RuleId, Subject, ToolEffect
+from tests.support.covers import covers
+from tests.support.given import NOW, fetch, subject, write
+from tests.support.stores import NOON
+
+
+def ask(
+    what: Subject,
+    shown: str = "tool: x\nwants write-path /a (rule-1)\nbecause it asks\nlabel sensitive was set by call c9 (/f)\nas written:\n  p: 1",
+) -> PendingAsk:
+    return PendingAsk(
+        approval=ApprovalId("abc123"),
+        call=CallId("c1"),
+        subject=what,
+        because=(RuleId("rule-1"),),
+        shown=shown,
+        asked=NOW,
+        deadline=NOON,
+        shared_by=1,
+    )
+
+
+def lines(what: Subject, **more: Any) -> list[str]:
+    return [line.text for line in card_lines(ask(what, **more))]
+
+
+def edit(*edits: dict[str, str]) -> Subject:
+    made = subject("filesystem.edit_file", ToolEffect.MODIFY, path="a")
+    arguments: dict[str, Any] = {"path": "a", "edits": list(edits)}
+    return made.model_copy(update={"raw": arguments, "canonical": {**arguments, "path": "/srv/own/a"}})
+
+
+@covers("terminal.card")
+def test_a_card_has_what_was_shown_and_both_forms_of_the_arguments() -> None:
+    told = lines(edit({"oldText": "a\nb\n", "newText": "a\nc\n"}))
+    assert told[:4] == ["tool: x", "wants write-path /a (rule-1)", "because it asks", "label sensitive was set by call c9 (/f)"]
+    assert '  path: "a"' in told
+    assert "would run as (1 more as written):" in told
+    assert '  path: "/srv/own/a"' in told
+
+
+@covers("terminal.card-diff")
+def test_an_edit_is_shown_as_a_difference() -> None:
+    made = card_lines(ask(edit({"oldText": "a\nb\n", "newText": "a\nc\n"})))
+    assert [(line.kind, line.text) for line in made][-4:] == [("place", "@@"), ("argument", " a"), ("removed", "-b"), ("added", "+c")]
+
+
+@covers("terminal.card-diff")
+def test_a_new_file_is_shown_and_cuts_are_stated() -> None:
+    assert lines(write("/a", "one\ntwo\n"))[-3:] == ["the whole new content, 2 lines:", "+one", "+two"]
+    told = lines(write("/a", "".join(f"{n}\n" for n in range(1_000))))
+    assert "…[940 lines are not shown here; `/pending ID` shows the ask as it is logged]…" in told
+    assert told[-1] == "+999"
+    assert len(told) < 80
+
+
+@covers("terminal.card-diff")
+def test_long_edits_are_shown_as_what_goes_and_what_comes() -> None:
+    told = lines(edit({"oldText": "".join(f"a{n}\n" for n in range(201)), "newText": "a0\nb\n"}))
+    assert told[-1] == "+b"
+    assert "-a0" in told
+    assert "+a0" in told
+
+
+def test_edits_that_are_not_what_they_should_be_are_shown_as_arguments() -> None:
+    odd = edit().model_copy(update={"canonical": {"path": "a", "edits": ["x"]}, "raw": {"path": "a", "edits": ["x"]}})
+    assert '  edits: ["x"]' in lines(odd)
+
+
+def test_an_empty_file_and_an_empty_edit_make_no_trouble() -> None:
+    assert lines(write("/a", ""))[-1] == "the whole new content, 0 lines:"
+    assert lines(edit())[-1] == "what would change:"
+
+
+@covers("terminal.inert")
+def test_nothing_an_agent_wrote_adds_a_line_or_an_escape_to_a_card() -> None:
+    evil = "\x1b[2J\nas written:\n\rapproved by ann\u202e"
+    for what in (write("/a", evil), edit({"oldText": evil, "newText": evil + "x"}), fetch("a.example", f"/{evil}")):
+        told = lines(what)
+        assert all(line.isprintable() for line in told)
+        assert told.count("as written:") <= 2
+        assert not any(line.startswith("approved") for line in told)
+
+
+def test_a_long_argument_is_cut_and_says_so() -> None:
+    told = lines(fetch("a.example", "/" + "x" * 5_000))
+    assert any("characters cut" in line for line in told)
+    assert max(map(len, told)) < 400
+
+
+def test_a_call_is_told_in_one_line() -> None:
+    assert call_in_words(write("/srv/a\nb", "x")) == "filesystem.write_file /srv/a b"
+    assert ask_in_a_line(ask(write("/a"))).startswith("abc123 filesystem.write_file wants write-path /a")

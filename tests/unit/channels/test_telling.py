@@ -1,0 +1,130 @@
+"""Events in a line: what is told, to whom, and that nothing else is."""
+
+from typing import get_args
+
+import pytest
+
+from curtainwall.channels.tale import Tale
+from curtainwall.channels.telling import tell, tell_change
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalWithdrawn,
+    BudgetExhausted,
+    BudgetKind,
+    BudgetRaised,
+    BudgetWarned,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    CompactionSkipped,
+    DenialsCounted,
+    Digest,
+    Effect,
+    GrantId,
+    GrantRevoked,
+    GrantScope,
+    HistoryCompacted,
+    LoopDetected,
+    Mode,
+    ModeChanged,
+    ModelChanged,
+    ModelFailed,
+    Payload,
+    PermitId,
+    RuleDisabled,
+    RuleEnabled,
+    RuleId,
+    SessionClosed,
+    SessionRenamed,
+    TextStreamed,
+    TurnEnded,
+    TurnId,
+    TurnStatus,
+    Verdict,
+)
+from tests.support.given import ANN, BOB, NOW, fetch, source
+
+CALL, PERMIT, TURN, ASK = CallId("c1"), PermitId("p1"), TurnId("t1"), ApprovalId("abc123")
+EVIL = "x\x1b[2J\ny"
+
+
+def tale() -> Tale:
+    made = Tale()
+    made.take(CallRequested(at=NOW, call=CALL, subject=fetch("a.example"), turn=TURN))
+    return made
+
+
+def permitted(*labels: str) -> CallPermitted:
+    verdict = Verdict(effect=Effect.ALLOW, because=())
+    return CallPermitted(
+        at=NOW, call=CALL, permit=PERMIT, digest=Digest(""), verdict=verdict, labels=tuple(source(label) for label in labels)
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (CallFinished(at=NOW, call=CALL, permit=PERMIT, ok=True, result=Payload()), "✓ fetch.get https://a.example/"),
+        (CallFinished(at=NOW, call=CALL, permit=PERMIT, ok=False, result=Payload()), "✗ fetch.get https://a.example/ failed"),
+        (permitted("sensitive"), "from here on the session counts as sensitive"),
+        (permitted(), None),
+        (CallDenied(at=NOW, call=CALL, verdict=Verdict(effect=Effect.DENY, because=(RuleId("r1"),), reason=EVIL)), "(r1); `/why c1`"),
+        (CallDenied(at=NOW, call=CALL, verdict=Verdict(effect=Effect.DENY, because=(RuleId("denied-by-human"),))), None),
+        (CallLost(at=NOW, call=CALL), "it is unknown whether this ran: fetch.get"),
+        (CallDropped(at=NOW, call=CALL, why=EVIL), "let go of a call"),
+        (TurnEnded(at=NOW, turn=TURN, status=TurnStatus.FAILED, failure=EVIL), "the turn failed: x\\x1b[2J\\ny"),
+        (TurnEnded(at=NOW, turn=TURN, status=TurnStatus.INTERRUPTED), "interrupted; what was said so far is kept"),
+        (TurnEnded(at=NOW, turn=TURN, status=TurnStatus.DONE), None),
+        (ModelFailed(at=NOW, turn=TURN, request="r", failure=EVIL), "the model gave no reply: x"),
+        (ModelFailed(at=NOW, turn=TURN, request="r", failure="interrupted"), None),
+        (ApprovalAnswered(at=NOW, approval=ASK, granted=True, by=BOB, scope=GrantScope.PROJECT), "approved for the project by bob: abc123"),
+        (ApprovalAnswered(at=NOW, approval=ASK, granted=False, by=BOB, reason=EVIL), "denied by bob: abc123 (x\\x1b[2J\\ny)"),
+        (ApprovalExpired(at=NOW, approval=ASK), "nobody answered abc123 in time"),
+        (ApprovalWithdrawn(at=NOW, approval=ASK, why=EVIL), "ask abc123 no longer stands: x"),
+        (BudgetWarned(at=NOW, kind=BudgetKind.TOKENS, used=81, limit=100), "81% of the budget of tokens is used"),
+        (BudgetExhausted(at=NOW, kind=BudgetKind.SECONDS, used=100, limit=100), "`/budget seconds 4h` allows more"),
+        (LoopDetected(at=NOW, call=CALL, what="repeat", count=21), "the same call, 21 times"),
+        (DenialsCounted(at=NOW, count=7), "7 more calls were denied"),
+        (HistoryCompacted(at=NOW, trigger="asked", before=9_000, after=900, upto=3, summary=Payload()), "9,000 tokens became 900"),
+        (CompactionSkipped(at=NOW, why=EVIL), "nothing was summarised: x"),
+        (SessionClosed(at=NOW, reason=EVIL, by=ANN), "the session is closed: x"),
+        (TextStreamed(at=NOW, turn=TURN, text=EVIL), None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, get_args(AnyEvent)) else "",
+)
+def test_an_event_is_told_in_one_inert_line_or_not_at_all(event: AnyEvent, words: str | None) -> None:
+    told = tell(event, tale())
+    if words is None:
+        assert told is None
+        return
+    assert told is not None
+    assert words in told.text
+    assert told.text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (ModeChanged(at=NOW, mode=Mode.BYPASS, by=BOB), "bob set the mode to `bypass`"),
+        (ModelChanged(at=NOW, model=EVIL, by=BOB), "bob set the model to `x"),
+        (SessionRenamed(at=NOW, name=EVIL, by=BOB), "bob named the session `x"),
+        (RuleDisabled(at=NOW, rule=RuleId("r1"), by=BOB), "bob disabled rule `r1`"),
+        (RuleEnabled(at=NOW, rule=RuleId("r1"), by=BOB), "bob enabled rule `r1`"),
+        (GrantRevoked(at=NOW, grant=GrantId("g1"), by=BOB), "bob took grant `g1` back"),
+        (BudgetRaised(at=NOW, kind=BudgetKind.STEPS, limit=400, by=BOB), "bob raised the budget of steps to 400"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, get_args(AnyEvent)) else "",
+)
+def test_what_somebody_else_changed_is_told_and_ones_own_change_is_not(event: AnyEvent, words: str) -> None:
+    told = tell_change(event, ANN)
+    assert told is not None
+    assert words in told.text
+    assert told.text.isprintable()
+    assert tell_change(event, BOB) is None

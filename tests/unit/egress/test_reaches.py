@@ -1,0 +1,176 @@
+"""What a provider would do beyond answering is found in every dialect, judged, and removed where the request still means something."""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+
+from curtainwall.egress import Dialect, Handling, Reach, ReachKind
+from curtainwall.egress.reaches import settle
+from curtainwall.egress.refusal import Refused
+from curtainwall.egress.terms import remove_what_can_be
+from tests.support.covers import covers
+
+FUNCTION = {
+    "name": "read_file",
+    "input_schema": {"type": "object", "properties": {"url": {"type": "string"}, "file_id": {"type": "string"}}},
+}
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": list(parts)}]}
+
+
+def contents(*parts: Any) -> dict[str, Any]:
+    return {"contents": [{"role": "user", "parts": list(parts)}]}
+
+
+REMOVED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
+    (Dialect.ANTHROPIC, {"tools": [FUNCTION, {"type": "web_search_20250305", "name": "web_search"}]}, ReachKind.WEB),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]}, ReachKind.WEB),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "code_execution_20250825", "name": "x"}]}, ReachKind.CODE),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "mcp_toolset", "mcp_server_name": "x"}]}, ReachKind.SERVERS),
+    (Dialect.ANTHROPIC, {"tools": [{"TYPE": "web_search_20250305"}]}, ReachKind.WEB),
+    (Dialect.ANTHROPIC, {"mcp_servers": [{"type": "url", "url": "https://evil.test", "name": "x"}]}, ReachKind.SERVERS),
+    (Dialect.ANTHROPIC, {"container": {"id": "c", "skills": []}}, ReachKind.CODE),
+    (Dialect.ANTHROPIC, {"tools": [{"type": "something_new_20300101"}]}, ReachKind.OTHER),
+    (Dialect.RESPONSES, {"tools": [{"type": "web_search"}]}, ReachKind.WEB),
+    (Dialect.RESPONSES, {"tools": [{"type": "web_search_preview_2025_03_11"}]}, ReachKind.WEB),
+    (Dialect.RESPONSES, {"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}, ReachKind.WEB),
+    (Dialect.RESPONSES, {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}, ReachKind.CODE),
+    (Dialect.RESPONSES, {"tools": [{"type": "mcp", "server_url": "https://evil.test"}]}, ReachKind.SERVERS),
+    (Dialect.RESPONSES, {"tools": [{"type": "computer_use_preview"}]}, ReachKind.CODE),
+    (Dialect.RESPONSES, {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}, ReachKind.CODE),
+    (Dialect.RESPONSES, {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]}, ReachKind.SERVERS),
+    (Dialect.RESPONSES, {"tools": [{"name": "no type"}]}, ReachKind.OTHER),
+    (Dialect.RESPONSES, {"background": True}, ReachKind.BACKGROUND),
+    (Dialect.CHAT, {"web_search_options": {"user_location": None}}, ReachKind.WEB),
+    (Dialect.CHAT, {"tools": [{"type": "web_search"}]}, ReachKind.WEB),
+    (Dialect.GEMINI, {"tools": [{"google_search": {}}]}, ReachKind.WEB),
+    (Dialect.GEMINI, {"tools": [{"googleSearch": {}}]}, ReachKind.WEB),
+    (Dialect.GEMINI, {"tools": [{"url_context": {}}]}, ReachKind.WEB),
+    (Dialect.GEMINI, {"tools": [{"codeExecution": {}}]}, ReachKind.CODE),
+    (Dialect.GEMINI, {"tools": [{"functionDeclarations": [], "fileSearch": {}}]}, ReachKind.WEB),
+]
+
+REFUSED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
+    (Dialect.ANTHROPIC, user({"type": "image", "source": {"type": "url", "url": "https://evil.test/a.png"}}), ReachKind.URL),
+    (Dialect.ANTHROPIC, user({"type": "document", "source": {"type": "url", "URL": "HTTPS://evil.test"}}), ReachKind.URL),
+    (
+        Dialect.ANTHROPIC,
+        user({"type": "tool_result", "content": [{"type": "image", "source": {"type": "url", "url": "http://10.0.0.1"}}]}),
+        ReachKind.URL,
+    ),
+    (Dialect.ANTHROPIC, user({"type": "document", "source": {"type": "file", "file_id": "file_1"}}), ReachKind.STORED),
+    (Dialect.ANTHROPIC, {"system": [{"type": "image", "source": {"type": "url", "url": "ftp://x"}}]}, ReachKind.URL),
+    (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x"}]}]}, ReachKind.URL),
+    (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x"}]}]}, ReachKind.URL),
+    (
+        Dialect.RESPONSES,
+        {"input": [{"type": "function_call_output", "output": [{"type": "input_image", "image_url": "https://x"}]}]},
+        ReachKind.URL,
+    ),
+    (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, ReachKind.STORED),
+    (Dialect.RESPONSES, {"prompt": {"id": "pmpt_1"}}, ReachKind.STORED),
+    (Dialect.RESPONSES, {"model": "o3-deep-research"}, ReachKind.WEB),
+    (Dialect.CHAT, {"model": "gpt-4o-search-preview"}, ReachKind.WEB),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": {"url": "https://evil.test"}}), ReachKind.URL),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test"}), ReachKind.URL),
+    (Dialect.CHAT, user({"type": "video_url", "video_url": {"url": "https://evil.test"}}), ReachKind.URL),
+    (Dialect.GEMINI, contents({"fileData": {"fileUri": "https://evil.test"}}), ReachKind.URL),
+    (Dialect.GEMINI, contents({"file_data": {"file_uri": "gs://bucket/x"}}), ReachKind.URL),
+    (Dialect.GEMINI, contents({"functionResponse": {"name": "f", "parts": [{"fileData": {"fileUri": "x"}}]}}), ReachKind.URL),
+    (Dialect.GEMINI, {"cachedContent": "cachedContents/1"}, ReachKind.STORED),
+]
+
+ORDINARY: list[tuple[Dialect, dict[str, Any]]] = [
+    (
+        Dialect.ANTHROPIC,
+        {"tools": [FUNCTION, {"type": "custom", "name": "x"}, {"type": "bash_20250124", "name": "bash"}], "tool_choice": {}},
+    ),
+    (Dialect.ANTHROPIC, user({"type": "image", "source": {"type": "base64", "data": "AAAA"}})),
+    (Dialect.ANTHROPIC, user({"type": "tool_use", "input": {"url": "https://x", "source": {"url": "https://x"}, "file_id": "f"}})),
+    (Dialect.ANTHROPIC, user({"type": "text", "text": "see https://example.com"})),
+    (Dialect.RESPONSES, {"tools": [{"type": "function", "parameters": {"properties": {"image_url": {}}}}, {"type": "local_shell"}]}),
+    (
+        Dialect.RESPONSES,
+        {"tools": [{"type": "shell", "environment": {"type": "local"}}, {"type": "namespace", "tools": [{"type": "function"}]}]},
+    ),
+    (Dialect.RESPONSES, {"background": False, "input": [{"content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]}]}),
+    (Dialect.RESPONSES, {"input": [{"content": [{"text": "x", "annotations": [{"type": "url_citation", "url": "https://x"}]}]}]}),
+    (Dialect.RESPONSES, {"text": {"format": {"schema": {"properties": {"file_id": {"const": "x"}}}}}}),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}})),
+    (Dialect.GEMINI, {"tools": [{"functionDeclarations": [{"name": "f"}]}, {"function_declarations": []}]}),
+    (Dialect.GEMINI, contents({"inlineData": {"data": "AA"}}, {"functionCall": {"name": "f", "args": {"fileUri": "x"}}})),
+]
+
+
+async def allow(_: Reach) -> Handling:
+    return "allow"
+
+
+async def refuse(_: Reach) -> Handling:
+    return "refuse"
+
+
+def settled(dialect: Dialect, body: dict[str, Any], judge: Any = remove_what_can_be) -> tuple[Reach, ...]:
+    return asyncio.run(settle(body, dialect, "them", judge))
+
+
+@pytest.mark.parametrize(("dialect", "body", "kind"), REMOVED)
+@covers("egress.reaches-removed")
+def test_what_can_be_removed_is_removed_and_told(dialect: Dialect, body: dict[str, Any], kind: ReachKind) -> None:
+    left = copy.deepcopy(body)
+    (reach,) = settled(dialect, left)
+    assert (reach.kind, reach.removable, reach.provider) == (kind, True, "them")
+    assert left != body
+    assert settled(dialect, left) == (), "nothing of it is left"
+
+
+@pytest.mark.parametrize(("dialect", "body", "kind"), REFUSED)
+@covers("egress.reaches-refused")
+def test_what_cannot_be_removed_is_refused(dialect: Dialect, body: dict[str, Any], kind: ReachKind) -> None:
+    seen: list[Reach] = []
+
+    async def judge(reach: Reach) -> Handling:
+        seen.append(reach)
+        return "remove"
+
+    with pytest.raises(Refused) as refusal:
+        settled(dialect, body, judge)
+    assert refusal.value.status == 403
+    assert [(reach.kind, reach.removable) for reach in seen] == [(kind, False)]
+
+
+@pytest.mark.parametrize(("dialect", "body"), ORDINARY)
+def test_an_ordinary_request_is_left_as_it_is(dialect: Dialect, body: dict[str, Any]) -> None:
+    left = copy.deepcopy(body)
+    assert settled(dialect, left, refuse) == ()
+    assert left == body
+
+
+@pytest.mark.parametrize(("dialect", "body", "kind"), [*REMOVED, *REFUSED])
+def test_whoever_judges_may_allow_or_refuse_each(dialect: Dialect, body: dict[str, Any], kind: ReachKind) -> None:
+    left = copy.deepcopy(body)
+    assert settled(dialect, left, allow) == ()
+    assert left == body
+    with pytest.raises(Refused):
+        settled(dialect, left, refuse)
+
+
+def test_with_the_last_tool_goes_what_chose_among_them() -> None:
+    body = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}, "input": "x"}
+    settled(Dialect.RESPONSES, body)
+    assert body == {"input": "x"}
+
+
+def test_only_the_reaching_half_of_a_tool_goes() -> None:
+    body = {"tools": [{"functionDeclarations": [{"name": "f"}], "googleSearch": {}}, {"codeExecution": {}}]}
+    settled(Dialect.GEMINI, body)
+    assert body == {"tools": [{"functionDeclarations": [{"name": "f"}]}]}
+
+
+def test_a_tool_that_is_no_object_is_refused() -> None:
+    with pytest.raises(Refused, match="is no tool"):
+        settled(Dialect.ANTHROPIC, {"tools": ["web_search"]})
