@@ -79,14 +79,16 @@ async def _runner(work: AtWork, ours: Programs, session: SessionId) -> Callable[
     await house.send(session, StartTurn(by=SYSTEM, turn=turn))
     tools = work.wired.tools.listing()
     surface = surface_of(tools)
+    talk = Conversation(work.journal.load)
     calls = TurnCalls(
         session=session,
         turn=turn,
         gate=work.wired.gate,
-        talk=Conversation(work.journal.load),
+        talk=talk,
         effects={tool.full_name: tool.effect for tool in tools},
         new_call=lambda: CallId(house.mint()),
         say=lambda live: work.journal.say(session, live),
+        sync=lambda: talk,
     )
 
     async def run(code: str) -> None:
