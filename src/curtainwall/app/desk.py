@@ -15,6 +15,7 @@ from curtainwall.model import (
     CallRequested,
     ChangeModel,
     CommandRefused,
+    GrantId,
     MessageId,
     NotFound,
     Opened,
@@ -58,7 +59,7 @@ class HouseDesk:
 
     async def send(self, session: SessionId, command: AnyCommand) -> int:
         """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
-        if isinstance(command, RevokeGrant) and command.grant not in self._state(session).grants:
+        if isinstance(command, RevokeGrant) and not _stands(self._state(session), command.grant):
             await self._wired.house.revoke(command.grant, command.by)
             return self._wired.house.feed.head(session_stream(session))
         command = self._masked(command)
@@ -161,3 +162,8 @@ class HouseDesk:
         if wanted is None:
             raise NotFound(f"there is no open approval and no call `{about}` here")
         return wanted
+
+
+def _stands(state: SessionState, grant: GrantId) -> bool:
+    """Tell whether a session has this standing answer, or answers of this plan."""
+    return any(grant in (each.id, each.plan) for each in state.grants.values())

@@ -32,8 +32,8 @@ class CardLine:
 
 
 def card_lines(ask: PendingAsk) -> tuple[CardLine, ...]:
-    """Return the card of an ask, every line inert."""
-    return (*_head(ask), *_arguments(ask.subject), *_body(ask.subject))
+    """Return the card of an ask, every line inert; that of a plan has every step in its head."""
+    return tuple(_head(ask)) if ask.subject.steps else (*_head(ask), *_arguments(ask.subject), *_body(ask.subject))
 
 
 def whole_card(ask: PendingAsk) -> tuple[CardLine, ...]:
@@ -48,7 +48,9 @@ def ask_in_a_line(ask: PendingAsk, room: int = 100) -> str:
 
 
 def call_in_words(subject: Subject, room: int = 80) -> str:
-    """Return a call on one line: the tool and the argument that says most."""
+    """Return a call on one line: the tool and the argument that says most; of a plan, what it lists."""
+    if subject.steps:
+        return short(f"{subject.tool} {', '.join(step.tool for step in subject.steps)}", room)
     about = next((value for value in subject.raw.values() if isinstance(value, str)), None)
     if about is None:
         about = json.dumps(dict(subject.raw), ensure_ascii=False) if subject.raw else ""
@@ -60,7 +62,13 @@ def _head(ask: PendingAsk) -> Iterator[CardLine]:
     for line in ask.shown.split("\n"):
         if line == _ARGUMENTS_START:
             return
-        yield CardLine("rule" if line.startswith(("wants ", "because ", "label ")) else "head", _uncut(line))
+        yield CardLine(_kind(line), _uncut(line))
+
+
+def _kind(line: str) -> Kind:
+    if line.startswith("step "):
+        return "title"
+    return "rule" if line.startswith(("wants ", "because ", "label ")) else "argument" if line.startswith("with ") else "head"
 
 
 def _uncut(line: str) -> str:
