@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from curtainwall.app.forking import fork
+from curtainwall.app.knowledge import memory_lines, notebook_of, shelf_of, skill_lines
 from curtainwall.app.openings import Wanted, open_new, reset, state_of
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import Wired
@@ -91,10 +92,19 @@ class HouseDesk:
         self._attend(opened.session)
         return opened
 
-    def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
-        """Return in words which rules are in force, or why a call was judged as it was and what would change it."""
+    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
+        """Return in words which rules are in force, why a call was judged as it was, or what skills and notes there are."""
         state = self._state(session)
-        return self._rules(state, about) if what == "rules" else self._why(state, about)
+        match what:
+            case "rules":
+                return self._rules(state, about)
+            case "why":
+                return self._why(state, about)
+            case "skills":
+                lines = skill_lines(shelf_of(self._wired.setup.home), state.workspace)
+            case "memory":
+                lines = memory_lines(notebook_of(self._wired.setup.home), state.workspace)
+        return self._wired.masker.mask_text("\n".join(lines))
 
     async def _open(self, wish: Opening, by: Who) -> Opened:
         if wish.how == "new":

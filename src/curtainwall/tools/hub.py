@@ -2,10 +2,9 @@
 
 from pydantic import JsonValue
 
-from curtainwall.model import PROPOSE_PLAN, BadCall, CallPermitted, Place, Prepared, SessionId, ToolResult, ToolSpec
+from curtainwall.model import CallPermitted, Place, Prepared, SessionId, ToolResult, ToolSpec
 from curtainwall.tools.catalogue import Catalogue
 from curtainwall.tools.host import NativeTools
-from curtainwall.tools.plans import plan_of
 from curtainwall.tools.servers import Servers
 
 
@@ -37,16 +36,9 @@ class Hub:
         """Check the arguments, find out what they mean, and mask; raise `BadCall`."""
         server, _, name = tool.partition(".")
         if server not in self._servers:
-            prepared = self._native.prepare(tool, arguments, place)
-            return plan_of(prepared, lambda step, its: self._prepare_step(step, its, place)) if tool == PROPOSE_PLAN else prepared
+            return self._native.prepare(tool, arguments, place, step=self.prepare)
         self._servers.shelf.see_that_it_may(server, name)
         return self._of(server).prepare(tool, arguments, place)
-
-    def _prepare_step(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
-        spec = self.find(tool)
-        if spec is not None and spec.for_house:
-            raise BadCall("unknown-tool", f"there is no tool `{tool}` for agents")
-        return self.prepare(tool, arguments, place)
 
     def masked(self, value: JsonValue) -> JsonValue:
         """Return the value with every secret masked, for the log."""

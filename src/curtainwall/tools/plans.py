@@ -8,11 +8,11 @@ from pydantic import JsonValue
 from curtainwall.model import PROPOSE_PLAN, BadCall, Prepared, Subject, subject_digest
 from curtainwall.tools.schema_check import RULE
 
-PrepareStep = Callable[[str, JsonValue], Prepared]
+PrepareCall = Callable[[str, JsonValue], Prepared]
 """Prepares one call, or raises `BadCall`."""
 
 
-def plan_of(plan: Prepared, prepare: PrepareStep) -> Prepared:
+def plan_of(plan: Prepared, prepare: PrepareCall) -> Prepared:
     """Return the plan with its steps; raise `BadCall` that says which step means nothing."""
     listed = cast("list[dict[str, JsonValue]]", plan.arguments["steps"])
     steps = tuple(_step(place, each, prepare) for place, each in enumerate(listed, 1))
@@ -30,7 +30,7 @@ def plan_of(plan: Prepared, prepare: PrepareStep) -> Prepared:
     return Prepared(subject=of_plan.model_copy(update=told), arguments=canonical)
 
 
-def _step(place: int, step: dict[str, JsonValue], prepare: PrepareStep) -> Subject:
+def _step(place: int, step: dict[str, JsonValue], prepare: PrepareCall) -> Subject:
     tool = str(step["tool"])
     if tool == PROPOSE_PLAN:
         raise BadCall(RULE, f"step {place} of the plan is a plan; list its steps here")

@@ -361,7 +361,7 @@ def test_a_raise_of_the_budget_is_a_resource(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("propose_plan", {"steps": [{"tool": "shell.run", "arguments": {}}]}),
+        ("propose_plan", {"steps": [{"tool": "shell.run", "arguments": {"command": "ls"}}]}),
         ("load_skill", {"name": "x"}),
         ("remember", {"text": "x"}),
         ("recall", {"query": "x"}),

@@ -4,14 +4,12 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.model import BadCall, Prepared
-from curtainwall.tools.plans import plan_of
 from tests.support.covers import covers
 from tests.unit.tools.stage import Stage
 
 
 def prepared(stage: Stage, *steps: JsonValue) -> Prepared:
-    bare = stage.prepare("session.propose_plan", steps=list(steps))
-    return plan_of(bare, lambda tool, arguments: stage.tools.prepare(tool, arguments, stage.place))
+    return stage.prepare("session.propose_plan", steps=list(steps))
 
 
 def step(tool: str, **arguments: JsonValue) -> JsonValue:
@@ -53,6 +51,7 @@ def test_a_secret_in_a_step_marks_the_plan(stage: Stage) -> None:
     [
         ([step("filesystem.read_file", path="a"), step("filesystem.read", path="a")], "unknown-tool", "step 2 of the plan"),
         ([step("filesystem.read_file", path="a", more=1)], "invalid-arguments", "step 1 of the plan"),
+        ([step("session.follow_instructions", path="a", content="b")], "unknown-tool", "for agents"),
         ([step("session.propose_plan", steps=[])], "invalid-arguments", "is a plan"),
         ([{"tool": "shell.run"}], "invalid-arguments", "missing"),
         ([{"tool": "shell.run", "arguments": {"command": "ls"}, "as": "root"}], "invalid-arguments", "unknown argument"),
