@@ -9,11 +9,13 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from curtainwall.channels.plain import TAB, plain_line, short
-from curtainwall.model import PendingAsk, Subject
+from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, REMEMBER, PendingAsk, Subject
 
 Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place", "note"]
 
 _ARGUMENTS_START = "as written:"
+_TEXTS: Mapping[str, str] = {"filesystem.write_file": "content", FOLLOW_INSTRUCTIONS: "content", LOAD_SKILL: "text", REMEMBER: "text"}
+"""Tools of which one argument is a text that people read line by line."""
 _LONG = 300
 _MOST_LINES = 60
 _MOST_COMPARED = 200
@@ -103,19 +105,19 @@ def _told(arguments: Mapping[str, JsonValue], below: frozenset[str]) -> Iterator
 def _shown_below(subject: Subject) -> frozenset[str]:
     if subject.tool == "filesystem.edit_file" and _edits(subject) is not None:
         return frozenset({"edits"})
-    if subject.tool == "filesystem.write_file" and isinstance(subject.canonical.get("content"), str):
-        return frozenset({"content"})
-    return frozenset()
+    name = _TEXTS.get(subject.tool)
+    return frozenset({name}) if name is not None and isinstance(subject.canonical.get(name), str) else frozenset()
 
 
 def _body(subject: Subject) -> tuple[CardLine, ...]:
     edits = _edits(subject) if subject.tool == "filesystem.edit_file" else None
-    content = subject.canonical.get("content")
+    content = subject.canonical.get(_TEXTS.get(subject.tool, ""))
     if edits is not None:
         return _cut(_changes(edits), "what would change:")
-    if subject.tool == "filesystem.write_file" and isinstance(content, str):
+    if isinstance(content, str):
         lines = [*_all("added", _lines(content))]
-        return _cut(lines, f"the whole new content, {len(lines)} {'line' if len(lines) == 1 else 'lines'}:")
+        what = "the whole new content" if subject.tool == "filesystem.write_file" else "the whole text"
+        return _cut(lines, f"{what}, {len(lines)} {'line' if len(lines) == 1 else 'lines'}:")
     return ()
 
 

@@ -113,9 +113,10 @@ def _content(path: Path) -> bytes | None:
         return None
     except OSError as fault:
         raise CannotDo(f"`{path}` cannot be read ({(fault.strerror or '').lower()}); nothing in it is recalled") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CannotDo(f"`{path}` is no file; nothing in it is recalled")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise CannotDo(f"`{path}` is no file; nothing in it is recalled")
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise CannotDo(f"`{path}` is bigger than {MOST_BYTES // 1024} KiB; nothing in it is recalled until somebody shortens it")

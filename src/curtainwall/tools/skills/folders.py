@@ -15,7 +15,8 @@ _MOST_FILES: Final = 200
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _BIGGEST_MAIN: Final = 64 * 1024
 _DEEPEST: Final = 8
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TOP: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY: Final = _TOP | os.O_NOFOLLOW
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -44,7 +45,7 @@ class Folder:
 def folders_in(root: str, most: int) -> Iterator[str]:
     """Return the folders below a directory that have a SKILL.md, by name; where the directory is missing or a link, none."""
     try:
-        at = open_beneath(root, _DIRECTORY)
+        at = open_beneath(root, _TOP)
     except OSError:
         return
     try:
@@ -59,7 +60,7 @@ def folders_in(root: str, most: int) -> Iterator[str]:
 def read_folder(path: str) -> Folder:
     """Return everything in a folder; raise `Unusable` for links, devices, and more than a skill should have."""
     try:
-        top = open_beneath(path, _DIRECTORY)
+        top = open_beneath(path, _TOP)
     except LinkInTheWay:
         raise Unusable("it is reached by a link; copy it to where the link is") from None
     except OSError as fault:
@@ -105,9 +106,10 @@ def _read(directory: int, above: str, files: dict[str, bytes], depth: int) -> No
 
 def _content(directory: int, name: str, room: int) -> bytes:
     descriptor = os.open(name, _FILE, dir_fd=directory)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Unusable(f"`{name}` in it is no file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Unusable(f"`{name}` in it is no file")
         content = file.read(room + 1)
     if len(content) > room:
         raise Unusable(f"it is bigger than {_MOST_BYTES // 1024 // 1024} MiB")
