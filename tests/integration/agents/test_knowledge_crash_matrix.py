@@ -23,7 +23,7 @@ COMMITS = 40
 FEWEST = 30
 # What comes before the first call is the other matrix's. A crash before a commit leaves what happened since the one before; one right
 # after it leaves what was permitted and did not happen.
-KILLS = [(nth, "before") for nth in range(7, COMMITS + 1)] + [(nth, "after") for nth in range(8, FEWEST + 1, 4)]
+KILLS = [(nth, "before") for nth in range(7, COMMITS - 1)] + [(nth, "after") for nth in range(12, FEWEST + 1, 8)]
 
 
 def play(place: Path, nth: int, when: str) -> subprocess.CompletedProcess[str]:
