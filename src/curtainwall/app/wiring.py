@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from curtainwall.app.credentials import credential_files, credential_variables, 
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
 from curtainwall.app.keys import existing_key, house_key
+from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.app.model_keys import model_files, model_secrets, model_variables
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.protected import led_to, protection_of
@@ -22,6 +23,7 @@ from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
     SYSTEM,
+    AddLabels,
     Answer,
     Approver,
     Ask,
@@ -29,6 +31,8 @@ from curtainwall.model import (
     BudgetKind,
     Clock,
     CommandRefused,
+    Label,
+    LabelSource,
     Limits,
     RaiseBudget,
     SessionId,
@@ -41,7 +45,9 @@ from curtainwall.session import BreakerLimits, Rules, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
+from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.servers import ServerSpec
+from curtainwall.tools.skills import skill_runners
 
 _BIGGEST_RULE_FILE = 4 * 1024 * 1024
 
@@ -153,7 +159,7 @@ def _source(path: Path, name: str) -> Source:
 def judging_tools(setup: Setup) -> Hub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
-    return Hub(judged_tools(masker), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
+    return Hub(judged_tools(setup.home, masker), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
 
 
 def judging_masker(home: Home) -> Masker:
@@ -260,11 +266,24 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             await actor.submit(RaiseBudget(by=SYSTEM, kind=kind, limit=limit))
             return limit
 
+    async def touched(session: SessionId) -> tuple[str, tuple[Label, ...]]:
+        async with house.hold(session) as actor:
+            return actor.state.facts.agent, tuple(actor.state.labels)
+
+    async def taint(session: SessionId, labels: Sequence[LabelSource]) -> None:
+        async with house.hold(session) as actor:
+            await actor.submit(AddLabels(by=SYSTEM, labels=tuple(labels)))
+
     protection = setup.policy.protection
+    of_session = {
+        **session_runners(allow_more),
+        **skill_runners(shelf_of(setup.home)),
+        **memory_runners(notebook_of(setup.home), masker, touched, taint),
+    }
     native = (
-        run_tools(masker, credentials, protection, ask_again, session_runners(allow_more))
+        run_tools(setup.home, masker, credentials, protection, ask_again, of_session)
         if runners is None
-        else judged_tools(masker, runners)
+        else judged_tools(setup.home, masker, runners)
     )
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,

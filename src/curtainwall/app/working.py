@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from curtainwall.agents.builtin import (
@@ -18,6 +19,7 @@ from curtainwall.agents.builtin import (
 from curtainwall.agents.builtin.models import AUTO, Patient, default_model, find_model
 from curtainwall.app.desk import HouseDesk
 from curtainwall.app.keys import house_key
+from curtainwall.app.knowledge import prompted_skills, shelf_of
 from curtainwall.app.models import model_settings
 from curtainwall.app.openings import BUILTIN, Wanted
 from curtainwall.app.wiring import Setup, Wired
@@ -78,6 +80,7 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
         model_of=model_of,
         tools=wired.tools.listing,
         remembered=InstructionPins(Pins(setup.home.root / "instructions.json")),
+        skills=partial(prompted_skills, shelf_of(setup.home), mask=wired.masker.mask_text),
     )
     threshold = setup.config.model.compact_at or None
     agent = BuiltinAgent(around, threshold)

@@ -257,6 +257,11 @@ from curtainwall.model.subjects import (
 )
 from curtainwall.model.tools import (
     FOLLOW_INSTRUCTIONS,
+    LOAD_SKILL,
+    PROPOSE_PLAN,
+    REMEMBER,
+    REMEMBER_FOR_ALL,
+    TRUST_SKILL,
     Case,
     Meaning,
     Prepared,
@@ -269,6 +274,7 @@ from curtainwall.model.verdicts import (
     Mode,
     Verdict,
     denial,
+    resource_of,
 )
 from curtainwall.model.views import (
     BudgetFigure,
@@ -287,8 +293,13 @@ __all__ = [
     "IGNORABLE",
     "INLINE_LIMIT",
     "LEFT",
+    "LOAD_SKILL",
+    "PROPOSE_PLAN",
     "REFUSALS",
+    "REMEMBER",
+    "REMEMBER_FOR_ALL",
     "SYSTEM",
+    "TRUST_SKILL",
     "AddLabels",
     "AddRoute",
     "Agent",
@@ -512,6 +523,7 @@ __all__ = [
     "misfit",
     "ordered_id",
     "project_stream",
+    "resource_of",
     "runs_later",
     "session_of",
     "session_stream",

@@ -328,8 +328,8 @@ class Desk(Protocol):
         """Open a session, and let its agent work here."""
         ...
 
-    def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
-        """Return in words which rules are in force, or why an approval or a call was judged as it was and what would change it."""
+    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
+        """Return in words which rules are in force, why an approval or a call was judged as it was, or what skills and notes there are."""
         ...
 
 

@@ -110,7 +110,7 @@ class Subject(Frozen):
 
     `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `masked` tells that they
     are not all of it. `digest` is taken over the unmasked canonical arguments and the resources, so an approval is bound to exactly what
-    would run.
+    would run. A plan has `steps`: the calls that it lists, each as it would be on its own.
     """
 
     kind: SubjectKind = SubjectKind.TOOL_CALL
@@ -121,6 +121,7 @@ class Subject(Frozen):
     resources: tuple[Resource, ...]
     digest: Digest
     masked: bool = False
+    steps: tuple["Subject", ...] = ()
 
 
 _SPELLING: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -252,7 +252,8 @@ class SessionGate:
 
     async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
         """Step 7, where configured: an automatic approver may only approve; anything else it does passes the ask on."""
-        if self._approver is None:
+        if self._approver is None or subject.steps:
+            # A plan is answered for later, and that is a human's to do.
             return
         try:
             name = await self._approver.approves(subject, ())

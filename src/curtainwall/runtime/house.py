@@ -152,7 +152,7 @@ class House:
     async def revoke(self, grant: GrantId, by: Who) -> None:
         """Take a standing answer back, in whichever session or project it stands."""
         for row in self.stores.index.grants():
-            if row.grant.id != grant:
+            if grant not in (row.grant.id, row.grant.plan):
                 continue
             command = RevokeGrant(by=by, grant=grant)
             if row.stream.startswith("session:"):

@@ -31,7 +31,9 @@ from curtainwall.session.calls import (
 from curtainwall.session.card import (
     card_text,
     inert,
+    label_lines,
     shows_all,
+    visible,
 )
 from curtainwall.session.decide import (
     decide,
@@ -49,6 +51,11 @@ from curtainwall.session.evolve import (
 from curtainwall.session.in_force import (
     RuleInForce,
     rules_in_force,
+)
+from curtainwall.session.plans import (
+    LONGEST_PLAN,
+    plan_text,
+    step_grants,
 )
 from curtainwall.session.project import (
     ProjectState,
@@ -71,6 +78,7 @@ from curtainwall.session.standing import (
     covers_of,
     reach,
     standing_answer,
+    still_covers,
 )
 from curtainwall.session.state import (
     SETTLED_KEPT,
@@ -99,6 +107,7 @@ __all__ = [
     "ASKS_KEPT",
     "DIGESTS_KEPT",
     "LIFTS",
+    "LONGEST_PLAN",
     "MANY_RESOURCES",
     "SETTLED_KEPT",
     "BlobCheck",
@@ -143,7 +152,9 @@ __all__ = [
     "fold_project",
     "forget_oldest",
     "inert",
+    "label_lines",
     "lift",
+    "plan_text",
     "proceed",
     "reach",
     "refuse",
@@ -155,5 +166,8 @@ __all__ = [
     "rules_in_force",
     "shows_all",
     "standing_answer",
+    "step_grants",
+    "still_covers",
     "transcript",
+    "visible",
 ]
