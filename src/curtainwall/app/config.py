@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
@@ -272,6 +273,7 @@ class Config(Section):
     credentials: dict[CredentialName, CredentialSection] = Field(
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
+    cron: dict[JobName, JobSection] = Field(default_factory=dict[str, JobSection], description="by the job's name")
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
 
 

@@ -7,6 +7,7 @@ from curtainwall.app.wiring import Wired, workspace_at
 from curtainwall.model import (
     InheritHistory,
     LabelSource,
+    Limits,
     Mode,
     NotFound,
     OpenSession,
@@ -32,6 +33,8 @@ class Wanted:
     agent: str = BUILTIN
     mode: Mode = Mode.DEFAULT
     routes: tuple[Route, ...] = ()
+    limits: Limits | None = None
+    labels: tuple[LabelSource, ...] = ()
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
@@ -60,8 +63,9 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         model=wanted.model,
         workspace=workspace,
         mode=wanted.mode,
-        limits=wired.setup.limits,
+        limits=wanted.limits or wired.setup.limits,
         policy=wired.setup.policy.version,
+        labels=wanted.labels,
         routes=wanted.routes,
     )
 
