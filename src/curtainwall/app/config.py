@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationErr
 
 from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_lines import line_of
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
 
@@ -310,7 +311,8 @@ def parse_config(text: str) -> Config:
     try:
         return Config.model_validate(_with_tuples(told))
     except ValidationError as error:
-        raise ValueError(_explain(error)) from None
+        line = line_of(text, error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
+        raise ValueError(f"{'' if line is None else f'line {line}: '}{_explain(error)}") from None
 
 
 def _with_tuples(value: object) -> object:

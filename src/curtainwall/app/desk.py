@@ -56,8 +56,11 @@ class HouseDesk:
         self._wanted = wanted
         self._threshold = threshold
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
+        if key is not None and self._wired.store.inbox.outcome(session_stream(session), key) is not None:
+            # It was decided before, and hooks have heard it then.
+            return await self._wired.house.send(session, command, key)
         if isinstance(command, RevokeGrant) and command.grant not in self._state(session).grants:
             await self._wired.house.revoke(command.grant, command.by)
             return self._wired.house.feed.head(session_stream(session))
@@ -67,7 +70,7 @@ class HouseDesk:
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
             self._find_model(command.model)
-        return await self._wired.house.send(session, command)
+        return await self._wired.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
         """Return the session as it is now; raise `NotFound`."""
