@@ -67,7 +67,9 @@ class Callbacks:
         headers = {"Content-Type": "application/json"}
         ask = Ask(tool=TOOL, arguments={"url": url, "method": "POST", "headers": headers, "body": body})
         try:
-            await self._wired.gate.request(session, ask)
+            # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
+            if not await self._wired.gate.take_up(session):
+                await self._wired.gate.request(session, ask)
         except CurtainwallError:
             # Whoever owns the session meanwhile, or wherever the log could not be written: looked at again with the next change.
             pass
@@ -97,5 +99,3 @@ class Callbacks:
                 case _:
                     continue
         return False
-
-

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationErr
 from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.app.config_lines import line_of
+from curtainwall.app.config_webhooks import WebhooksSection
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
 
@@ -275,6 +276,7 @@ class Config(Section):
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
     cron: dict[JobName, JobSection] = Field(default_factory=dict[str, JobSection], description="by the job's name")
+    webhooks: WebhooksSection = WebhooksSection.model_construct()
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
 
 

@@ -152,13 +152,14 @@ def _default(key: str, field: FieldInfo) -> str:
 
 _EXAMPLES = {
     "operators": '["ann"]', "deadline": '"30m"', "command": '"my-server"', "effect": '"inspect"', "roles": '["read-path"]',
-    "schedule": '"0 3 * * *"', "instructions": '"read the new issues"', "default": '"."', "within": '"directory"', "argument": '"dryRun"',
+    "schedule": '"0 3 * * *"', "instructions": '"read the new issues"', "prompt": '"look at {{ branch }}"', "default": '"."', "within": '"directory"', "argument": '"dryRun"',
 }  # fmt: skip
 
 
 # Of the sources of a credential only one may stand there.
 _EXAMPLES_IN = {
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
+    "webhooks.hooks.NAME": {"secret-env": '"CI_SECRET"', "secret-file": ""},
     "hooks": {"file": '"~/.claude/settings.json"'},
 }
 

@@ -24,9 +24,11 @@ _STANDARD = {"hmac": ("X-Hub-Signature-256", "sha256="), "token": ("Authorizatio
 
 
 class HookSection(Section):
-    """A webhook: who may deliver, what the agent is told, and where the answer goes. What is delivered is data to the agent, never a word of yours."""
+    """A webhook: who may deliver, what the agent is told, and where the answer goes. What is delivered is data, never a word of yours."""
 
-    scheme: Literal["hmac", "token"] = Field("hmac", description="how a sender proves itself: a signature of the body, or the secret itself")
+    scheme: Literal["hmac", "token"] = Field(
+        "hmac", description="how a sender proves itself: a signature of the body, or the secret itself"
+    )
     secret_env: _Variable | None = Field(None, alias="secret-env", description="the variable that holds the secret")
     secret_file: FileName | None = Field(None, alias="secret-file", description="the file that holds the secret and nothing else")
     header: _Header | None = Field(
@@ -34,7 +36,9 @@ class HookSection(Section):
     )
     prefix: str | None = Field(None, description="what stands before the proof; left out, `sha256=` or `Bearer `")
     time_header: _Header | None = Field(
-        None, alias="time-header", description="the header with the time in seconds, where `TIME.BODY` is signed; old deliveries are refused then"
+        None,
+        alias="time-header",
+        description="the header with the time in seconds, where `TIME.BODY` is signed; old deliveries are refused then",
     )
     key_header: _Header | None = Field(
         None, alias="key-header", description="for tokens: the header that names a delivery; left out, the same body is the same delivery"
@@ -108,5 +112,3 @@ class WebhooksSection(Section):
     def variables(self) -> tuple[str, ...]:
         """The variables that hold secrets, which no child of ours may have."""
         return tuple(hook.secret_env for hook in self.hooks.values() if hook.secret_env)
-
-

@@ -56,7 +56,7 @@ def _secret(name: str, told: HookSection, environ: Mapping[str, str]) -> str:
         except (OSError, UnicodeDecodeError) as fault:
             raise Broken(f"the secret of webhook `{name}` cannot be read: {fault}") from None
         where = f"`{told.secret_file}`"
-    if len(secret.strip()) < 16:  # noqa: PLR2004 - as the message says
+    if len(secret.strip()) < 16:
         raise Broken(f"the secret of webhook `{name}` in {where} has fewer than 16 characters; make a longer one")
     return secret.strip()
 

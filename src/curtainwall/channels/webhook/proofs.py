@@ -11,7 +11,7 @@ from curtainwall.model import Millis
 _LONGEST_KEY: Final = 200
 
 
-class Refused(Exception):  # noqa: N818 - it is no error of ours
+class Refused(Exception):
     """A delivery is not taken: the status that its sender is told, and why."""
 
     def __init__(self, status: int, why: str) -> None:
