@@ -7,9 +7,11 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.app.config_lines import line_of
 from curtainwall.app.config_serve import NotifySection, ServeSection
+from curtainwall.app.config_webhooks import WebhooksSection
 from curtainwall.channels.places import parse_place
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
@@ -286,6 +288,8 @@ class Config(Section):
     )
     notify: NotifySection = NotifySection.model_construct()
     serve: ServeSection = ServeSection.model_construct()
+    cron: dict[JobName, JobSection] = Field(default_factory=dict[str, JobSection], description="by the job's name")
+    webhooks: WebhooksSection = WebhooksSection.model_construct()
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
 
 

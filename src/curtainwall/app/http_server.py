@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from curtainwall.model import TryLater
 
 _GRACE = 2
+_LONGEST_HEAD = 32_768
 
 
 class _Server(uvicorn.Server):
@@ -36,8 +37,11 @@ def listen(host: str, port: int) -> socket.socket:
     return ear
 
 
-async def serve_pages(pages: ASGIApp, ear: socket.socket, tls: tuple[str, str] | None = None) -> None:
-    """Serve an application on a socket until cancelled; `tls` are the files with certificate and key."""
+async def serve_pages(pages: ASGIApp, ear: socket.socket, tls: tuple[str, str] | None = None, *, at_once: int | None = None) -> None:
+    """Serve an application on a socket until cancelled; more requests than `at_once` are turned away.
+
+    `tls` are the files with certificate and key.
+    """
     certificate, key = tls or (None, None)
     config = uvicorn.Config(
         pages,
@@ -45,6 +49,10 @@ async def serve_pages(pages: ASGIApp, ear: socket.socket, tls: tuple[str, str] |
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=at_once,
+        h11_max_incomplete_event_size=_LONGEST_HEAD,
         timeout_graceful_shutdown=_GRACE,
         ssl_certfile=certificate,
         ssl_keyfile=key,

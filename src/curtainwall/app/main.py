@@ -34,6 +34,7 @@ COMMANDS = {
     "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
     "skills": Command("skills", "list and show the instructions that agents can load"),
     "config": Command("config", "show the configuration, or write one to start from"),
+    "cron": Command("cron", "list jobs, let one fire now, and see what became of them"),
     "mcp-proxy": Command("mcp_proxy", "speak MCP on stdin and stdout for one session", is_group=False),
     "completion": Command("completion", "print a script that lets bash, zsh or fish complete commands, ids and names", is_group=False),
     "doctor": Command("doctor", "say which guarantees hold on this machine", is_group=False),

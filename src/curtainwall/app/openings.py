@@ -8,6 +8,7 @@ from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     InheritHistory,
     LabelSource,
+    Limits,
     Mode,
     NotFound,
     OpenSession,
@@ -33,6 +34,8 @@ class Wanted:
     agent: str = BUILTIN
     mode: Mode = Mode.DEFAULT
     routes: tuple[Route, ...] = ()
+    limits: Limits | None = None
+    labels: tuple[LabelSource, ...] = ()
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
@@ -61,9 +64,10 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         model=wanted.model,
         workspace=workspace,
         mode=wanted.mode,
-        limits=wired.setup.limits,
+        limits=wanted.limits or wired.setup.limits,
         policy=wired.setup.policy.version,
         routes=tuple(dict.fromkeys((*wanted.routes, *map(parse_place, wired.setup.config.approvals.targets)))),
+        labels=wanted.labels,
     )
 
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from curtainwall.app.config import Config, load_config
-from curtainwall.app.credentials import credential_files, credential_variables, credentials_in
+from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
 from curtainwall.app.keys import existing_key, house_key
 from curtainwall.app.knowledge import notebook_of, shelf_of
-from curtainwall.app.model_keys import model_files, model_secrets, model_variables
+from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.protected import led_to, protection_of
+from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
 from curtainwall.channels import Rendezvous
@@ -135,14 +136,14 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
         lists=Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams),
         protection=protection_for(home, config, extra, environ),
     )
-    servers = server_specs(config, (*model_variables(config), *credential_variables(config)), environ)
+    servers = server_specs(config, secret_variables(config), environ)
     return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ))
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*credential_files(config), *model_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
     never = (*config.protected.never, *ours, *(str(path.absolute()) for path in policy_files))
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
 
@@ -307,7 +308,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         House(store, clock, lambda: in_force.rules) as house,
         aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
     ):
-        around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
+        around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
         hooks = user_hooks(setup.hooks, around, setup.home, house)
         gate = SessionGate(house, tools, hooks, parts.approver)
         yield Wired(in_force, store, house, tools, gate, hooks, masker)

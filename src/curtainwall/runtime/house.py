@@ -2,9 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, Self
+
+from pydantic import JsonValue
 
 from curtainwall.model import (
     HOUSE,
@@ -16,6 +18,7 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Conflict,
+    ExtensionNoted,
     GrantId,
     Inbox,
     Index,
@@ -194,6 +197,16 @@ class House:
             event = RouteSet(at=self.clock.now(), route=route, session=None, by=by)
             with suppress(Conflict):
                 await self.stores.log.append(Batch((Write(HOUSE, end, (event,)),)))
+
+    async def note(self, extension: str, data: Mapping[str, JsonValue]) -> None:
+        """Write down in the house's log what an extension has to remember."""
+        while True:
+            event = ExtensionNoted(at=self.clock.now(), extension=extension, data=data)
+            try:
+                await self.stores.log.append(Batch((Write(HOUSE, self.stores.log.head(HOUSE), (event,)),)))
+            except Conflict:
+                continue
+            return
 
     async def delete(self, session: SessionId, by: Who) -> None:
         """Delete a session's log for good; the house keeps that it was there and where it ended. Open asks forbid it."""
