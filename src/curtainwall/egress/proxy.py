@@ -7,13 +7,12 @@ from pathlib import Path
 from curtainwall.egress.authority import Authority
 from curtainwall.egress.client import Client, Counters, Door, House
 from curtainwall.egress.endpoints import Filter
-from curtainwall.egress.listening import BACKLOG, listen, remove
 from curtainwall.egress.requests import Load
 from curtainwall.egress.sentinels import Access, Keyring
 from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, Unmetered, no_tunnels, remove_what_can_be
 from curtainwall.egress.upstreams import Upstreams
 from curtainwall.egress.wire import Wire
-from curtainwall.host import Dialler
+from curtainwall.host import BACKLOG, Dialler, SocketFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +68,19 @@ class Egress:
 class SessionProxy:
     """One session's socket while it is open."""
 
-    def __init__(self, house: House, path: Path, inode: int) -> None:
+    def __init__(self, house: House, file: SocketFile) -> None:
         self._house = house
-        self._path = path
-        self._inode = inode
+        self._file = file
         self._clients: dict[Wire, asyncio.Task[None]] = {}
         self._server: asyncio.AbstractServer | None = None
 
     @classmethod
     async def start(cls, house: House, path: Path, mode: int, owner: int | None) -> "SessionProxy":
         """Begin to serve."""
-        listener, inode = listen(path, mode, owner)
-        proxy = cls(house, path, inode)
+        file = SocketFile.open(path, mode, owner)
+        proxy = cls(house, file)
         loop = asyncio.get_running_loop()
-        proxy._server = await loop.create_unix_server(lambda: Wire(proxy._begin, proxy._gone), sock=listener, backlog=BACKLOG)
+        proxy._server = await loop.create_unix_server(lambda: Wire(proxy._begin, proxy._gone), sock=file.listener, backlog=BACKLOG)
         return proxy
 
     @property
@@ -110,7 +108,7 @@ class SessionProxy:
         if self._server is not None:
             self._server.close()
             self._server = None
-            remove(self._path, self._inode)
+            self._file.remove()
         tasks = tuple(self._clients.values())
         for wire, task in tuple(self._clients.items()):
             wire.abort()

@@ -15,10 +15,12 @@ from curtainwall.host.confine_terms import HOME, MIB, Bounds, Confinement, Confi
 from curtainwall.host.credential_sources import FromCommand, FromEnvironment, FromFile, FromKeyring, Source, Unavailable
 from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
 from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
+from curtainwall.host.doors import BACKLOG, SocketFile, is_served
 from curtainwall.host.later import Later, TooMany, find_later, set_aside
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
 __all__ = [
+    "BACKLOG",
     "HOME",
     "MIB",
     "Bounds",
@@ -45,6 +47,7 @@ __all__ = [
     "ScopeOf",
     "Secret",
     "Sending",
+    "SocketFile",
     "Source",
     "SystemResolver",
     "TooMany",
@@ -57,6 +60,7 @@ __all__ = [
     "find_bubblewrap",
     "find_later",
     "find_monty",
+    "is_served",
     "look_for_bubblewrap",
     "make_directories",
     "move_entry",
