@@ -9,6 +9,7 @@ from curtainwall.host.beneath import (
     open_directory_above,
     replace_file,
 )
+from curtainwall.host.bridging import PROXY_PORT, Bridge
 from curtainwall.host.bubblewrap import Bubblewrap, Guarantee, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
 from curtainwall.host.confine import ConfinedProcess, run_confined, start_confined
 from curtainwall.host.confine_terms import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network
@@ -23,7 +24,9 @@ __all__ = [
     "BACKLOG",
     "HOME",
     "MIB",
+    "PROXY_PORT",
     "Bounds",
+    "Bridge",
     "Bubblewrap",
     "ConfinedProcess",
     "Confinement",
