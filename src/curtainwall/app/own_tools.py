@@ -16,6 +16,7 @@ from curtainwall.tools import (
     Runner,
     Sandboxes,
     WorkingDirectories,
+    connect_runners,
     fetch_runners,
     filesystem_runners,
     git_runners,
@@ -36,7 +37,7 @@ def run_tools(
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
     directories, sandboxes = WorkingDirectories(), Sandboxes()
-    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again), **session}
+    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again), **connect_runners(), **session}
     specs = NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
         runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}

@@ -255,6 +255,7 @@ from curtainwall.model.subjects import (
     subject_digest,
 )
 from curtainwall.model.tools import (
+    CONNECT,
     FOLLOW_INSTRUCTIONS,
     Case,
     Meaning,
@@ -280,6 +281,7 @@ from curtainwall.model.views import (
 )
 
 __all__ = [
+    "CONNECT",
     "FOLLOW_INSTRUCTIONS",
     "HOUSE",
     "HOUSE_CHANNELS",

@@ -9,6 +9,7 @@ from curtainwall.model.frozen import Frozen
 from curtainwall.model.subjects import Role, Subject, ToolEffect
 
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
+CONNECT: Final = "egress.connect"
 """What the house asks for before changed instructions of a workspace count."""
 
 

@@ -4,7 +4,7 @@ from curtainwall.policy.claude import Imported, import_permissions
 from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
 from curtainwall.policy.explaining import Explanation, explain
 from curtainwall.policy.judging import judge, labels_of
-from curtainwall.policy.lists import Lists
+from curtainwall.policy.lists import Lists, covers_host, host_entry
 from curtainwall.policy.loading import load
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, may_disable
@@ -25,7 +25,9 @@ __all__ = [
     "SessionFacts",
     "Source",
     "Trial",
+    "covers_host",
     "explain",
+    "host_entry",
     "import_permissions",
     "judge",
     "judge_trial",

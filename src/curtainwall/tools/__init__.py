@@ -1,6 +1,7 @@
 """What an agent can ask for: the catalogue, what a call means, and the tools that run in process."""
 
 from curtainwall.tools.catalogue import Catalogue, Entry
+from curtainwall.tools.connecting import connect_runners
 from curtainwall.tools.fetch import fetch_runners
 from curtainwall.tools.filesystem import filesystem_runners
 from curtainwall.tools.git import git_runners
@@ -28,6 +29,7 @@ __all__ = [
     "Setting",
     "WorkingDirectories",
     "compile_check",
+    "connect_runners",
     "fetch_runners",
     "filesystem_runners",
     "git_runners",

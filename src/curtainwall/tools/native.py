@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import FOLLOW_INSTRUCTIONS, BudgetKind, Case, Meaning, Role, ToolEffect, ToolSpec
+from curtainwall.model import CONNECT, FOLLOW_INSTRUCTIONS, BudgetKind, Case, Meaning, Role, ToolEffect, ToolSpec
 
 INSPECT, MODIFY, EXECUTE, SEND = ToolEffect.INSPECT, ToolEffect.MODIFY, ToolEffect.EXECUTE, ToolEffect.SEND
 READ, WRITE, DELETE = Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH
@@ -252,4 +252,12 @@ _SESSION = (
     ).model_copy(update={"for_house": True}),
 )  # fmt: skip
 
-NATIVE_TOOLS: Final[tuple[ToolSpec, ...]] = (*_FILESYSTEM, *_FETCH, *_GIT, *_SHELL, *_SESSION)
+_EGRESS = (
+    _tool(
+        CONNECT, SEND, "Open a tunnel to a host, whose content nobody sees, for a program in a sandbox.",
+        _object("url by", url=_text("the host and port, as `https://HOST:PORT`"), by=_text("the program that asks", maxLength=128)),
+        _means("url", Role.SEND_URL),
+    ).model_copy(update={"for_house": True}),
+)  # fmt: skip
+
+NATIVE_TOOLS: Final[tuple[ToolSpec, ...]] = (*_FILESYSTEM, *_FETCH, *_GIT, *_SHELL, *_SESSION, *_EGRESS)
