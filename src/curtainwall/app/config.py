@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from curtainwall.app.config_agents import Agents, AgentSection, ContainersSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
@@ -273,6 +274,8 @@ class Config(Section):
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
+    agents: Agents = Field(default_factory=dict[str, AgentSection], description="by the agent's name")
+    containers: ContainersSection = ContainersSection.model_construct()
 
 
 def load_config(path: Path) -> Config:

@@ -16,20 +16,23 @@ from curtainwall.agents.builtin import (
     Workers,
 )
 from curtainwall.agents.builtin.models import AUTO, Patient, default_model, find_model
+from curtainwall.app.brokered import Brokered
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
 from curtainwall.app.keys import house_key
 from curtainwall.app.models import model_settings
-from curtainwall.app.openings import BUILTIN, Wanted
+from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Setup, Wired
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Broken, NotFound, SessionId, SessionOpened, session_stream
+from curtainwall.model import Broken, Mode, Route
 from curtainwall.runtime import HouseJournal, Turns
-from curtainwall.session import lift
 from curtainwall.tools.hooks import Pins
 
 _MIB = 1024 * 1024
 _LEAST_MEMORY = 512 * _MIB
+
+TERMINAL = Route(channel="local", reference="terminal")
 
 ModelOf = Callable[[str], Model]
 """Finds a model by the name that a session has for it."""
@@ -106,29 +109,13 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     """Let agents work in a house until the context is left; then turns that run are parked."""
     house, journal = wired.house, HouseJournal(wired.house)
     threshold = wired.setup.config.model.compact_at or None
-    crew = Crew(agent_names(wired), Builtin(wired, journal, model_of, threshold))
+    crew = Crew(wired.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal))
     turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words)
     try:
         yield AtWork(wired, journal, turns, HouseDesk(wired, turns.attend, crew.see_model, wanted, threshold), crew)
     finally:
         await turns.close()
         await crew.close()
-
-
-def agent_names(wired: Wired) -> Callable[[SessionId], str]:
-    """Return what tells the name of each session's agent; it is fixed for a session's life, so the log is asked once."""
-    known: dict[SessionId, str] = {}
-
-    def name_of(session: SessionId) -> str:
-        if session not in known:
-            first = wired.store.log.read(session_stream(session), limit=1)
-            opened = lift(first[0]) if first else None
-            if not isinstance(opened, SessionOpened):
-                raise NotFound(f"there is no session `{session}`")
-            known[session] = opened.agent
-        return known[session]
-
-    return name_of
 
 
 def models_of(wired: Wired) -> ModelOf:
@@ -142,6 +129,25 @@ def models_of(wired: Wired) -> ModelOf:
         return found[name]
 
     return model_of
+
+
+def wanted_of(
+    wired: Wired,
+    agent: str,
+    model: str | None,
+    workspace: Path | None,
+    mode: Mode | None,
+    name: str,
+    route: Route = TERMINAL,
+) -> Wanted:
+    """Return what a new session should be: as the user says, and where they say nothing, as fits the agent."""
+    if agent == BUILTIN:
+        return Wanted(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
+    section = wired.setup.config.agents.get(agent)
+    own = AUTO if section is None else section.model or AUTO
+    # Giving a project to an agent that has it mounted is granting edits in it.
+    usual = Mode.DEFAULT if workspace is None else Mode.ACCEPT_EDITS
+    return Wanted(model or own, workspace, name, agent, mode or usual, (route,))
 
 
 def default_model_of(wired: Wired) -> str:

@@ -256,6 +256,7 @@ from curtainwall.model.subjects import (
     subject_digest,
 )
 from curtainwall.model.tools import (
+    EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     Case,
     Meaning,
@@ -271,6 +272,7 @@ from curtainwall.model.verdicts import (
     denial,
 )
 from curtainwall.model.views import (
+    BUILTIN_AGENT,
     BudgetFigure,
     ContextUse,
     Opened,
@@ -281,6 +283,8 @@ from curtainwall.model.views import (
 )
 
 __all__ = [
+    "BUILTIN_AGENT",
+    "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
     "HOUSE",
     "HOUSE_CHANNELS",

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from curtainwall.facts import quoted
-from curtainwall.model import Broken, Clock, Feed, Gate, SessionId, TryLater, session_stream
+from curtainwall.model import Broken, Clock, Feed, Gate, SessionId, TryLater, TurnId, session_stream
 from curtainwall.tools.mcp_in.bounds import Bounds, Load
 from curtainwall.tools.mcp_in.connection import Connection
 from curtainwall.tools.mcp_in.greetings import Greetings, Specs
@@ -24,8 +24,18 @@ _LONGEST_PATH = 107
 class Door:
     """One session's tools as an MCP server."""
 
-    def __init__(self, session: SessionId, gate: Gate, feed: Feed, specs: Specs, clock: Clock, bounds: Bounds | None = None) -> None:
+    def __init__(  # noqa: PLR0913 - each is one thing that `app` decides
+        self,
+        session: SessionId,
+        gate: Gate,
+        feed: Feed,
+        specs: Specs,
+        clock: Clock,
+        bounds: Bounds | None = None,
+        turn: TurnId | None = None,
+    ) -> None:
         self.session = session
+        self.turn = turn
         self.gate = gate
         self.clock = clock
         self.greetings = Greetings(specs)
