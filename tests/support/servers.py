@@ -11,13 +11,14 @@ from pydantic import JsonValue
 
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import needs_of
+from curtainwall.app.session_tools import session_runners
 from curtainwall.facts import Masker
 from curtainwall.host import Dialler
-from curtainwall.model import Answer, Ask, Feed, Mode, Place, SessionId, ToolEffect, Workspace
+from curtainwall.model import Answer, Ask, BudgetKind, Feed, Mode, Place, SessionId, ToolEffect, Workspace
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
-from curtainwall.tools import NATIVE_TOOLS, Catalogue, Hub, NativeTools, connect_runners, filesystem_runners
+from curtainwall.tools import NATIVE_TOOLS, Catalogue, Hub, NativeTools, filesystem_runners
 from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, Ways, by_name, propose
 from tests.support.houses import house, open_session
 
@@ -119,7 +120,7 @@ async def desk(
     workspace.mkdir(exist_ok=True)
     masker = Masker(b"k" * 32)
     native = NativeTools(
-        Catalogue(NATIVE_TOOLS), home=str(root / "home"), masker=masker, runners={**filesystem_runners(masker), **connect_runners()}
+        Catalogue(NATIVE_TOOLS), home=str(root / "home"), masker=masker, runners={**filesystem_runners(masker), **session_runners(_no_more)}
     )
     async with house(stores or MemoryStore(SystemClock()), rules) as opened:
 
@@ -136,6 +137,10 @@ async def desk(
         finally:
             await hub.aclose()
             await ways.aclose()
+
+
+async def _no_more(_session: SessionId, _kind: BudgetKind, _more: float) -> float:
+    raise AssertionError("no server raises a budget")
 
 
 def processes_with(mark: str) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from curtainwall.egress import Decide, Ruling
-from curtainwall.model import CONNECT, LEFT, Answer, Ask, CurtainwallError, HostFacts, SessionId
+from curtainwall.model import CONNECT_SERVER, LEFT, Answer, Ask, CurtainwallError, HostFacts, SessionId
 from curtainwall.policy import covers_host
 
 AskGate = Callable[[SessionId, Ask], Awaitable[Answer]]
@@ -28,7 +28,7 @@ def tunnels_of(ask: AskGate, session: SessionId, by: str, hosts: Iterable[str] =
         place, now = (facts.host, facts.port), asyncio.get_running_loop().time()
         if allowed.get(place, 0.0) > now:
             return Ruling(allowed=True)
-        ruling = await _asked(ask, session, Ask(tool=CONNECT, arguments={"url": _url(facts), "by": by}, by_house=True))
+        ruling = await _asked(ask, session, Ask(tool=CONNECT_SERVER, arguments={"url": _url(facts), "by": by}, by_house=True))
         if ruling.allowed:
             for old in [old for old, until in allowed.items() if until <= now]:
                 del allowed[old]

@@ -138,6 +138,7 @@ from curtainwall.model.events import (
     Progress,
     RouteAdded,
     RouteRemoved,
+    RouteSet,
     RuleDisabled,
     RuleEnabled,
     SavedProgram,
@@ -255,7 +256,8 @@ from curtainwall.model.subjects import (
     subject_digest,
 )
 from curtainwall.model.tools import (
-    CONNECT,
+    CONNECT_SERVER,
+    EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     Case,
     Meaning,
@@ -271,6 +273,7 @@ from curtainwall.model.verdicts import (
     denial,
 )
 from curtainwall.model.views import (
+    BUILTIN_AGENT,
     BudgetFigure,
     ContextUse,
     Opened,
@@ -281,7 +284,9 @@ from curtainwall.model.views import (
 )
 
 __all__ = [
-    "CONNECT",
+    "BUILTIN_AGENT",
+    "CONNECT_SERVER",
+    "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
     "HOUSE",
     "HOUSE_CHANNELS",
@@ -450,6 +455,7 @@ __all__ = [
     "Route",
     "RouteAdded",
     "RouteRemoved",
+    "RouteSet",
     "RuleDisabled",
     "RuleEnabled",
     "RuleId",

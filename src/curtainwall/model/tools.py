@@ -9,8 +9,13 @@ from curtainwall.model.frozen import Frozen
 from curtainwall.model.subjects import Role, Subject, ToolEffect
 
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
-CONNECT: Final = "egress.connect"
 """What the house asks for before changed instructions of a workspace count."""
+
+EGRESS_SERVER: Final = "egress"
+"""Under this name stand the ways to the network that foreign agents take past tools; the house asks for them in the agent's place."""
+
+CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
+"""What a sandboxed tool server wants when it opens a connection to a host that its user named."""
 
 
 class Case(Frozen):

@@ -1,11 +1,10 @@
 """What an agent can ask for: the catalogue, what a call means, and the tools that run in process."""
 
 from curtainwall.tools.catalogue import Catalogue, Entry
-from curtainwall.tools.connecting import connect_runners
 from curtainwall.tools.fetch import fetch_runners
 from curtainwall.tools.filesystem import filesystem_runners
 from curtainwall.tools.git import git_runners
-from curtainwall.tools.host import NativeTools, WorkingDirectories
+from curtainwall.tools.host import Mounts, NativeTools, WorkingDirectories
 from curtainwall.tools.hub import Hub
 from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
 from curtainwall.tools.native import NATIVE_TOOLS
@@ -23,13 +22,13 @@ __all__ = [
     "Check",
     "Entry",
     "Hub",
+    "Mounts",
     "NativeTools",
     "Runner",
     "Sandboxes",
     "Setting",
     "WorkingDirectories",
     "compile_check",
-    "connect_runners",
     "fetch_runners",
     "filesystem_runners",
     "git_runners",
