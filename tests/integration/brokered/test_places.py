@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 from tests.integration.app.conftest import until
 from tests.integration.brokered.conftest import SHELL, Brokered
@@ -29,6 +30,27 @@ def test_a_project_is_given_for_editing_and_in_plan_mode_for_reading_alone(broke
     assert read.stdout == "yours\ntried\n"
     assert "and change nothing there" in read.stderr
     assert (brokered.workspace / "readme").read_text() == "yours\n"
+
+
+@covers("brokered.runs-later")
+def test_an_agent_leaves_nothing_in_a_project_that_runs_by_itself(brokered: Brokered) -> None:
+    place = project(brokered)
+    subprocess.run(("git", "init", "-q", place), check=True)
+    subprocess.run(("chown", "-R", f"{AGENT}:{AGENT}", place), check=True)
+    plant = """
+    echo evil >.git/hooks/post-commit && echo planted a hook
+    echo '[core] fsmonitor = evil' >>.git/config && echo changed what git runs
+    mv .git .old && echo moved the repository
+    echo evil >.envrc && echo made a file
+    (while :; do echo evil >.envrc; sleep 0.1; done) >/dev/null 2>&1 &
+    """
+    done = brokered.start(SHELL, "--workspace", place, plant)
+    assert "made a file\n" in done["text"]
+    for boast in ("planted", "changed", "moved"):
+        assert boast not in done["text"]
+    assert "`.envrc.held`" in done["text"], "it is said what was set aside"
+    assert not (brokered.workspace / ".envrc").exists()
+    assert "evil" not in (brokered.workspace / ".git" / "config").read_text()
 
 
 @covers("brokered.mounted-is-read")
