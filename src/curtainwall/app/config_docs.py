@@ -153,18 +153,19 @@ _EXAMPLES = {
 
 # Of the sources of a credential only one may stand there.
 _EXAMPLES_IN = {
+    "agents.NAME": {"command": "[]"},
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "hooks": {"file": '"~/.claude/settings.json"'},
 }
 
 
 def _written(name: str) -> str:
-    """Return the name of a table as it could stand in a file; a model's provider has small letters."""
-    return name.replace("models.NAME", "models.local")
+    """Return the name of a table as it could stand in a file; a model's provider has small letters, and only known agents need no more."""
+    return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.codex")
 
 
 def _example(field: FieldInfo) -> str:
-    value = cast("object", field.get_default())
+    value = cast("object", field.get_default(call_default_factory=True, validated_data={}))
     # TOML has no word for what is not set.
     return "" if value is None else toml_value([] if value == () else value)
 

@@ -12,12 +12,12 @@ from curtainwall.agents.container import (
     Engine,
     Fleet,
     Folders,
-    Images,
     Limits,
     PlainAgent,
     Program,
 )
 from curtainwall.app.accesses import accesses, how_to_get
+from curtainwall.app.agent_images import AgentImages
 from curtainwall.app.config import Config
 from curtainwall.app.models import model_settings
 from curtainwall.app.outside import Ways
@@ -39,6 +39,7 @@ class Containers:
         self._config = config = wired.setup.config
         self._engine = Engine()
         self._adapters = adapters_of(config)
+        self._images = AgentImages(config, self._engine)
         self._fleet = Fleet(self._engine, limits_of(config), house=str(wired.setup.home.root))
         self._accesses = accesses(config, wired.masker.learn)
         self._egress: Egress | None = None
@@ -52,13 +53,11 @@ class Containers:
 
     async def lacks_image(self, agent: str) -> bool:
         """Tell whether an agent's image has to be built first, and can be."""
-        return not self._is_users(agent) and not await self._engine.has_image(self.image_of(agent))
+        return await self._images.lacks(agent)
 
     async def build(self, agent: str) -> AsyncIterator[str]:
         """Build an agent's image, and tell how it goes."""
-        if self._is_users(agent):
-            raise CommandRefused(f"there is nothing to build: `{agent}` runs in your image `{self.image_of(agent)}`")
-        async for line in self._images(agent).build(agent):
+        async for line in self._images.build(agent):
             yield line
 
     def see_model(self, agent: str, model: str) -> None:
@@ -71,10 +70,7 @@ class Containers:
 
     def image_of(self, agent: str) -> str:
         """Return the image that an agent runs in."""
-        section = self._config.agents.get(agent)
-        if section is not None and section.image is not None and self._is_users(agent):
-            return section.image
-        return self._images(agent).name_of(agent)
+        return self._images.of(agent)
 
     async def agent(self, journal: Journal) -> ContainerAgent:
         """Return the agent that keeps the containers of all sessions."""
@@ -107,15 +103,6 @@ class Containers:
         await self._engine.close()
         if self._egress is not None:
             self._egress.close()
-
-    def _is_users(self, agent: str) -> bool:
-        """Tell whether an agent runs in an image of the user's own, as it is."""
-        section = self._config.agents.get(agent)
-        return section is not None and bool(section.command or section.ready)
-
-    def _images(self, agent: str) -> Images:
-        section = self._config.agents.get(agent)
-        return Images(self._engine) if section is None or section.image is None else Images(self._engine, on=section.image)
 
     def _folders_of(self, session: SessionId, workspace: Workspace, mode: Mode) -> Folders:
         home = self._wired.setup.home

@@ -145,4 +145,4 @@ def test_every_recipe_pins_what_it_installs() -> None:
     assert set(found) == {"base", "claude-code", "codex", "opencode", "gemini"}
     for name, text in found.items():
         installs = [line for line in text.splitlines() if "npm install --prefix" in line]
-        assert all(line.count("@") >= 1 and "latest" not in line for line in installs), name
+        assert all("@${VERSION}" in line and "latest" not in line for line in installs), name
