@@ -44,7 +44,9 @@ class World:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         host = next(line for line in head.splitlines() if line.lower().startswith("host:")).partition(":")[2].strip().partition(":")[0]
         self.came.append(host)
-        writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(host)}\r\nconnection: close\r\n\r\n{host}".encode())
+        writer.write(
+            f"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {len(host)}\r\nconnection: close\r\n\r\n{host}".encode()
+        )
         await writer.drain()
         writer.close()
 
