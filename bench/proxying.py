@@ -156,7 +156,11 @@ async def proxying(home: Path) -> list[Figure]:
             note="what they leave behind in the resident set, after a warm-up of 2,000",
         ),
         Figure(
-            "proxy: 10,000 names", kept["names"], "MB", target=Target(5), note="the same for 10,000 handshakes that ask for another name"
+            "proxy: 10,000 names",
+            kept["names"],
+            "MB",
+            target=Target(5),
+            note="the same for 10,000 handshakes that ask for another name, after 2,000",
         ),
     ]
 
@@ -190,7 +194,7 @@ async def _keep(home: Path) -> None:
         for _ in range(_MANY // 5_000):
             await tell({**one, "do": "small", "count": 5_000})
         requests = _resident() - before
-        await tell({**one, "do": "strangers", "count": 500})
+        await tell({**one, "do": "strangers", "count": 2_000})
         before = _resident()
         assert await tell({**one, "do": "strangers", "count": _NAMES}) == _NAMES
         names = _resident() - before

@@ -14,7 +14,7 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("after", "deadline", "every", "remind", "seconds", "timeout", "window")
+_LENGTHS = ("after", "deadline", "every", "idle", "pause", "remind", "seconds", "timeout", "turn", "window")
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration
@@ -167,6 +167,7 @@ _EXAMPLES = {
 
 # Of the sources of a credential only one may stand there.
 _EXAMPLES_IN = {
+    "agents.NAME": {"command": "[]"},
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "webhooks.hooks.NAME": {"secret-env": '"CI_SECRET"', "secret-file": ""},
     "notify": {"command": '["notify-me"]'},
@@ -175,12 +176,12 @@ _EXAMPLES_IN = {
 
 
 def _written(name: str) -> str:
-    """Return the name of a table as it could stand in a file; a model's provider has small letters."""
-    return name.replace("models.NAME", "models.local")
+    """Return the name of a table as it could stand in a file; a model's provider has small letters, and only known agents need no more."""
+    return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.codex")
 
 
 def _example(field: FieldInfo) -> str:
-    value = cast("object", field.get_default())
+    value = cast("object", field.get_default(call_default_factory=True, validated_data={}))
     # TOML has no word for what is not set.
     return "" if value is None else toml_value([] if value == () else value)
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "policy": Command("policy", "judge calls, list rules, test and import them"),
     "audit": Command("audit", "verify the log, follow a session's verdicts"),
     "tools": Command("tools", "list tools and what their arguments mean"),
+    "agents": Command("agents", "list the agents, build the images that those in containers run in"),
     "servers": Command("servers", "list, add, test, annotate and remove the tool servers of others"),
     "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
     "skills": Command("skills", "list and show the instructions that agents can load"),

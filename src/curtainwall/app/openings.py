@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.wiring import Wired, workspace_at
 from curtainwall.channels.places import parse_place
 from curtainwall.model import (
@@ -20,8 +21,6 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.session import SessionState, fold, lift
-
-BUILTIN = "builtin"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from curtainwall.tools import (
     NATIVE_TOOLS,
     Catalogue,
     Closer,
+    Mounts,
     NativeTools,
     Runner,
     Sandboxes,
@@ -37,7 +38,13 @@ def judged_tools(home: Home, masker: Masker, runners: Mapping[str, Runner] | Non
 
 
 def run_tools(
-    home: Home, masker: Masker, credentials: Credentials, protection: Protection, ask_again: AskAgain, session: Mapping[str, Runner]
+    home: Home,
+    masker: Masker,
+    credentials: Credentials,
+    protection: Protection,
+    ask_again: AskAgain,
+    session: Mapping[str, Runner],
+    mounts: Callable[[Place], Mounts],
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
     directories, sandboxes = WorkingDirectories(), Sandboxes()
@@ -53,6 +60,7 @@ def run_tools(
         masker=masker,
         runners=runners,
         directories=directories,
+        mounts=mounts,
         closers=_closers(home, masker),
     )
 

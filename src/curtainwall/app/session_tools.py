@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
 from curtainwall.model import (
+    EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     PROPOSE_PLAN,
     BudgetKind,
@@ -16,7 +17,7 @@ from curtainwall.model import (
     ToolResult,
     Verdict,
 )
-from curtainwall.tools import Runner
+from curtainwall.tools import NATIVE_TOOLS, Runner
 
 Raise = Callable[[SessionId, BudgetKind, float], Awaitable[float]]
 """Allows a session more of something and returns the new limit."""
@@ -37,7 +38,13 @@ def session_runners(allow_more: Raise) -> Mapping[str, Runner]:
     async def propose_plan(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         return ToolResult(ok=True, value=plan_outcome(prepared.subject, permit.verdict, place.mode))
 
+    async def let_pass(_prepared: Prepared, _permit: CallPermitted, _place: Place) -> ToolResult:
+        # The session's way to the network waits for this, and goes on with a yes.
+        return ToolResult(ok=True, value="it may pass")
+
+    passing = dict.fromkeys((spec.full_name for spec in NATIVE_TOOLS if spec.server == EGRESS_SERVER), let_pass)
     return {
+        **passing,
         "session.request_budget": request_budget,
         FOLLOW_INSTRUCTIONS: follow_instructions,
         PROPOSE_PLAN: propose_plan,

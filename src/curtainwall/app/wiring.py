@@ -7,7 +7,9 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontex
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.config import Config, load_config
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
@@ -17,6 +19,7 @@ from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.protected import led_to, protection_of
 from curtainwall.app.secret_places import secret_files, secret_variables
+from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
 from curtainwall.channels import Rendezvous
@@ -35,6 +38,7 @@ from curtainwall.model import (
     Label,
     LabelSource,
     Limits,
+    Place,
     RaiseBudget,
     SessionId,
     Who,
@@ -44,13 +48,15 @@ from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, lift
 from curtainwall.store import MemoryStore, SqliteStore
-from curtainwall.tools import Hub, Runner
+from curtainwall.tools import Hub, Mounts, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.servers import ServerSpec
 from curtainwall.tools.skills import skill_runners
 
 _BIGGEST_RULE_FILE = 4 * 1024 * 1024
+# Where a foreign agent finds its workspace, and how it names it when it asks for something there.
+INSIDE = "/workspace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,7 @@ class Wired:
     gate: SessionGate
     hooks: UserHooks
     masker: Masker
+    names: AgentNames
 
     @property
     def setup(self) -> Setup:
@@ -292,6 +299,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         async with house.hold(session) as actor:
             await actor.submit(AddLabels(by=SYSTEM, labels=tuple(labels)))
 
+    def mounts(place: Place) -> Mounts:
+        return ((INSIDE, place.workspace.path),) if names.of(place.session) != BUILTIN else ()
+
     protection = setup.policy.protection
     of_session = {
         **session_runners(allow_more),
@@ -299,16 +309,18 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         **memory_runners(notebook_of(setup.home), masker, touched, taint),
     }
     native = (
-        run_tools(setup.home, masker, credentials, protection, ask_again, of_session)
+        run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts)
         if runners is None
         else judged_tools(setup.home, masker, runners)
     )
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
         House(store, clock, lambda: in_force.rules) as house,
-        aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
+        aclosing(ServerWays(setup.home.authority, ask_again)) as ways,
+        aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways))) as tools,
     ):
+        names = AgentNames(store.log)
         around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
         hooks = user_hooks(setup.hooks, around, setup.home, house)
         gate = SessionGate(house, tools, hooks, parts.approver)
-        yield Wired(in_force, store, house, tools, gate, hooks, masker)
+        yield Wired(in_force, store, house, tools, gate, hooks, masker, names)

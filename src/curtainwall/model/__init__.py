@@ -259,6 +259,8 @@ from curtainwall.model.subjects import (
     subject_digest,
 )
 from curtainwall.model.tools import (
+    CONNECT_SERVER,
+    EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     LOAD_SKILL,
     PROPOSE_PLAN,
@@ -280,6 +282,7 @@ from curtainwall.model.verdicts import (
     resource_of,
 )
 from curtainwall.model.views import (
+    BUILTIN_AGENT,
     BudgetFigure,
     ContextUse,
     Opened,
@@ -290,6 +293,9 @@ from curtainwall.model.views import (
 )
 
 __all__ = [
+    "BUILTIN_AGENT",
+    "CONNECT_SERVER",
+    "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
     "HOUSE",
     "HOUSE_CHANNELS",

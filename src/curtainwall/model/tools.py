@@ -23,6 +23,12 @@ TRUST_SKILL: Final = "session.trust_skill"
 REMEMBER_FOR_ALL: Final = "session.remember_for_all"
 """What a note also is that every later session can read, not only those of one project."""
 
+EGRESS_SERVER: Final = "egress"
+"""Under this name stand the ways to the network that foreign agents take past tools; the house asks for them in the agent's place."""
+
+CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
+"""What a sandboxed tool server wants when it opens a connection to a host that its user named."""
+
 
 class Case(Frozen):
     """Other roles for an argument: those that it plays where a second argument is exactly one of these values (`true` is not 1).

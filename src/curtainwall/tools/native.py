@@ -4,7 +4,19 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, PROPOSE_PLAN, REMEMBER, BudgetKind, Case, Meaning, Role, ToolEffect, ToolSpec
+from curtainwall.model import (
+    CONNECT_SERVER,
+    FOLLOW_INSTRUCTIONS,
+    LOAD_SKILL,
+    PROPOSE_PLAN,
+    REMEMBER,
+    BudgetKind,
+    Case,
+    Meaning,
+    Role,
+    ToolEffect,
+    ToolSpec,
+)
 
 INSPECT, MODIFY, EXECUTE, SEND = ToolEffect.INSPECT, ToolEffect.MODIFY, ToolEffect.EXECUTE, ToolEffect.SEND
 READ, WRITE, DELETE = Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH
@@ -271,4 +283,34 @@ _SESSION = (
     ).model_copy(update={"for_house": True}),
 )  # fmt: skip
 
-NATIVE_TOOLS: Final[tuple[ToolSpec, ...]] = (*_FILESYSTEM, *_FETCH, *_GIT, *_SHELL, *_SESSION)
+_PROVIDER = _text("the provider's name", maxLength=64)
+_EGRESS = (
+    _tool(
+        "egress.connect", SEND, "Open a connection to a host whose content nobody sees.",
+        _object("url", url=_text("the host and port, as https://HOST:PORT")), _means("url", Role.SEND_URL),
+    ),
+    _tool(
+        CONNECT_SERVER, SEND, "Open a connection, whose content nobody sees, for a tool server in its sandbox.",
+        _object("url by", url=_text("the host and port, as https://HOST:PORT"), by=_text("the server's name", maxLength=64)),
+        _means("url", Role.SEND_URL),
+    ),
+    _tool(
+        "egress.provider_url", SEND, "Have a model's provider fetch a URL.",
+        _object("provider url", provider=_PROVIDER, url=_text("the URL")), _means("url", Role.FETCH_URL),
+    ),
+    *(
+        _tool(
+            f"egress.provider_{kind}", SEND, f"Have a model's provider {does}.",
+            _object("provider what", provider=_PROVIDER, what=_text("what the request names", maxLength=256)),
+        )
+        for kind, does in (
+            ("web", "search or read the web"), ("code", "run code on its machines"), ("servers", "talk to tool servers"),
+            ("stored", "use what is stored there"), ("background", "work on where nobody sees it"),
+            ("other", "do something that we do not know"),
+        )
+    ),
+)  # fmt: skip
+
+NATIVE_TOOLS: Final[tuple[ToolSpec, ...]] = (
+    *_FILESYSTEM, *_FETCH, *_GIT, *_SHELL, *_SESSION, *(spec.model_copy(update={"for_house": True}) for spec in _EGRESS),
+)  # fmt: skip

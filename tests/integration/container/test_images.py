@@ -1,5 +1,9 @@
 """Images on a real engine: built in two steps, with progress, and only once."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +26,7 @@ def test_an_image_is_built_with_progress_and_only_once(docker_engine: DockerEngi
         images = Images(engine, tmp_path, on=IMAGE)
         try:
             assert not await images.is_built("mine")
-            lines = [line async for line in images.build("mine")]
+            lines = [line async for line in images.build("mine", network="none")]
             assert [line for line in lines if line.startswith("building ")] == [lines[0], f"building {images.name_of('mine')}"]
             assert "Step 2/3 : FROM ${FROM}" in lines
             assert await images.is_built("mine")
@@ -36,3 +40,31 @@ def test_an_image_is_built_with_progress_and_only_once(docker_engine: DockerEngi
             await engine.close()
 
     run(story())
+
+
+@covers("agents.listed-and-built")
+def test_the_command_builds_what_is_missing_once_and_lists_what_each_agent_lacks(docker_engine: DockerEngine, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    agents = f'[agents.mine]\nimage = "{IMAGE}"\ncommand = ["sh"]\n[agents.codex]\nimage = "{IMAGE}"\nready = true\n'
+    (home / "config.toml").write_text(agents + '[agents.gemini]\nimage = "never-made:1"\nready = true\n')
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CURTAINWALL_HOME": str(home)}
+
+    def command(*words: str, engine: str = docker_engine.address, **more: str) -> subprocess.CompletedProcess[str]:
+        words = (sys.executable, "-m", "curtainwall", "agents", *words)
+        return subprocess.run(
+            words, env={**environ, "DOCKER_HOST": engine, **more}, capture_output=True, text=True, timeout=100, check=False
+        )
+
+    listed = {each["name"]: each for each in json.loads(command("list", "--output", "json", OPENAI_API_KEY="k" * 40).stdout)}
+    assert (listed["mine"]["built"], listed["mine"]["runnable"]) == (True, True)
+    assert (listed["codex"]["image"], listed["codex"]["runnable"], listed["codex"]["why"]) == (IMAGE, True, "")
+    assert "make `never-made:1` first" in listed["gemini"]["why"]
+    assert (listed["claude-code"]["version"], listed["claude-code"]["built"]) == ("2.1.325", False)
+    assert "curtainwall agents build claude-code" in listed["claude-code"]["why"]
+    assert "no recipe" in listed["goose"]["why"]
+    assert "no key for openai" in command("list").stdout
+    nowhere = command("build", "claude-code", engine=f"unix://{tmp_path}/none")
+    assert (nowhere.returncode, "does not answer" in nowhere.stderr) == (1, True)
+    assert "there is no agent `clade`" in command("build", "clade").stderr
+    assert "nothing to build: `codex` runs in your image" in command("build", "codex").stderr

@@ -29,18 +29,21 @@ from curtainwall.agents.container.adapters import (
 )
 from curtainwall.agents.container.fleet import Fleet, Held
 from curtainwall.agents.container.folders import settle, write_orientation
+from curtainwall.agents.container.guarding import Guarded, guarded
 from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.past import EXTENSION, Past
 from curtainwall.agents.container.runs import Run, running
 from curtainwall.agents.container.telling import Telling
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach, Wish
-from curtainwall.agents.container.watching import Watch
+from curtainwall.agents.container.watching import USED_UP, Watch
 from curtainwall.facts import Masker
 from curtainwall.model import (
+    LEFT,
     Clock,
     CompactionSkipped,
     ExtensionNoted,
     Feed,
+    Gate,
     Journal,
     Mode,
     NotFound,
@@ -63,6 +66,7 @@ _GO_ON: Final = (
     "Your last turn broke off before you were done. Go on with it. Where you waited for a person's answer, make the same call again: "
     "the answer was kept."
 )
+_MAY_GO_ON: Final = "Your last turn was stopped because a budget was used up. There is more of it now: go on where you were."
 # Some agents take a message that begins like this as a command to themselves.
 _COMMANDS: Final = ("/", "!")
 
@@ -72,6 +76,7 @@ class Around:
     """Everything that the agent meets, each through its port."""
 
     feed: Feed
+    gate: Gate
     journal: Journal
     clock: Clock
     masker: Masker
@@ -91,23 +96,45 @@ class ContainerAgent:
         self._known: dict[SessionId, Past] = {}
 
     async def work(self, at: TurnAt) -> TurnResult:
-        """Work on the turn until it is done."""
+        """Work on the turn until it is done, or has to wait."""
+        granted = self._synced(at.session).asks.granted_in(at.turn)
+        for call in granted:
+            await self._around.gate.drop(at.session, call, "the agent was gone when the answer came")
         past = self._synced(at.session)
+        waits_for = past.asks.open_in(at.turn)
+        if waits_for and not granted and not past.asks.refusals:
+            # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
+            return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         assert past.workspace is not None
         around, adapter = self._around, self._around.adapters.find(past.agent)
+        telling = Telling(at, around.journal, around.clock, around.masker)
         folders = around.folders_of(at.session, past.workspace, past.mode)
+        async with guarded(folders, is_free=past.mode is Mode.BYPASS) as guard:
+            for note in guard.notes:
+                await telling.note(note)
+            result = await self._worked(at, past, adapter, guard, telling)
+        for note in guard.notes:
+            await telling.note(note)
+        self._synced(at.session)
+        return result
+
+    async def _worked(self, at: TurnAt, past: Past, adapter: Adapter, guard: Guarded, telling: Telling) -> TurnResult:
+        around, folders = self._around, guard.folders
+        guard.notes.clear()
         user, group = await asyncio.to_thread(settle, folders)
         programs = tuple(around.programs_of(adapter.name))
         wish = Wish(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, programs)
-        telling = Telling(at, around.journal, around.clock, around.masker)
         async with (
             around.fleet.borrow(wish, telling.does) as held,
-            around.outside.open(at.session, folders.run, user, tuple(adapter.providers)) as reach,
+            around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
         ):
-            turn = _Turn(around, at, past, adapter, held, reach, telling)
-            result = await turn.work()
-        self._synced(at.session)
-        return result
+            turn = _Turn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
+            try:
+                return await turn.work()
+            finally:
+                if guard.is_watched:
+                    # Whatever the agent left running must not go on in the project when nobody looks any more.
+                    await asyncio.shield(around.fleet.drop(at.session))
 
     async def compact(self, session: SessionId, instructions: str) -> None:
         """Record why not: a foreign agent keeps its own history."""
@@ -119,12 +146,16 @@ class ContainerAgent:
         """Let go of what is held in memory for a session; its container rests, and goes by itself."""
         self._known.pop(session, None)
 
+    def last_words(self, session: SessionId) -> str:
+        """Return what the agent said last."""
+        return next((text for who, text in reversed(self._synced(session).said) if who == "You"), "")
+
     async def close(self) -> None:
         """Remove the containers of this process."""
         await self._around.fleet.close()
 
     def _synced(self, session: SessionId) -> Past:
-        past = self._known.setdefault(session, Past())
+        past = self._known.setdefault(session, Past(self._around.journal.load))
         for recorded in self._around.feed.read(session_stream(session), past.cursor):
             past.take(recorded.event)
             past.cursor = recorded.seq
@@ -157,21 +188,29 @@ class _Turn:
     held: Held
     reach: Reach
     telling: Telling
+    synced: Callable[[], Past]
     is_spoilt: bool = False
     """Something may still run in the container that nobody wants any more."""
 
     async def work(self) -> TurnResult:
         try:
             result = await self._work()
-        except BaseException:
+        except BaseException as fault:
             self.is_spoilt = True
+            if isinstance(fault, asyncio.CancelledError) and LEFT not in fault.args:
+                await asyncio.shield(self._withdraw())
             await asyncio.shield(self._clear())
             raise
         await self._clear()
         return result
 
+    async def _withdraw(self) -> None:
+        """Take back what the agent asked for in a turn that nobody wants any more."""
+        for call in self.synced().asks.open_in(self.at.turn):
+            await self.around.gate.drop(self.at.session, call, "the turn was interrupted")
+
     async def _work(self) -> TurnResult:
-        message = "\n\n".join(self.past.wanted) or _GO_ON
+        message = self._message()
         conversation, told = self.past.conversation, bool(self.past.said)
         if conversation and not self._is_kept(conversation):
             await self._say_lost()
@@ -199,6 +238,8 @@ class _Turn:
                 raise
             finally:
                 await asyncio.shield(self._settle_up(attempt, watch))
+        # What the agent's last requests used may be what the turn ended of.
+        await self.reach.settled()
         if stopped is not None or attempt.is_lost:
             return stopped or TurnResult(status=TurnStatus.FAILED), attempt.is_lost
         result = await self._judged(attempt)
@@ -293,6 +334,8 @@ class _Turn:
             failure = f"{name} ended without an answer{self._last_errors(attempt)}"
         if failure:
             await self.telling.cut()
+            if self.synced().exhausted:
+                return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
             return TurnResult(status=TurnStatus.FAILED, failure=self.around.masker.mask_text(failure))
         await self.telling.end()
         return TurnResult(status=TurnStatus.DONE)
@@ -337,8 +380,16 @@ class _Turn:
         if any(who == "You" for who, _ in self.past.said):
             await self.telling.note(f"{self.adapter.name} has lost the conversation; it starts a new one, and is told what was said before")
 
+    def _message(self) -> str:
+        """Return what the agent is told now: what it was not told yet, or that its turn goes on, and what was refused meanwhile."""
+        past = self.past
+        told = "\n\n".join(past.wanted) or (_MAY_GO_ON if past.is_out_of_budget else _GO_ON)
+        refusals, past.asks.refusals = past.asks.refusals, []
+        return "\n".join((told, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
+
     def _told_again(self, message: str) -> str:
-        return f"You have lost the conversation that this belongs to. This was said:\n\n{self.past.tale()}\n\nNow:\n\n{message}"
+        why = "This goes on from another conversation." if self.past.is_forked else "You have lost the conversation that this belongs to."
+        return f"{why} This was said:\n\n{self.past.tale()}\n\nNow:\n\n{message}"
 
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()

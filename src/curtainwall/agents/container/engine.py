@@ -12,6 +12,7 @@ from typing import IO, Any, Final, Literal, cast
 
 from aiodocker import Docker, DockerError
 from aiodocker.containers import DockerContainer
+from aiodocker.images import DockerImages
 from pydantic import JsonValue
 
 from curtainwall.agents.container.owners import HOUSE, OWNER, SESSION, Owner
@@ -172,10 +173,11 @@ class Engine:
                 raise
         return True
 
-    async def build(self, context: IO[bytes], image: str, arguments: Mapping[str, str]) -> AsyncIterator[str]:
+    async def build(self, context: IO[bytes], image: str, arguments: Mapping[str, str], network: str | None = None) -> AsyncIterator[str]:
         """Build an image from a packed context and tell each line of the engine's progress; raise `TryLater` where a step fails."""
         with self._in_our_words():
-            lines = self._open().images.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), stream=True)
+            docker = _InNetwork(self._open(), network) if network else self._open().images
+            lines = docker.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), stream=True)
             async for line in lines:
                 told = str(line.get("stream") or line.get("status") or "").strip()
                 if told:
@@ -209,6 +211,28 @@ class Engine:
         if fault.status == _NOT_FOUND and "No such container" in fault.message:
             return ContainerGone("the container is gone")
         return TryLater(f"the Docker engine refuses: {fault.message.strip()}")
+
+
+class _InNetwork(DockerImages):
+    """Builds in one of the engine's networks, for which the library has no word of its own."""
+
+    def __init__(self, docker: Docker, network: str) -> None:
+        super().__init__(cast("Docker", _Adding(docker, {"networkmode": network})))
+
+
+class _Adding:
+    """A client that adds parameters to every query."""
+
+    def __init__(self, docker: Docker, more: Mapping[str, str]) -> None:
+        self._docker = docker
+        self._more = more
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._docker, name)
+
+    def _query(self, path: str, method: str, *, params: Mapping[str, Any], **rest: Any) -> Any:
+        query = self._docker._query  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see `_InNetwork`
+        return query(path, method, params={**params, **self._more}, **rest)
 
 
 async def _info(docker: Docker) -> Mapping[str, JsonValue]:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import platform
+import re
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +18,7 @@ USUAL: Final = "debian:bookworm-slim"
 RECIPES: Final = Path(__file__).parent / "docker"
 """The directory of the Dockerfiles."""
 
+_VERSION = re.compile(rb"^ARG VERSION=(\S+)$", re.MULTILINE)
 _PROCESSORS: Final = {"x86_64": "x64", "aarch64": "arm64"}
 
 
@@ -37,12 +39,20 @@ class Images:
         """Return the name of an agent's image; another recipe, or another base, is another name."""
         return self._named(agent, self._recipe(agent), self._base(), _processor())
 
+    def version_of(self, agent: str) -> str:
+        """Return the version of the agent that its recipe installs, where that says so."""
+        found = _VERSION.search(self._recipe(agent))
+        return found[1].decode() if found else ""
+
     async def is_built(self, agent: str) -> bool:
         """Tell whether the image is there, and of today's recipes."""
         return await self._engine.has_image(self.name_of(agent))
 
-    async def build(self, agent: str) -> AsyncIterator[str]:
-        """Build what is missing, the base first, and tell how it goes; what is there already is not built again."""
+    async def build(self, agent: str, network: str | None = None) -> AsyncIterator[str]:
+        """Build what is missing, the base first, and tell how it goes; what is there already is not built again.
+
+        `network` is the engine's network in which packages are fetched; left out, its usual one.
+        """
         base, image = self._base(), self.name_of(agent)
         steps = (("base", base, {"FROM": self._on}), (agent, image, {"BASE": base, "PROCESSOR": _processor()}))
         for recipe, name, arguments in steps:
@@ -50,7 +60,7 @@ class Images:
                 yield f"{name} is there"
                 continue
             yield f"building {name}"
-            async for line in self._engine.build(_context(self._recipe(recipe)), name, arguments):
+            async for line in self._engine.build(_context(self._recipe(recipe)), name, arguments, network):
                 yield line
 
     def _base(self) -> str:

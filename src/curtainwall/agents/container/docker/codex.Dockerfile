@@ -4,7 +4,8 @@ FROM ${BASE} AS fetched
 USER root
 ARG PROCESSOR=x64
 RUN apt-get update && apt-get install -y --no-install-recommends npm
-RUN npm install --prefix /fetched --ignore-scripts --no-audit --no-fund "@openai/codex@0.166.0-linux-${PROCESSOR}" \
+ARG VERSION=0.166.0
+RUN npm install --prefix /fetched --ignore-scripts --no-audit --no-fund "@openai/codex@${VERSION}-linux-${PROCESSOR}" \
     && mv /fetched/node_modules/@openai/codex/vendor/*/bin/codex /fetched/codex
 
 FROM ${BASE}

@@ -4,7 +4,8 @@ FROM ${BASE} AS fetched
 USER root
 ARG PROCESSOR=x64
 RUN apt-get update && apt-get install -y --no-install-recommends npm
-RUN npm install --prefix /fetched --ignore-scripts --no-audit --no-fund @google/gemini-cli@0.61.0 "node-linux-${PROCESSOR}@22.23.3" \
+ARG VERSION=0.61.0
+RUN npm install --prefix /fetched --ignore-scripts --no-audit --no-fund "@google/gemini-cli@${VERSION}" "node-linux-${PROCESSOR}@22.23.3" \
     && mv "/fetched/node_modules/node-linux-${PROCESSOR}/bin/node" /fetched/node \
     && printf '#!/bin/sh\nexec node /usr/local/lib/gemini/bundle/gemini.js "$@"\n' >/fetched/gemini \
     && chmod 755 /fetched/gemini
