@@ -15,26 +15,28 @@ from pydantic import JsonValue
 from curtainwall.agents.container.adapters import (
     Adapter,
     Adapters,
-    Does,
-    Ear,
-    Failed,
-    Finished,
-    Heard,
     Launch,
-    Lost,
-    Named,
-    Said,
-    Spoke,
     Task,
 )
 from curtainwall.agents.container.fleet import Fleet, Held
 from curtainwall.agents.container.folders import settle, write_orientation
 from curtainwall.agents.container.orientation import orientation
-from curtainwall.agents.container.past import EXTENSION, Past
 from curtainwall.agents.container.runs import Run, running
-from curtainwall.agents.container.telling import Telling
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach, Wish
 from curtainwall.agents.container.watching import Watch
+from curtainwall.agents.foreign import (
+    Does,
+    Ear,
+    Failed,
+    Finished,
+    Heard,
+    Lost,
+    Named,
+    Past,
+    Said,
+    Spoke,
+    Telling,
+)
 from curtainwall.facts import Masker
 from curtainwall.model import (
     Clock,
@@ -54,6 +56,7 @@ from curtainwall.model import (
     session_stream,
 )
 
+_EXTENSION: Final = "container"
 _KEPT_LINES: Final = 200
 _KNOWN_PROVIDERS: Final = frozenset({"anthropic", "openai", "gemini"})
 _NOT_FOUND: Final = 127
@@ -124,7 +127,7 @@ class ContainerAgent:
         await self._around.fleet.close()
 
     def _synced(self, session: SessionId) -> Past:
-        past = self._known.setdefault(session, Past())
+        past = self._known.setdefault(session, Past(_EXTENSION))
         for recorded in self._around.feed.read(session_stream(session), past.cursor):
             past.take(recorded.event)
             past.cursor = recorded.seq
@@ -275,7 +278,7 @@ class _Turn:
             return
         attempt.is_noted = True
         data: dict[str, JsonValue] = {"conversation": conversation, "delivered": self.at.turn}
-        await self.telling.record(ExtensionNoted(at=self.around.clock.now(), extension=EXTENSION, data=data))
+        await self.telling.record(ExtensionNoted(at=self.around.clock.now(), extension=_EXTENSION, data=data))
 
     async def _judged(self, attempt: _Attempt) -> TurnResult:
         """Return how a turn ended whose program ended by itself."""
@@ -330,7 +333,7 @@ class _Turn:
         data: dict[str, JsonValue] = {"turn": self.at.turn, "exit": attempt.code}
         if errors:
             data["stderr"] = (await self.around.journal.keep(errors)).model_dump(mode="json")
-        noted = ExtensionNoted(at=now, extension=EXTENSION, data=data)
+        noted = ExtensionNoted(at=now, extension=_EXTENSION, data=data)
         await self.telling.record(noted, WorkTimed(at=now, seconds=max(0.0, watch.worked)))
 
     async def _say_lost(self) -> None:

@@ -21,16 +21,14 @@ from curtainwall.model import (
     Workspace,
 )
 
-EXTENSION: Final = "container"
-"""Under this name the log keeps what only this room knows."""
-
 _LONGEST_TALE: Final = 20_000
 
 
 @dataclass(slots=True)
 class Past:
-    """A session up to an entry of its log."""
+    """A session up to an entry of its log; `extension` is the name under which the log keeps what only the agent's keeper knows."""
 
+    extension: str
     cursor: int = 0
     workspace: Workspace | None = None
     agent: str = ""
@@ -69,12 +67,13 @@ class Past:
             case TurnEnded() if self._pieces:
                 self.said.append(("You", self._pieces))
                 self._pieces = ""
-            case ExtensionNoted(extension="container"):
-                self._note(event.data)
+            case ExtensionNoted() if event.extension == self.extension:
+                self.note(event.data)
             case _:
                 pass
 
-    def _note(self, data: Mapping[str, object]) -> None:
+    def note(self, data: Mapping[str, object]) -> None:
+        """Take in what the agent's keeper wrote down: the conversation's name, and which turn's message was delivered."""
         conversation, delivered = data.get("conversation"), data.get("delivered")
         if isinstance(conversation, str):
             self.conversation = conversation
