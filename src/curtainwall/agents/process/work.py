@@ -1,0 +1,96 @@
+"""The work on a turn: in the process that is there, in one that resumes the conversation, or in a new one where that is lost."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.agents.foreign import Telling
+from curtainwall.agents.process.keeper import Keeper
+from curtainwall.agents.process.opening import Opening, lost, opening
+from curtainwall.agents.process.past import Past
+from curtainwall.agents.process.running import Running
+from curtainwall.agents.process.terms import EXTENSION, AgentCrashed, AgentGarbled, AgentSilent, NoAnswer
+from curtainwall.agents.process.turn import ConversationLost, Ports, Turn
+from curtainwall.agents.process.wire import mark_of
+from curtainwall.model import ExtensionNoted, TurnAt, TurnFailed, TurnResult, TurnStatus
+
+_BAD_ENDS: Final = (AgentCrashed, AgentGarbled, AgentSilent, NoAnswer)
+_GO_ON: Final = (
+    "Your last turn broke off before you were done. Go on with it. Where you waited for a person's answer, make the same call again: "
+    "the answer was kept."
+)
+
+
+@dataclass(slots=True)
+class Work:
+    """One turn's work, from the log to the log."""
+
+    at: TurnAt
+    keeper: Keeper
+    telling: Telling
+    sync: Callable[[], Past]
+
+    async def work(self) -> TurnResult:
+        """Do it."""
+        keeper = self.keeper
+        if keeper.past.conversation and keeper.past.share() >= keeper.around.limits.full:
+            await self._carry_over()
+        text = "\n\n".join(keeper.past.wanted)
+        mark = mark_of(self.at.turn, text) if text else keeper.fresh()
+        running = keeper.warm()
+        if running is not None:
+            return await self._told(running, text or _GO_ON, mark)
+        folders = keeper.folders
+        taken = await asyncio.to_thread(opening, keeper.past, folders.state, folders.workspace, mark, keeper.fresh())
+        return await self._taken_up(taken, text, mark)
+
+    async def _taken_up(self, taken: Opening, text: str, mark: str) -> TurnResult:
+        if taken.is_delivered:
+            await self._note_delivery(taken, mark)
+            if taken.answer is not None:
+                await self.telling.whole(taken.answer)
+                return TurnResult(status=TurnStatus.DONE)
+            text, mark = "", self.keeper.fresh()
+        if taken.lost:
+            await self._say_lost(taken.lost)
+        running = await self.keeper.started(taken.conversation, is_new=taken.is_new)
+        message = f"{taken.preface}{text or _GO_ON}"
+        try:
+            return await self._told(running, message, mark)
+        except ConversationLost as fault:
+            if taken.is_new:
+                raise TurnFailed("the agent does not know a conversation that has just begun") from fault
+            again = lost(self.keeper.past, "the agent cannot go on with it", self.keeper.fresh())
+            return await self._taken_up(again, text, mark)
+
+    async def _told(self, running: Running, text: str, mark: str) -> TurnResult:
+        around, seat = self.keeper.around, self.keeper.seat
+        ports = Ports(around.feed, around.journal, around.clock)
+        turn = Turn(ports, self.at, self.keeper.past, running, self.telling, around.limits, mark)
+        try:
+            result = await turn.work(text)
+        except _BAD_ENDS:
+            seat.failed()
+            raise
+        else:
+            seat.failures = 0
+            return result
+        finally:
+            if turn.must_end or not running.is_alive:
+                await self.keeper.pool.stop(seat, grace=0)
+
+    async def _carry_over(self) -> None:
+        try:
+            await self.keeper.carried_over()
+        except TurnFailed as fault:
+            await self.telling.note(f"the conversation is nearly too long, and could not be summarised: {fault}")
+        self.sync()
+
+    async def _note_delivery(self, taken: Opening, mark: str) -> None:
+        """Write down what the transcript says: the message arrived before our process ended."""
+        data = {"conversation": taken.conversation, "delivered": self.at.turn, "mark": mark}
+        await self.telling.record(ExtensionNoted(at=self.keeper.around.clock.now(), extension=EXTENSION, data=dict(data)))
+
+    async def _say_lost(self, why: str) -> None:
+        await self.telling.note(f"the agent's conversation is lost ({why}); it starts a new one, and is told what was said before")
