@@ -19,11 +19,12 @@ from curtainwall.app.finding import find_session
 from curtainwall.app.home import Home, private_directory
 from curtainwall.app.screen import note
 from curtainwall.app.wiring import Setup, Wired, files_of, open_house, open_store, set_up
+from curtainwall.host import is_served
 from curtainwall.model import SessionId, TryLater, session_stream
 from curtainwall.runtime import Actor
 from curtainwall.runtime.orphans import Orphans
 from curtainwall.session import Standing, fold, lift
-from curtainwall.tools.mcp_in import Door, is_served
+from curtainwall.tools.mcp_in import Door
 
 _PIECE = 65_536
 _LOOK_AGAIN = 1.0

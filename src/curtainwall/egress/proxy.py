@@ -1,19 +1,19 @@
 """The way to the network for many sessions: one socket each, one authority and one pool of connections for all."""
 
 import asyncio
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from curtainwall.egress.authority import Authority
 from curtainwall.egress.client import Client, Counters, Door, House
 from curtainwall.egress.endpoints import Filter
-from curtainwall.egress.listening import BACKLOG, listen, remove
 from curtainwall.egress.requests import Load
 from curtainwall.egress.sentinels import Access, Keyring
 from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, Unmetered, no_tunnels, remove_what_can_be
 from curtainwall.egress.upstreams import Upstreams
 from curtainwall.egress.wire import Wire
-from curtainwall.host import Dialler
+from curtainwall.host import BACKLOG, Dialler, SocketFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,19 @@ class Egress:
 
     async def open(self, terms: Terms, path: Path, *, mode: int = 0o600, owner: int | None = None) -> "SessionProxy":
         """Serve one session's socket at this path; raise `TryLater` where another process does, and `Broken` where none can be."""
+        house = self._house(terms)
+        file = SocketFile.open(path, mode, owner)
+        return await SessionProxy.start(house, file.listener, file)
+
+    async def serve(self, terms: Terms, listener: socket.socket) -> "SessionProxy":
+        """Serve a socket that somebody else opened, such as the end of a bridge into a confinement; closing the proxy closes it."""
+        return await SessionProxy.start(self._house(terms), listener)
+
+    def _house(self, terms: Terms) -> House:
         doors = {access.provider.host: Door(access.provider, Filter(access.provider), Keyring(access)) for access in terms.accesses}
         if len(doors) != len(terms.accesses):
             raise ValueError("two providers of one session have the same host")
-        house = House(
+        return House(
             doors=doors,
             authority=self.authority,
             pool=self._pool,
@@ -58,7 +67,6 @@ class Egress:
             own_ports=self._own_ports,
             load=Load(terms.bounds.held),
         )
-        return await SessionProxy.start(house, path, mode, owner)
 
     def close(self) -> None:
         """Let go of what is shared; the sessions' proxies are closed by whoever opened them."""
@@ -69,20 +77,19 @@ class Egress:
 class SessionProxy:
     """One session's socket while it is open."""
 
-    def __init__(self, house: House, path: Path, inode: int) -> None:
+    def __init__(self, house: House, file: SocketFile | None) -> None:
         self._house = house
-        self._path = path
-        self._inode = inode
+        self._file = file
         self._clients: dict[Wire, asyncio.Task[None]] = {}
         self._server: asyncio.AbstractServer | None = None
 
     @classmethod
-    async def start(cls, house: House, path: Path, mode: int, owner: int | None) -> "SessionProxy":
+    async def start(cls, house: House, listener: socket.socket, file: SocketFile | None = None) -> "SessionProxy":
         """Begin to serve."""
-        listener, inode = listen(path, mode, owner)
-        proxy = cls(house, path, inode)
+        proxy = cls(house, file)
         loop = asyncio.get_running_loop()
-        proxy._server = await loop.create_unix_server(lambda: Wire(proxy._begin, proxy._gone), sock=listener, backlog=BACKLOG)
+        serve = loop.create_unix_server if listener.family == socket.AF_UNIX else loop.create_server
+        proxy._server = await serve(lambda: Wire(proxy._begin, proxy._gone), sock=listener, backlog=BACKLOG)
         return proxy
 
     @property
@@ -110,7 +117,8 @@ class SessionProxy:
         if self._server is not None:
             self._server.close()
             self._server = None
-            remove(self._path, self._inode)
+            if self._file is not None:
+                self._file.remove()
         tasks = tuple(self._clients.values())
         for wire, task in tuple(self._clients.items()):
             wire.abort()

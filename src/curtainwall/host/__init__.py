@@ -9,20 +9,25 @@ from curtainwall.host.beneath import (
     open_directory_above,
     replace_file,
 )
+from curtainwall.host.bridging import PROXY_PORT, Bridge
 from curtainwall.host.bubblewrap import Bubblewrap, Guarantee, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
 from curtainwall.host.confine import ConfinedProcess, run_confined, start_confined
 from curtainwall.host.confine_terms import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network
 from curtainwall.host.credential_sources import FromCommand, FromEnvironment, FromFile, FromKeyring, Source, Unavailable
 from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
 from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
+from curtainwall.host.doors import BACKLOG, SocketFile, is_served
 from curtainwall.host.later import Later, TooMany, find_later, set_aside
 from curtainwall.host.locks import FileLock, lock_file
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
 __all__ = [
+    "BACKLOG",
     "HOME",
     "MIB",
+    "PROXY_PORT",
     "Bounds",
+    "Bridge",
     "Bubblewrap",
     "ConfinedProcess",
     "Confinement",
@@ -47,6 +52,7 @@ __all__ = [
     "ScopeOf",
     "Secret",
     "Sending",
+    "SocketFile",
     "Source",
     "SystemResolver",
     "TooMany",
@@ -59,6 +65,7 @@ __all__ = [
     "find_bubblewrap",
     "find_later",
     "find_monty",
+    "is_served",
     "lock_file",
     "look_for_bubblewrap",
     "make_directories",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Self, cast
 
+from curtainwall.host.bridging import Bridge, listen_inside
 from curtainwall.host.bubblewrap import Missing, find_bubblewrap
 from curtainwall.host.cgroups import ProcessGroup
 from curtainwall.host.confine_limits import overuse, set_limits
@@ -211,14 +212,14 @@ async def _started(argv: Sequence[str], confinement: Confinement, *, stdin: bool
         for one in theirs:
             os.close(one)
     try:
-        return await _admitted(process, await _reader(status), await _reader(ready), (bounded, go), confinement.bounds)
+        return await _admitted(process, await _reader(status), await _reader(ready), (bounded, go), confinement)
     finally:
         os.close(bounded)
         os.close(go)
 
 
 async def _admitted(
-    process: Process, status: asyncio.StreamReader, ready: asyncio.StreamReader, doors: tuple[int, int], bounds: Bounds
+    process: Process, status: asyncio.StreamReader, ready: asyncio.StreamReader, doors: tuple[int, int], confinement: Confinement
 ) -> ConfinedProcess:
     outer = os.pidfd_open(process.pid)
     try:
@@ -231,17 +232,34 @@ async def _admitted(
         os.close(outer)
         _, complaint = await process.communicate()
         raise ConfinementFailed(_complaint(complaint))
-    running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), bounds)
+    running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), confinement.bounds)
     try:
         running.bound()
         os.write(doors[0], b"1")
         async with asyncio.timeout(_SETUP):
-            if await ready.readline():
-                os.write(doors[1], b"1\n")
+            is_ready = bool(await ready.readline())
+        if is_ready and confinement.bridge is not None:
+            await _bridged(running.pid, confinement.bridge)
+        if is_ready:
+            os.write(doors[1], b"1\n")
     except OSError as fault:
         await running.close()
-        raise ConfinementFailed(f"the confined process cannot be bounded: {fault}") from fault
+        raise ConfinementFailed(f"the confined process cannot be bounded or bridged: {fault}") from fault
+    except BaseException:
+        await running.close()
+        raise
     return running
+
+
+async def _bridged(process: int, bridge: Bridge) -> None:
+    """Let a server of ours listen in there; it is the bridge's whole other end."""
+    # INVARIANT: the process waits at the gate, so that its number is its own and nothing in there came before us.
+    listener = await listen_inside(process, bridge.port)
+    try:
+        await bridge.serve(listener)
+    except BaseException:
+        listener.close()
+        raise
 
 
 async def _reader(descriptor: int) -> asyncio.StreamReader:

@@ -86,7 +86,8 @@ def _namespaces(plan: Plan, confinement: Confinement) -> None:
     plan.say("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
     if confinement.network is Network.HOST:
         plan.say("--share-net")
-    for name, value in {**_ENVIRONMENT, **confinement.environment}.items():
+    bridged = confinement.bridge.environment if confinement.bridge is not None else {}
+    for name, value in {**_ENVIRONMENT, **confinement.environment, **bridged}.items():
         plan.say("--setenv", name, value)
     program = filter_program()
     if program is not None:

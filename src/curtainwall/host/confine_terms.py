@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from curtainwall.host.bridging import Bridge
 from curtainwall.model import CurtainwallError
 
 MIB: Final = 1024 * 1024
@@ -44,7 +45,8 @@ class Confinement:
     """One confinement. Everything that is not named here, or part of the system in `/usr`, is not there inside.
 
     All paths are real paths. `writable` and `fixed` are the same inside and outside; `fixed` are read-only spots in something writable,
-    `hidden` ones look empty. `readable` are pairs of outside and inside, and may be sockets.
+    `hidden` ones look empty. `readable` are pairs of outside and inside, and may be sockets. A `bridge` is the one way out of a network
+    that is none.
     """
 
     cwd: str
@@ -55,6 +57,7 @@ class Confinement:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     network: Network = Network.NONE
     bounds: Bounds = Bounds()
+    bridge: Bridge | None = None
 
 
 @dataclass(frozen=True, slots=True)

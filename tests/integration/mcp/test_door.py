@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.host import is_served
 from curtainwall.model import Broken, TryLater
-from curtainwall.tools.mcp_in import is_served
 from tests.support.houses import run
 from tests.support.mcp import bare, calling, serving
 

@@ -15,8 +15,9 @@ from mcp import Client, StdioServerParameters
 
 from curtainwall.app.mcp_proxy import mcp_socket_of
 from curtainwall.app.wiring import Setup, Wired, open_house, set_up
+from curtainwall.host import is_served
 from curtainwall.model import SessionId
-from curtainwall.tools.mcp_in import Door, is_served
+from curtainwall.tools.mcp_in import Door
 from tests.support.covers import covers
 from tests.support.houses import open_session, run, until
 from tests.support.mcp import ERAS, client
