@@ -5,13 +5,17 @@ from dataclasses import asdict
 import pytest
 
 from curtainwall.model import (
+    HOUSE,
     AnyEvent,
     ApprovalId,
     ApprovalQuery,
     Mode,
     ModeChanged,
     ModelChanged,
+    Route,
+    RouteSet,
     SessionClosed,
+    SessionDeleted,
     SessionId,
     SessionQuery,
     SessionReady,
@@ -195,3 +199,34 @@ def test_events_of_unknown_sessions_and_calls_change_nothing(store: Store) -> No
     write(store, project_stream("/p"), opened("a"), requested())
     assert store.index.sessions(SessionQuery()) == []
     assert store.index.approvals(ApprovalQuery(open_only=False)) == []
+
+
+def leads(reference: str, session: str | None) -> RouteSet:
+    """Return that a room leads to a session from now on."""
+    return RouteSet(at=NOON, route=room(reference), session=None if session is None else SessionId(session), by=ANN)
+
+
+def room(reference: str) -> Route:
+    """Return a room of a channel."""
+    return Route(channel="matrix", reference=reference)
+
+
+def test_a_place_leads_to_the_session_that_was_set_last_and_a_session_knows_its_places(store: Store) -> None:
+    write(store, HOUSE, leads("!b", "a"), leads("!a", "a"), leads("!c", "a"), leads("!c", "b"))
+    assert store.index.session_at(room("!c")) == "b"
+    assert store.index.routes_to(SessionId("a")) == [room("!a"), room("!b")]
+    write(store, HOUSE, leads("!b", None))
+    assert store.index.session_at(room("!b")) is None
+    assert store.index.routes_to(SessionId("a")) == [room("!a")]
+
+
+def test_no_place_leads_to_a_deleted_session(store: Store) -> None:
+    write(store, HOUSE, leads("!a", "a"), leads("!b", "b"))
+    write(store, HOUSE, SessionDeleted(at=NOON, session=SessionId("a"), name="a", entries=1, head="", by=ANN))
+    assert store.index.session_at(room("!a")) is None
+    assert store.index.session_at(room("!b")) == "b"
+
+
+def test_only_the_house_says_where_a_place_leads(store: Store) -> None:
+    write(store, A, opened("a"), leads("!a", "a"))
+    assert store.index.session_at(room("!a")) is None

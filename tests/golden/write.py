@@ -59,6 +59,7 @@ from curtainwall.model import (
     ResumeTurn,
     RevokeGrant,
     Route,
+    RouteSet,
     RuleId,
     SavedProgram,
     SendMessage,
@@ -224,9 +225,10 @@ def _ended(here: Situation) -> tuple[AnyEvent, ...]:
         SendMessage(by=ANN, message=MessageId("m4"), text="wait"),
         InterruptTurn(by=ANN),
     )
-    # The house keeps this one in a stream of its own; a session's fold lets it pass.
+    # The house keeps these two in a stream of its own; a session's fold lets them pass.
     deleted = SessionDeleted(at=here.at, session=SessionId("s0"), name="parent", entries=12, head="ab", by=ANN)
-    return (*here.log, deleted)
+    led = RouteSet(at=here.at, route=Route(channel="web", reference="ann"), session=SessionId("s1"), by=ANN)
+    return (*here.log, deleted, led)
 
 
 def closed(log: tuple[AnyEvent, ...]) -> tuple[AnyEvent, ...]:

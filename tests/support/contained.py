@@ -36,6 +36,7 @@ from curtainwall.model import (
     ReadySession,
     SendMessage,
     SessionId,
+    TurnAt,
     TurnEnded,
     TurnStatus,
     Workspace,
@@ -74,9 +75,10 @@ class Ways:
     is_closed: bool = False
 
     @asynccontextmanager
-    async def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[Reach]:
+    async def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[Reach]:
         hands = native()
-        door = Door(session, SessionGate(self.house, hands), self.house.feed, hands.catalogue.listing, self.house.clock)
+        house, session = self.house, at.session
+        door = Door(session, SessionGate(house, hands), house.feed, hands.catalogue.listing, house.clock, turn=at.turn)
         async with AsyncExitStack() as stack:
             if not self.is_closed:
                 await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
@@ -205,6 +207,7 @@ async def contained(
         ways = Ways(opened, provider, Authority(scratch))
         around = Around(
             feed=opened.feed,
+            gate=SessionGate(opened, native()),
             journal=journal,
             clock=opened.clock,
             masker=Masker(key=b"k" * 32, known={}),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from curtainwall.agents.process import AGENT, EGRESS_SOCKET, TOOLS_SOCKET, Around, Folders, Limits, ProcessAgent, Reach, find_claude
+from curtainwall.agents.process import EGRESS_SOCKET, TOOLS_SOCKET, Around, Folders, Limits, ProcessAgent, Reach, find_claude
 from curtainwall.facts import Masker
 from curtainwall.model import (
     AgentSpoke,
@@ -85,7 +85,7 @@ class Processed:
             by=ANN,
             session=session,
             name="test",
-            agent=AGENT,
+            agent="claude-local",
             model=model,
             workspace=Workspace(path=str(workspace), own=project is None),
             mode=Mode.DEFAULT,
@@ -164,6 +164,7 @@ async def processed(
         ways = Ways(opened, provider, Authority(scratch))
         around = Around(
             feed=opened.feed,
+            gate=SessionGate(opened, native()),
             journal=journal,
             clock=opened.clock,
             masker=Masker(key=KEPT.encode(), known={}),

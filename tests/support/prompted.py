@@ -3,9 +3,10 @@
 import asyncio
 import json
 import re
+import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.upstream import KEY, Asked, Fails, Hangs, Says, Turn, Upstream, _anthropic, _chat, _event, _responses, _send_fault
@@ -40,7 +41,7 @@ class Prompted(Upstream):
             case Says() if not _is_streamed(asked.body, path):
                 return _send_json(writer, _whole(asked.body, path, turn))
             case Says():
-                return await self._stream_as(speech, asked, turn, reader, writer)
+                return await self._stream_as(speech, asked, replace(turn, mark=f"{len(self.asked)}_"), reader, writer)
 
     async def _stream_as(self, speech: Any, asked: Asked, says: Says, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -65,6 +66,8 @@ def answer(body: dict[str, Any]) -> Turn:
     if result is not None:
         return Says((f"the tool says {result}",))
     call = CALL.search(last)
+    if call is None and "make the same call again" in last:
+        call = next((found for message in reversed(messages) if (found := CALL.search(_text(message)))), None)
     if call:
         able = [name for name in names if name.partition("@")[0].endswith(call[1])]
         # Agents have tools of their own that are called alike; the session's carry its name.
@@ -74,6 +77,8 @@ def answer(body: dict[str, Any]) -> Turn:
         return Says(tool=found, arguments=(call[2],))
     if last.strip().startswith("FAIL"):
         return Fails(400, "the test wants this to fail", "invalid_request_error")
+    if last.strip().startswith("LONG"):
+        return Says(tuple(f"line {number} of a very long answer that goes on and on. " for number in range(2000)))
     if last.strip().startswith("HANG"):
         return Says(("one moment, ", "and then more "), quiet=True)
     words = re.findall(r"word=(\w+)", "\n".join(_text(message) for message in messages))
@@ -201,3 +206,26 @@ async def prompted() -> AsyncGenerator[Prompted]:
         server.close()
         await site.hang_up()
         await server.wait_closed()
+
+
+@contextmanager
+def prompted_beside() -> Iterator[Prompted]:
+    """Run the provider in a thread, beside a test that waits for processes."""
+    loop, there, started = asyncio.new_event_loop(), list[Prompted](), threading.Event()
+    stopping = asyncio.Event()
+
+    async def serve() -> None:
+        async with prompted() as site:
+            there.append(site)
+            started.set()
+            await stopping.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert started.wait(20), "the provider did not start"
+        yield there[0]
+    finally:
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join()
+        loop.close()

@@ -36,6 +36,7 @@ class Says:
     cut: bool = False  # the connection ends after the pieces
     quiet: bool = False  # nothing more is sent after the pieces
     ends: bool = True  # the last events are sent
+    mark: str = ""  # in the ids of its calls, where a client must not take them for those of an earlier reply
 
     @property
     def calls(self) -> list[str]:
@@ -237,7 +238,7 @@ def _anthropic(model: str, says: Says) -> Iterator[str]:
         yield _event("content_block_stop", index=index)
         index += 1
     for number, arguments in enumerate(says.calls):
-        block = {"type": "tool_use", "id": f"toolu_{unique}_{number}", "name": says.tool, "input": {}}
+        block = {"type": "tool_use", "id": f"toolu_{says.mark}{number}", "name": says.tool, "input": {}}
         yield _event("content_block_start", index=index, content_block=block)
         for at in range(0, len(arguments), 7):
             yield _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": arguments[at : at + 7]})
@@ -273,7 +274,7 @@ def _responses(model: str, says: Says) -> Iterator[str]:
         return
     for number, arguments in enumerate(says.calls):
         index = len(output)
-        call = {"id": f"fc_{number}", "type": "function_call", "call_id": f"call_{number}", "name": says.tool}
+        call = {"id": f"fc_{says.mark}{number}", "type": "function_call", "call_id": f"call_{says.mark}{number}", "name": says.tool}
         added = {**call, "arguments": "", "status": "in_progress"}
         yield _event("response.output_item.added", sequence_number=92, output_index=index, item=added)
         yield _event("response.function_call_arguments.delta", sequence_number=93, item_id=call["id"], output_index=index, delta=arguments)
@@ -301,7 +302,7 @@ def _chat(model: str, says: Says) -> Iterator[str]:
         return
     for number, arguments in enumerate(says.calls):
         function = {"name": says.tool, "arguments": arguments}
-        yield chunk({"tool_calls": [{"index": number, "id": f"call_{number}", "type": "function", "function": function}]})
+        yield chunk({"tool_calls": [{"index": number, "id": f"call_{says.mark}{number}", "type": "function", "function": function}]})
     yield chunk({}, says.stop or ("tool_calls" if says.calls else "stop"))
     if says.read is not None:
         used = {"prompt_tokens": says.read, "completion_tokens": says.written, "total_tokens": 0}

@@ -1,86 +1,18 @@
 """Everything that a user sets: the schema of `config.toml`, its defaults, and errors that say which key and what instead."""
 
-import re
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, cast, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from curtainwall.app.durations import parse_duration
+from curtainwall.app.config_agents import Agents, AgentSection, ContainersSection
+from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.host import Sending
-from curtainwall.model import HOUSE_CHANNELS, Broken, Role, ToolEffect, misfit
+from curtainwall.model import Broken, Role, ToolEffect, misfit
 
 _BIGGEST = 16 * 1024 * 1024
-
-
-def _seconds(value: object) -> object:
-    if isinstance(value, str):
-        return parse_duration(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("this is no length of time; write `90s`, `30m`, `2h` or `7d`, or a whole number of seconds")
-    return value
-
-
-Duration = Annotated[int, BeforeValidator(_seconds), Field(gt=0)]
-"""Seconds; in the file also `90s`, `30m`, `2h`, `7d`."""
-
-Count = Annotated[int, Field(gt=0)]
-
-
-def _not_the_houses(name: str) -> str:
-    if not name.strip() or name in HOUSE_CHANNELS:
-        raise ValueError("this name is taken: whoever speaks there is the house itself; choose another")
-    return name
-
-
-ChannelName = Annotated[str, AfterValidator(_not_the_houses)]
-"""What a channel may be called."""
-
-
-def _not_a_model_of_ours(name: str) -> str:
-    if name in ("demo", "script", "auto"):
-        raise ValueError("this name is taken by a model that needs no server; choose another")
-    return name
-
-
-def _written(form: str, how: str) -> AfterValidator:
-    """Return a check that a text has a form; where it has not, the user hears how to write it."""
-
-    def check(text: str) -> str:
-        if re.fullmatch(form, text, re.DOTALL) is None:
-            raise ValueError(how)
-        return text
-
-    return AfterValidator(check)
-
-
-ModelName = Annotated[
-    str,
-    _written(
-        r"[a-z][a-z0-9-]{0,31}", "a name here starts with a small letter and goes on with small letters, digits and dashes, 32 at most"
-    ),
-    AfterValidator(_not_a_model_of_ours),
-]
-"""What a server of models may be called."""
-
-CredentialName = Annotated[
-    str,
-    _written(
-        r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}",
-        "a name here is made of letters, digits, `_`, `.` and `-`, 64 at most, and begins with none of the last two",
-    ),
-]
-"""What a credential may be called."""
-
-FileName = Annotated[str, _written(r"(?:/|~/).+", "write the whole path of the file, from `/` or `~/` on")]
-
-
-class Section(BaseModel):
-    """A table of the file. What it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
 
 
 class ModelSection(Section):
@@ -112,11 +44,11 @@ class NamedModelSection(Section):
     Sessions use it as `NAME:MODEL`.
     """
 
-    url: Annotated[str, _written(r"https?://.+", "write a URL that starts with `http://` or `https://`")] | None = Field(
+    url: Annotated[str, written(r"https?://.+", "write a URL that starts with `http://` or `https://`")] | None = Field(
         None, description="its base URL, such as `http://localhost:11434/v1`"
     )
     model: str = Field("", description="the model that `NAME` alone means")
-    env: Annotated[str, _written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `OPENAI_API_KEY`")] | None = Field(
+    env: Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `OPENAI_API_KEY`")] | None = Field(
         None, description="the variable that holds the key"
     )
     file: FileName | None = Field(None, description="the file that holds the key and nothing else")
@@ -255,7 +187,7 @@ class CredentialSection(Section):
 
     env: str | None = Field(None, min_length=1, description="the environment variable that holds it")
     file: FileName | None = Field(None, description="the file that holds it and nothing else; no agent can touch that file")
-    keyring: Annotated[str, _written(r".+/[^/]+", "write the entry as `SERVICE/USER`")] | None = Field(
+    keyring: Annotated[str, written(r".+/[^/]+", "write the entry as `SERVICE/USER`")] | None = Field(
         None, description="the entry of your keyring that holds it, as `SERVICE/USER`"
     )
     command: tuple[str, ...] = Field((), description='a program that prints it, as `["pass", "show", "github"]`; its first line counts')
@@ -342,6 +274,8 @@ class Config(Section):
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
+    agents: Agents = Field(default_factory=dict[str, AgentSection], description="by the agent's name")
+    containers: ContainersSection = ContainersSection.model_construct()
 
 
 def load_config(path: Path) -> Config:

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from curtainwall.app.config import Config, Section, named_section
+from curtainwall.app.config import Config, named_section
+from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("deadline", "seconds", "timeout", "window")
+_LENGTHS = ("deadline", "seconds", "timeout", "window", "turn", "pause", "idle")
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration

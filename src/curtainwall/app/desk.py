@@ -38,8 +38,8 @@ from curtainwall.session import SessionState, lift
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
 
-FindModel = Callable[[str], object]
-"""Finds a model by its name, and raises with the names there are where it leads to none."""
+SeeModel = Callable[[SessionId, str], None]
+"""Raises, with the names there are, where a session's agent cannot use a model of this name."""
 
 
 _WRITTEN = ("text", "reason", "instructions", "name")
@@ -49,10 +49,10 @@ _WRITTEN = ("text", "reason", "instructions", "name")
 class HouseDesk:
     """The desk of one process, for every channel in it."""
 
-    def __init__(self, wired: Wired, attend: Attend, find_model: FindModel, wanted: Wanted, threshold: float | None) -> None:
+    def __init__(self, wired: Wired, attend: Attend, see_model: SeeModel, wanted: Wanted, threshold: float | None) -> None:
         self._wired = wired
         self._attend = attend
-        self._find_model = find_model
+        self._see_model = see_model
         self._wanted = wanted
         self._threshold = threshold
 
@@ -66,7 +66,7 @@ class HouseDesk:
             command = await self._heard(session, command)
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
-            self._find_model(command.model)
+            self._see_model(session, command.model)
         return await self._wired.house.send(session, command)
 
     def view(self, session: SessionId) -> SessionView:

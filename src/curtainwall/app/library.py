@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.agents.builtin import Model
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.finding import find_session
-from curtainwall.app.openings import Wanted, open_new, state_of
+from curtainwall.app.openings import open_new, state_of
 from curtainwall.app.wiring import Parts, files_of, hooks_of, local_user, open_house, set_up
-from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
+from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
     AnyCommand,
+    ApprovalAsked,
     ApprovalId,
     AskCompaction,
     BudgetFigure,
@@ -256,6 +258,8 @@ class Session:
                         return self._reply(ended)
                 case MessageAccepted() as accepted if accepted.message == message and _is_parked(self._state):
                     return self._waiting()
+                case ApprovalAsked() if self._state.is_held:
+                    return self._waiting()
                 case MessageWithdrawn() as withdrawn if withdrawn.message == message:
                     raise CommandRefused("the message was withdrawn before the agent took it up")
                 case SessionClosed() as closed:
@@ -301,6 +305,8 @@ def _is_parked(state: SessionState) -> bool:
     """Tell whether nothing goes on until somebody answers or allows more."""
     if state.turn is None:
         return bool(state.queue and state.exhausted)
+    if state.is_held:
+        return True
     return state.turn_waits and not state.can_go_on
 
 
@@ -308,18 +314,19 @@ def _is_parked(state: SessionState) -> bool:
 async def open_session(
     *,
     resume: str | None = None,
+    agent: str = BUILTIN,
     model: str | Model | None = None,
     workspace: Path | str | None = None,
     name: str = "",
-    mode: Mode = Mode.DEFAULT,
+    mode: Mode | None = None,
     policy: Sequence[Path] = (),
     tools: Mapping[str, Runner] | None = None,
     parts: Parts | None = None,
 ) -> AsyncGenerator[Session]:
     """Open a session, or one that was opened before, and let its agent work until the context is left; the session outlives it.
 
-    `model` is a name, as on the command line, or a model of your own; without one, a session that goes on keeps the one it has. `tools` are
-    runners in place of ours. Raise `OpeningFailed`.
+    `agent` and `model` are names, as on the command line, or the latter a model of your own; a session that goes on keeps its agent, and
+    without a name its model. `tools` are runners in place of ours. Raise `OpeningFailed`.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -330,19 +337,22 @@ async def open_session(
             def find_model(name: str) -> Model:
                 return own.get(name) or found(name)
 
-            model_name = default_model_of(wired) if model is None else model if isinstance(model, str) else model.name
+            told = model if model is None or isinstance(model, str) else model.name
+            folder = None if workspace is None else Path(workspace)
+            wanted = wanted_of(wired, agent, told, folder, mode, name, _HERE)
+            work = await stack.enter_async_context(agents_at_work(wired, find_model, wanted))
+            who = agent if resume is None else find_session(wired.store.index, resume).agent
+            kind = work.crew.kind_of(who)
             if resume is None or model is not None:
                 # Before anything is opened: a model that is not there is the caller's mistake.
-                find_model(model_name)
-            folder = None if workspace is None else Path(workspace)
-            wanted = Wanted(model_name, folder, name=name, mode=mode, routes=(_HERE,))
-            work = await stack.enter_async_context(agents_at_work(wired, find_model, wanted))
+                kind.see_model(who, wanted.model if resume is None else told or wanted.model)
+            await kind.see_that_it_can(who)
             by = local_user()
             session = await open_new(wired, wanted, by) if resume is None else find_session(wired.store.index, resume).session
             # Where a process ended in the middle of opening, whoever comes next completes it.
             await wired.house.send(session, ReadySession(by=by))
-            if model is not None and state_of(wired, session).model != model_name:
-                await wired.house.send(session, ChangeModel(by=by, model=model_name))
+            if told is not None and state_of(wired, session).model != told:
+                await wired.house.send(session, ChangeModel(by=by, model=told))
             await stack.enter_async_context(files_of(wired, session))
             await stack.enter_async_context(hooks_of(wired, session))
         except (CurtainwallError, OSError) as fault:

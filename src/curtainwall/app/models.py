@@ -11,6 +11,8 @@ from curtainwall.host import FromEnvironment, FromFile, Source
 from curtainwall.model import Broken
 
 PROVIDERS = ("anthropic", "openai")
+ONLY_FOREIGN = ("gemini",)
+"""Providers that agents in containers talk to and our own does not; under these names the key alone may stand."""
 
 
 def model_settings(config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> ModelSettings:
@@ -19,10 +21,12 @@ def model_settings(config: Config, learn: Callable[[str, str], None], environ: M
     urls: dict[str, str] = {}
     endpoints: dict[str, Endpoint] = {}
     for name, section in config.models.items():
-        key = _key(section, environ)
+        key = key_in(section, environ)
         if name in PROVIDERS:
             keys |= {} if key is None else {name: key}
             urls |= {} if section.url is None else {name: section.url}
+        elif section.url is None and name in ONLY_FOREIGN:
+            continue
         elif section.url is None:
             raise Broken(
                 f"[models.{name}]: `url` is missing; write the base URL of its Chat Completions API, as `http://localhost:11434/v1`"
@@ -34,7 +38,8 @@ def model_settings(config: Config, learn: Callable[[str, str], None], environ: M
     return ModelSettings(keys, urls, endpoints, told.context_size, price, float(told.silence), learn)
 
 
-def _key(section: NamedModelSection, environ: Mapping[str, str]) -> Source | None:
+def key_in(section: NamedModelSection, environ: Mapping[str, str]) -> Source | None:
+    """Return where the key of a section is, if it names a place."""
     if section.env:
         return FromEnvironment(section.env, environ)
     if section.file:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.wiring import Wired, workspace_at
 from curtainwall.model import (
     InheritHistory,
@@ -19,8 +20,6 @@ from curtainwall.model import (
 )
 from curtainwall.session import SessionState, fold, lift
 
-BUILTIN = "builtin"
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -34,14 +33,25 @@ class Wanted:
     routes: tuple[Route, ...] = ()
 
 
-async def open_new(wired: Wired, wanted: Wanted, by: Who) -> SessionId:
-    """Open a session; without a directory, it gets a workspace of its own."""
-    session = SessionId(wired.house.mint())
+async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
+    """Open a session; without a directory, it gets a workspace of its own.
+
+    One whose id was promised before, to a place that leads there, is opened under it, once, whoever is quicker.
+    """
+    session = session or SessionId(wired.house.mint())
+    if wired.house.feed.head(session_stream(session)) == 0:
+        # The keys make one command of what several processes want at once.
+        await wired.house.send(session, _opening(wired, wanted, by, session), "opening")
+    await wired.house.send(session, ReadySession(by=by), "ready")
+    return session
+
+
+def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenSession:
     place = wired.setup.home.session(session)
     place.prepare()
     is_own = wanted.workspace is None
     workspace = workspace_at(place.workspace if wanted.workspace is None else wanted.workspace, wired.setup, own=is_own)
-    opening = OpenSession(
+    return OpenSession(
         by=by,
         session=session,
         name=wanted.name or (f"session {session[:6]}" if is_own else Path(workspace.path).name),
@@ -53,9 +63,6 @@ async def open_new(wired: Wired, wanted: Wanted, by: Who) -> SessionId:
         policy=wired.setup.policy.version,
         routes=wanted.routes,
     )
-    await wired.house.send(session, opening)
-    await wired.house.send(session, ReadySession(by=by))
-    return session
 
 
 async def reset(wired: Wired, old: SessionId, by: Who, name: str = "") -> SessionId:

@@ -12,6 +12,7 @@ from curtainwall.tools import (
     CONFINED,
     NATIVE_TOOLS,
     Catalogue,
+    Mounts,
     NativeTools,
     Runner,
     Sandboxes,
@@ -32,7 +33,12 @@ def judged_tools(masker: Masker, runners: Mapping[str, Runner] | None = None, en
 
 
 def run_tools(
-    masker: Masker, credentials: Credentials, protection: Protection, ask_again: AskAgain, session: Mapping[str, Runner]
+    masker: Masker,
+    credentials: Credentials,
+    protection: Protection,
+    ask_again: AskAgain,
+    session: Mapping[str, Runner],
+    mounts: Callable[[Place], Mounts],
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
     directories, sandboxes = WorkingDirectories(), Sandboxes()
@@ -42,7 +48,8 @@ def run_tools(
         runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}
     else:
         specs = tuple(spec for spec in specs if spec.server not in CONFINED)
-    return NativeTools(Catalogue(specs), home=user_homes(os.environ)[0], masker=masker, runners=runners, directories=directories)
+    home = user_homes(os.environ)[0]
+    return NativeTools(Catalogue(specs), home=home, masker=masker, runners=runners, directories=directories, mounts=mounts)
 
 
 def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:

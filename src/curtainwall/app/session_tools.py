@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
-from curtainwall.model import BudgetKind, CallPermitted, Place, Prepared, SessionId, ToolResult
-from curtainwall.tools import Runner
+from curtainwall.model import EGRESS_SERVER, BudgetKind, CallPermitted, Place, Prepared, SessionId, ToolResult
+from curtainwall.tools import NATIVE_TOOLS, Runner
 
 Raise = Callable[[SessionId, BudgetKind, float], Awaitable[float]]
 """Allows a session more of something and returns the new limit."""
@@ -22,4 +22,9 @@ def session_runners(allow_more: Raise) -> Mapping[str, Runner]:
         # The yes is all there is to it: the agent that asked goes by the new text from here on.
         return ToolResult(ok=True, value=f"`{prepared.arguments['path']}` counts as it is now")
 
-    return {"session.request_budget": request_budget, "session.follow_instructions": follow_instructions}
+    async def let_pass(_prepared: Prepared, _permit: CallPermitted, _place: Place) -> ToolResult:
+        # The session's way to the network waits for this, and goes on with a yes.
+        return ToolResult(ok=True, value="it may pass")
+
+    passing = dict.fromkeys((spec.full_name for spec in NATIVE_TOOLS if spec.server == EGRESS_SERVER), let_pass)
+    return {"session.request_budget": request_budget, "session.follow_instructions": follow_instructions, **passing}

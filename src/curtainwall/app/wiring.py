@@ -7,7 +7,9 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontex
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.config import Config, load_config
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.credentials import credential_files, credential_variables, credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
@@ -30,6 +32,7 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Limits,
+    Place,
     RaiseBudget,
     SessionId,
     Who,
@@ -39,11 +42,13 @@ from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, lift
 from curtainwall.store import MemoryStore, SqliteStore
-from curtainwall.tools import Hub, Runner
+from curtainwall.tools import Hub, Mounts, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
 from curtainwall.tools.servers import ServerSpec
 
 _BIGGEST_RULE_FILE = 4 * 1024 * 1024
+# Where a foreign agent finds its workspace, and how it names it when it asks for something there.
+INSIDE = "/workspace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,7 @@ class Wired:
     gate: SessionGate
     hooks: UserHooks
     masker: Masker
+    names: AgentNames
 
 
 def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
@@ -260,9 +266,12 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             await actor.submit(RaiseBudget(by=SYSTEM, kind=kind, limit=limit))
             return limit
 
+    def mounts(place: Place) -> Mounts:
+        return ((INSIDE, place.workspace.path),) if names.of(place.session) != BUILTIN else ()
+
     protection = setup.policy.protection
     native = (
-        run_tools(masker, credentials, protection, ask_again, session_runners(allow_more))
+        run_tools(masker, credentials, protection, ask_again, session_runners(allow_more), mounts)
         if runners is None
         else judged_tools(masker, runners)
     )
@@ -271,7 +280,8 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         House(store, clock, lambda: rules) as house,
         aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
     ):
+        names = AgentNames(store.log)
         around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
         hooks = user_hooks(setup.hooks, around, setup.home, house)
         gate = SessionGate(house, tools, hooks, parts.approver)
-        yield Wired(setup, store, house, tools, gate, hooks, masker)
+        yield Wired(setup, store, house, tools, gate, hooks, masker, names)

@@ -1,4 +1,4 @@
-"""A house whose agents work: the built-in agent with its workers and models, whoever lets it work, and the desk for channels."""
+"""A house whose agents work: the crew, whoever lets it work, and the desk for channels."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -16,19 +16,23 @@ from curtainwall.agents.builtin import (
     Workers,
 )
 from curtainwall.agents.builtin.models import AUTO, Patient, default_model, find_model
+from curtainwall.app.brokered import Brokered
+from curtainwall.app.config_agents import BUILTIN
+from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
 from curtainwall.app.keys import house_key
 from curtainwall.app.models import model_settings
-from curtainwall.app.openings import BUILTIN, Wanted
+from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Setup, Wired
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Agent, Broken
+from curtainwall.model import Broken, Mode, Route
 from curtainwall.runtime import HouseJournal, Turns
-from curtainwall.session import SessionState
 from curtainwall.tools.hooks import Pins
 
 _MIB = 1024 * 1024
 _LEAST_MEMORY = 512 * _MIB
+
+TERMINAL = Route(channel="local", reference="terminal")
 
 ModelOf = Callable[[str], Model]
 """Finds a model by the name that a session has for it."""
@@ -42,7 +46,7 @@ class AtWork:
     journal: HouseJournal
     turns: Turns
     desk: HouseDesk
-    agent: BuiltinAgent
+    crew: Crew
 
 
 class InstructionPins:
@@ -60,37 +64,58 @@ class InstructionPins:
         self._pins.set(f"{workspace}/{path}", digest)
 
 
+class Builtin:
+    """Our own agent, with its models and the workers that run its programs."""
+
+    names = (BUILTIN,)
+
+    def __init__(self, wired: Wired, journal: HouseJournal, model_of: ModelOf, threshold: float | None) -> None:
+        setup = wired.setup
+        self._model_of = model_of
+        self._workers = Workers(lambda: worker_launcher(setup), code_limits(setup), most=setup.config.code.workers)
+        around = Around(
+            feed=wired.house.feed,
+            gate=wired.gate,
+            journal=journal,
+            hooks=wired.hooks,
+            clock=wired.house.clock,
+            masker=wired.masker,
+            programs=Programs(self._workers, Seal(house_key(setup.home.mask_key)), journal),
+            model_of=model_of,
+            tools=wired.tools.listing,
+            remembered=InstructionPins(Pins(setup.home.root / "instructions.json")),
+        )
+        self._agent = BuiltinAgent(around, threshold)
+
+    async def see_that_it_can(self, agent: str) -> None:
+        """See nothing: what it needs comes with us, and a model is looked for by its name."""
+
+    def see_model(self, agent: str, model: str) -> None:
+        """Raise where a name leads to no model."""
+        del agent
+        self._model_of(model)
+
+    async def worker(self) -> BuiltinAgent:
+        """Return the agent."""
+        return self._agent
+
+    async def close(self) -> None:
+        """End the workers."""
+        await self._workers.close()
+
+
 @asynccontextmanager
 async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> AsyncGenerator[AtWork]:
     """Let agents work in a house until the context is left; then turns that run are parked."""
-    setup, house = wired.setup, wired.house
-    journal = HouseJournal(house)
-    workers = Workers(lambda: worker_launcher(setup), code_limits(setup), most=setup.config.code.workers)
-    programs = Programs(workers, Seal(house_key(setup.home.mask_key)), journal)
-    around = Around(
-        feed=house.feed,
-        gate=wired.gate,
-        journal=journal,
-        hooks=wired.hooks,
-        clock=house.clock,
-        masker=wired.masker,
-        programs=programs,
-        model_of=model_of,
-        tools=wired.tools.listing,
-        remembered=InstructionPins(Pins(setup.home.root / "instructions.json")),
-    )
-    threshold = setup.config.model.compact_at or None
-    agent = BuiltinAgent(around, threshold)
-
-    def agent_of(state: SessionState) -> Agent | None:
-        return agent if state.opened is not None and state.opened.agent == BUILTIN else None
-
-    turns = Turns(house, agent_of, wired.hooks, agent.last_words)
+    house, journal = wired.house, HouseJournal(wired.house)
+    threshold = wired.setup.config.model.compact_at or None
+    crew = Crew(wired.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal))
+    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words)
     try:
-        yield AtWork(wired, journal, turns, HouseDesk(wired, turns.attend, model_of, wanted, threshold), agent)
+        yield AtWork(wired, journal, turns, HouseDesk(wired, turns.attend, crew.see_model, wanted, threshold), crew)
     finally:
         await turns.close()
-        await workers.close()
+        await crew.close()
 
 
 def models_of(wired: Wired) -> ModelOf:
@@ -104,6 +129,25 @@ def models_of(wired: Wired) -> ModelOf:
         return found[name]
 
     return model_of
+
+
+def wanted_of(
+    wired: Wired,
+    agent: str,
+    model: str | None,
+    workspace: Path | None,
+    mode: Mode | None,
+    name: str,
+    route: Route = TERMINAL,
+) -> Wanted:
+    """Return what a new session should be: as the user says, and where they say nothing, as fits the agent."""
+    if agent == BUILTIN:
+        return Wanted(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
+    section = wired.setup.config.agents.get(agent)
+    own = AUTO if section is None else section.model or AUTO
+    # Giving a project to an agent that has it mounted is granting edits in it.
+    usual = Mode.DEFAULT if workspace is None else Mode.ACCEPT_EDITS
+    return Wanted(model or own, workspace, name, agent, mode or usual, (route,))
 
 
 def default_model_of(wired: Wired) -> str:

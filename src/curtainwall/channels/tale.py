@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from curtainwall.channels.changes import Change, changes_of
 from curtainwall.model import (
+    BUILTIN_AGENT,
     AnyEvent,
     ApprovalAnswered,
     ApprovalAsked,
@@ -41,6 +42,8 @@ class Tale:
     """What the events so far amount to. It serves the screen alone; nobody decides by it."""
 
     workspace: str = ""
+    holds_calls: bool = False
+    """Its agent does not park where a human is asked: the call stays open, and the agent waits for it."""
     turn: TurnId | None = None
     waits: bool = False
     interrupting: bool = False
@@ -63,13 +66,15 @@ class Tale:
         """Whether nothing will happen until a human answers or allows more."""
         if self.exhausted and (self.waits or (self.turn is None and bool(self.queue))):
             return True
+        if self.works and self.holds_calls:
+            return bool(self._asked) and not self.running
         return self.waits and bool(self.waits_for) and all(call in self._asked for call in self.waits_for)
 
     def take(self, event: AnyEvent) -> None:
         """Go on by one event."""
         match event:
             case SessionOpened():
-                self.workspace = event.workspace.path
+                self.workspace, self.holds_calls = event.workspace.path, event.agent != BUILTIN_AGENT
             case MessageAccepted():
                 self.queue[event.message] = event
             case MessageWithdrawn():

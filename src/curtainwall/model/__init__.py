@@ -138,6 +138,7 @@ from curtainwall.model.events import (
     Progress,
     RouteAdded,
     RouteRemoved,
+    RouteSet,
     RuleDisabled,
     RuleEnabled,
     SavedProgram,
@@ -255,6 +256,7 @@ from curtainwall.model.subjects import (
     subject_digest,
 )
 from curtainwall.model.tools import (
+    EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     Case,
     Meaning,
@@ -270,6 +272,7 @@ from curtainwall.model.verdicts import (
     denial,
 )
 from curtainwall.model.views import (
+    BUILTIN_AGENT,
     BudgetFigure,
     ContextUse,
     Opened,
@@ -280,6 +283,8 @@ from curtainwall.model.views import (
 )
 
 __all__ = [
+    "BUILTIN_AGENT",
+    "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
     "HOUSE",
     "HOUSE_CHANNELS",
@@ -448,6 +453,7 @@ __all__ = [
     "Route",
     "RouteAdded",
     "RouteRemoved",
+    "RouteSet",
     "RuleDisabled",
     "RuleEnabled",
     "RuleId",

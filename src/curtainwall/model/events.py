@@ -460,6 +460,14 @@ class SessionDeleted(Event):
     by: Who
 
 
+class RouteSet(Event):
+    """In the house's log: from here on a place leads to this session; without one, to none."""
+
+    route: Route
+    session: SessionId | None
+    by: Who
+
+
 class LoopDetected(Event):
     """The breaker saw the same changing subject, or asks, too often."""
 
@@ -527,6 +535,7 @@ AnyEvent = (
     | BudgetRaised
     | WorkTimed
     | SessionDeleted
+    | RouteSet
     | LoopDetected
     | ExtensionNoted
 )

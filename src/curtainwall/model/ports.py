@@ -14,7 +14,7 @@ from curtainwall.model.frozen import Frozen
 from curtainwall.model.hooks import HookEvent
 from curtainwall.model.ids import CallId, Millis, SessionId, StreamId, TurnId
 from curtainwall.model.listings import ApprovalQuery, ApprovalRow, GrantRow, SessionQuery, SessionRow
-from curtainwall.model.people import Who
+from curtainwall.model.people import Route, Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
 from curtainwall.model.verdicts import Mode, Verdict
@@ -106,6 +106,14 @@ class Index(Protocol):
 
     def grants(self, *, all_of_them: bool = False) -> Sequence[GrantRow]:
         """Return standing answers of every session and project; revoked ones only when all are wanted."""
+        ...
+
+    def session_at(self, route: Route) -> SessionId | None:
+        """Return the session that a place leads to."""
+        ...
+
+    def routes_to(self, session: SessionId) -> Sequence[Route]:
+        """Return the places that lead to a session."""
         ...
 
 

@@ -11,6 +11,9 @@ from curtainwall.model.subjects import Role, Subject, ToolEffect
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
 """What the house asks for before changed instructions of a workspace count."""
 
+EGRESS_SERVER: Final = "egress"
+"""Under this name stand the ways to the network that foreign agents take past tools; the house asks for them in the agent's place."""
+
 
 class Case(Frozen):
     """Other roles for an argument: those that it plays where a second argument is exactly one of these values (`true` is not 1).

@@ -1,6 +1,6 @@
 """A session as channels show it: made anew from the log whenever somebody looks, and never read by a decision."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from curtainwall.model.approvals import Grant, LabelSource
 from curtainwall.model.budgets import Basis, BudgetKind
@@ -10,6 +10,9 @@ from curtainwall.model.ids import ApprovalId, CallId, MessageId, Millis, RuleId,
 from curtainwall.model.listings import SessionStatus
 from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Mode
+
+BUILTIN_AGENT: Final = "builtin"
+"""The agent that comes with the house. It parks where a human is asked; any other holds its call open."""
 
 
 class QueuedMessage(Frozen):

@@ -6,6 +6,7 @@ from curtainwall.policy.explaining import Explanation, explain
 from curtainwall.policy.judging import judge, labels_of
 from curtainwall.policy.lists import Lists
 from curtainwall.policy.loading import load
+from curtainwall.policy.names import is_secret_name
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, may_disable
 from curtainwall.policy.rules import RuleCard
@@ -27,6 +28,7 @@ __all__ = [
     "Trial",
     "explain",
     "import_permissions",
+    "is_secret_name",
     "judge",
     "judge_trial",
     "labels_of",

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol, Self
 
 from curtainwall.model import (
@@ -26,6 +26,8 @@ from curtainwall.model import (
     Outcome,
     Post,
     RevokeGrant,
+    Route,
+    RouteSet,
     SessionDeleted,
     SessionId,
     StreamId,
@@ -159,6 +161,33 @@ class House:
                 await self._revoke_in_project(StreamId(row.stream), command)
             return
         raise NotFound(f"there is no grant `{grant}`")
+
+    async def bind(self, route: Route, session: SessionId, by: Who, *, instead_of: SessionId | None = None) -> SessionId:
+        """Let a place lead to a session instead of another, or of none, and return the one that it leads to now.
+
+        Whoever comes second, in whichever process, gets the first one's session. The session may be opened after this.
+        """
+        while True:
+            end = self.stores.log.head(HOUSE)
+            found = self.stores.index.session_at(route)
+            if found != instead_of and found is not None:
+                return found
+            event = RouteSet(at=self.clock.now(), route=route, session=session, by=by)
+            try:
+                await self.stores.log.append(Batch((Write(HOUSE, end, (event,)),)))
+            except Conflict:
+                continue
+            return session
+
+    async def unbind(self, route: Route, by: Who) -> None:
+        """Let a place lead nowhere."""
+        while True:
+            end = self.stores.log.head(HOUSE)
+            if self.stores.index.session_at(route) is None:
+                return
+            event = RouteSet(at=self.clock.now(), route=route, session=None, by=by)
+            with suppress(Conflict):
+                await self.stores.log.append(Batch((Write(HOUSE, end, (event,)),)))
 
     async def delete(self, session: SessionId, by: Who) -> None:
         """Delete a session's log for good; the house keeps that it was there and where it ended. Open asks forbid it."""

@@ -52,6 +52,7 @@ from curtainwall.model import (
     ProgramSaved,
     RouteAdded,
     RouteRemoved,
+    RouteSet,
     RuleDisabled,
     RuleEnabled,
     SessionClosed,
@@ -208,7 +209,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.compaction, state.compaction_set = event.threshold, True
         case ProgramSaved() | ProgramFinished() | InstructionsPinned():
             pass
-        case ExtensionNoted() | LoopDetected() | SessionDeleted() | HistoryInherited():
+        case ExtensionNoted() | LoopDetected() | SessionDeleted() | RouteSet() | HistoryInherited():
             pass
         case _:
             assert_never(event)

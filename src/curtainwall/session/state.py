@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from curtainwall.model import (
+    BUILTIN_AGENT,
     ApprovalAsked,
     ApprovalId,
     Basis,
@@ -211,6 +212,14 @@ class SessionState:
             return False
         asked = (call in self.calls and self.calls[call].standing is Standing.ASKED for call in self.parked_on)
         return not self.parked_on or not all(asked)
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether a foreign agent works, and every call that it has open waits for a human."""
+        if self.opened is None or self.opened.agent == BUILTIN_AGENT or self.turn is None or self.turn_waits:
+            return False
+        standings = {call.standing for call in self.calls.values() if call.turn == self.turn}
+        return standings == {Standing.ASKED}
 
     @property
     def workspace(self) -> Workspace:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from curtainwall.model import ApprovalQuery, ApprovalRow, Grant, GrantRow, SessionQuery, SessionRow
+from curtainwall.model import ApprovalQuery, ApprovalRow, Grant, GrantRow, Route, SessionId, SessionQuery, SessionRow
 from curtainwall.store.reading import Reader, Row
 from curtainwall.store.tables import COVERS
 
@@ -67,6 +67,16 @@ class SqliteIndex:
         where = "" if all_of_them else "WHERE revoked IS NULL"
         rows = self._reader.all(f"SELECT body, stream, revoked FROM standing {where} ORDER BY at DESC, stream, id")  # noqa: S608 - one of two texts
         return [GrantRow(Grant.model_validate_json(body), stream, revoked) for body, stream, revoked in rows]
+
+    def session_at(self, route: Route) -> SessionId | None:
+        """Return the session that a place leads to."""
+        rows = self._reader.all("SELECT session FROM route WHERE channel = ? AND reference = ?", [route.channel, route.reference])
+        return SessionId(rows[0][0]) if rows else None
+
+    def routes_to(self, session: SessionId) -> Sequence[Route]:
+        """Return the places that lead to a session, in their order by name."""
+        rows = self._reader.all("SELECT channel, reference FROM route WHERE session = ? ORDER BY channel, reference", [session])
+        return [Route(channel=channel, reference=reference) for channel, reference in rows]
 
 
 def _session(row: Row) -> SessionRow:

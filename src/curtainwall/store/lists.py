@@ -12,6 +12,7 @@ from curtainwall.model import (
     GrantId,
     GrantRow,
     Millis,
+    Route,
     SessionId,
     SessionQuery,
     SessionRow,
@@ -27,6 +28,8 @@ from curtainwall.store.projection import (
     GrantEnded,
     GrantListed,
     LabelsSeen,
+    RouteLeads,
+    RoutesEnded,
     SessionListed,
     SessionSet,
     TurnCounted,
@@ -42,6 +45,7 @@ class MemoryIndex:
         self._calls: dict[tuple[SessionId, CallId], str] = {}
         self._approvals: dict[tuple[SessionId, ApprovalId], ApprovalRow] = {}
         self._grants: dict[tuple[StreamId, GrantId], GrantRow] = {}
+        self._routes: dict[Route, SessionId] = {}
 
     def sessions(self, query: SessionQuery) -> Sequence[SessionRow]:
         """Return sessions, newest first; `since` and `before` speak of the last change, `text` of name and workspace."""
@@ -65,6 +69,15 @@ class MemoryIndex:
         """Return standing answers of every session and project, newest first; revoked and used ones only when all are wanted."""
         rows = [row for row in self._grants.values() if all_of_them or row.revoked is None]
         return sorted(rows, key=lambda row: (-row.grant.at, row.stream, row.grant.id))
+
+    def session_at(self, route: Route) -> SessionId | None:
+        """Return the session that a place leads to."""
+        return self._routes.get(route)
+
+    def routes_to(self, session: SessionId) -> Sequence[Route]:
+        """Return the places that lead to a session, in their order by name."""
+        found = (route for route, led in self._routes.items() if led == session)
+        return sorted(found, key=lambda route: (route.channel, route.reference))
 
     def touch(self, stream: StreamId, at: Millis) -> None:
         """Note when a session last changed."""
@@ -124,6 +137,12 @@ class MemoryIndex:
                     self._grants[stream, grant] = replace(self._grants[stream, grant], revoked=at)
             case ApprovalListed() | ApprovalSettled():
                 self._apply_approval(change)
+            case RouteLeads(route, session):
+                self._routes.pop(route, None)
+                if session is not None:
+                    self._routes[route] = session
+            case RoutesEnded(session):
+                self._routes = {route: led for route, led in self._routes.items() if led != session}
             case _:
                 assert_never(change)
 

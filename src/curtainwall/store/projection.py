@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curtainwall.model import (
+    HOUSE,
     AnyEvent,
     ApprovalAnswered,
     ApprovalAsked,
@@ -26,7 +27,10 @@ from curtainwall.model import (
     Millis,
     ModeChanged,
     ModelChanged,
+    Route,
+    RouteSet,
     SessionClosed,
+    SessionDeleted,
     SessionId,
     SessionOpened,
     SessionReady,
@@ -127,6 +131,21 @@ class GrantEnded:
     at: Millis
 
 
+@dataclass(frozen=True, slots=True)
+class RouteLeads:
+    """A place leads to a session, or to none."""
+
+    route: Route
+    session: SessionId | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutesEnded:
+    """No place leads to a session any more."""
+
+    session: SessionId
+
+
 Change = (
     SessionListed
     | SessionSet
@@ -138,13 +157,15 @@ Change = (
     | ApprovalSettled
     | GrantListed
     | GrantEnded
+    | RouteLeads
+    | RoutesEnded
 )
 
 
 _TELLING = frozenset(
     {ApprovalAnswered, ApprovalAsked, ApprovalExpired, ApprovalWithdrawn, CallDenied, CallDropped, CallPermitted}
     | {CallRequested, GrantGiven, GrantRevoked, GrantUsed, LabelsAdded, ModeChanged, ModelChanged, SessionClosed, SessionOpened}
-    | {SessionReady, SessionRenamed, TurnEnded, TurnResumed, TurnStarted}
+    | {RouteSet, SessionDeleted, SessionReady, SessionRenamed, TurnEnded, TurnResumed, TurnStarted}
 )
 """The events that change a list; most do not, and the log is written as fast as this is known."""
 
@@ -158,6 +179,10 @@ def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
             return (GrantListed(stream, event.grant),)
         case GrantUsed() | GrantRevoked():
             return (GrantEnded(stream, event.grant, event.at),)
+        case RouteSet():
+            return (RouteLeads(event.route, event.session),) if stream == HOUSE else ()
+        case SessionDeleted():
+            return (RoutesEnded(event.session),) if stream == HOUSE else ()
         case _:
             session = session_of(stream)
             return () if session is None else _of_session(session, event)

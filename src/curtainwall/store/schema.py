@@ -10,7 +10,7 @@ from curtainwall.model import Broken
 from curtainwall.store.faults import explain, explain_file
 from curtainwall.store.home import private_file
 
-FORMAT = 1
+FORMAT = 2
 """The version of the store's format that this program writes."""
 
 BUSY_MILLIS = 5_000
@@ -60,11 +60,17 @@ CREATE TABLE standing (
     stream TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, at INTEGER NOT NULL, revoked INTEGER, PRIMARY KEY (stream, id)
 ) WITHOUT ROWID;
 """
+_ROUTES = """
+CREATE TABLE route (
+    channel TEXT NOT NULL, reference TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (channel, reference)
+) WITHOUT ROWID;
+CREATE INDEX route_session ON route (session);
+"""
 
-PROJECTIONS = ("session", "label", "call", "approval", "standing")
+PROJECTIONS = ("session", "label", "call", "approval", "standing", "route")
 """The tables that hold nothing but what can be told from the log."""
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: lambda db: _run(db, _ROUTES)}
 """For each older format the step that lifts it to the next one."""
 
 
@@ -115,8 +121,7 @@ def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection
         if found == 0:
             if db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise Broken(f"`{path}` is a database of another program")
-            for statement in _TABLES.split(";"):
-                db.execute(statement)
+            _run(db, _TABLES + _ROUTES)
             seal(db)
             found = FORMAT
         while found < FORMAT:
@@ -128,6 +133,12 @@ def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _run(db: sqlite3.Connection, statements: str) -> None:
+    """Run statements one by one, inside the transaction that is open; `executescript` would end it."""
+    for statement in statements.split(";"):
+        db.execute(statement)
 
 
 def _switch_to_wal(db: sqlite3.Connection, busy_millis: int) -> None:

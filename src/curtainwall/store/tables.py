@@ -15,6 +15,8 @@ from curtainwall.store.projection import (
     GrantEnded,
     GrantListed,
     LabelsSeen,
+    RouteLeads,
+    RoutesEnded,
     SessionListed,
     SessionSet,
     TurnCounted,
@@ -63,6 +65,12 @@ def apply(db: sqlite3.Connection, change: Change) -> None:
             db.execute("INSERT OR IGNORE INTO standing VALUES (?, ?, ?, ?, NULL)", (stream, grant.id, body, grant.at))
         case GrantEnded(stream, grant, at):
             db.execute("UPDATE standing SET revoked = ? WHERE stream = ? AND id = ? AND revoked IS NULL", (at, stream, grant))
+        case RouteLeads(route, None):
+            db.execute("DELETE FROM route WHERE channel = ? AND reference = ?", (route.channel, route.reference))
+        case RouteLeads(route, session):
+            db.execute("INSERT OR REPLACE INTO route VALUES (?, ?, ?)", (route.channel, route.reference, session))
+        case RoutesEnded(session):
+            db.execute("DELETE FROM route WHERE session = ?", (session,))
         case _:
             assert_never(change)
 

@@ -4,7 +4,7 @@ from curtainwall.tools.catalogue import Catalogue, Entry
 from curtainwall.tools.fetch import fetch_runners
 from curtainwall.tools.filesystem import filesystem_runners
 from curtainwall.tools.git import git_runners
-from curtainwall.tools.host import NativeTools, WorkingDirectories
+from curtainwall.tools.host import Mounts, NativeTools, WorkingDirectories
 from curtainwall.tools.hub import Hub
 from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
 from curtainwall.tools.native import NATIVE_TOOLS
@@ -22,6 +22,7 @@ __all__ = [
     "Check",
     "Entry",
     "Hub",
+    "Mounts",
     "NativeTools",
     "Runner",
     "Sandboxes",

@@ -27,6 +27,7 @@ from curtainwall.facts import (
 )
 from curtainwall.facts.secret_shapes import is_secret_key
 from curtainwall.model import (
+    EGRESS_SERVER,
     BadCall,
     CommandFacts,
     Facts,
@@ -91,8 +92,10 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
         reading.take(meaning)
     canonical, resources = reading.canonical, tuple(reading.resources.values())
     name = entry.itself.value
+    kind = SubjectKind.EGRESS if entry.spec.server == EGRESS_SERVER else SubjectKind.TOOL_CALL
     raw = {key: _masked(_said_of(entry, key), value, setting.masker) for key, value in arguments.items()}
     subject = Subject(
+        kind=kind,
         tool=name,
         effect=entry.spec.effect,
         raw=raw,
@@ -101,7 +104,7 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
             for key, value in canonical.items()
         },
         resources=resources,
-        digest=subject_digest(SubjectKind.TOOL_CALL, name, canonical, resources),
+        digest=subject_digest(kind, name, canonical, resources),
         masked=raw != arguments,
     )
     return Prepared(subject=subject, arguments=canonical)

@@ -252,4 +252,29 @@ _SESSION = (
     ).model_copy(update={"for_house": True}),
 )  # fmt: skip
 
-NATIVE_TOOLS: Final[tuple[ToolSpec, ...]] = (*_FILESYSTEM, *_FETCH, *_GIT, *_SHELL, *_SESSION)
+_PROVIDER = _text("the provider's name", maxLength=64)
+_EGRESS = (
+    _tool(
+        "egress.connect", SEND, "Open a connection to a host whose content nobody sees.",
+        _object("url", url=_text("the host and port, as https://HOST:PORT")), _means("url", Role.SEND_URL),
+    ),
+    _tool(
+        "egress.provider_url", SEND, "Have a model's provider fetch a URL.",
+        _object("provider url", provider=_PROVIDER, url=_text("the URL")), _means("url", Role.FETCH_URL),
+    ),
+    *(
+        _tool(
+            f"egress.provider_{kind}", SEND, f"Have a model's provider {does}.",
+            _object("provider what", provider=_PROVIDER, what=_text("what the request names", maxLength=256)),
+        )
+        for kind, does in (
+            ("web", "search or read the web"), ("code", "run code on its machines"), ("servers", "talk to tool servers"),
+            ("stored", "use what is stored there"), ("background", "work on where nobody sees it"),
+            ("other", "do something that we do not know"),
+        )
+    ),
+)  # fmt: skip
+
+NATIVE_TOOLS: Final[tuple[ToolSpec, ...]] = (
+    *_FILESYSTEM, *_FETCH, *_GIT, *_SHELL, *_SESSION, *(spec.model_copy(update={"for_house": True}) for spec in _EGRESS),
+)  # fmt: skip

@@ -187,7 +187,12 @@ def make_program(scratch: Path) -> Program:
 def program(tmp_path: Path) -> Iterator[Program]:
     made = make_program(tmp_path.resolve())
     yield made
-    for child in made.started:
+    finished(made)
+
+
+def finished(program: Program) -> None:
+    """End whatever a test left running."""
+    for child in program.started:
         if child.poll() is None:
             child.kill()
         child.wait()

@@ -17,6 +17,7 @@ from curtainwall.model import (
     NotFound,
     NotReady,
     RenameSession,
+    Route,
     SendMessage,
     SessionId,
     SessionQuery,
@@ -223,5 +224,36 @@ def test_a_call_that_cannot_be_logged_does_not_run(tmp_path: Path) -> None:
             assert (await gate.request(session, read(tmp_path / "a"))).result is not None
             async with h.hold(session) as actor:
                 assert Standing.PERMITTED not in [call.standing for call in actor.state.calls.values()]
+
+    run(story())
+
+
+ROOM = Route(channel="matrix", reference="!room")
+
+
+def test_a_place_leads_to_the_first_session_that_it_was_bound_to(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk)) as here, house(store(disk)) as there:
+            wanted = [SessionId(f"s{number}") for number in range(20)]
+            won = await asyncio.gather(*((here, there)[number % 2].bind(ROOM, session, ANN) for number, session in enumerate(wanted)))
+            assert len(set(won)) == 1
+            assert won[0] in wanted
+            assert here.stores.index.session_at(ROOM) == won[0]
+
+    run(story())
+
+
+def test_a_place_changes_its_session_only_for_whoever_knows_where_it_leads(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store()) as h:
+            old, new, late = SessionId("old"), SessionId("new"), SessionId("late")
+            assert await h.bind(ROOM, old, ANN) == old
+            assert await h.bind(ROOM, new, ANN, instead_of=old) == new
+            assert await h.bind(ROOM, late, ANN, instead_of=old) == new
+            await h.unbind(ROOM, ANN)
+            await h.unbind(ROOM, ANN)
+            assert h.stores.index.session_at(ROOM) is None
+            assert await h.bind(ROOM, late, ANN, instead_of=old) == late
 
     run(story())

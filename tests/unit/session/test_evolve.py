@@ -25,6 +25,7 @@ from curtainwall.model import (
     Route,
     RouteAdded,
     RouteRemoved,
+    RouteSet,
     SessionDeleted,
     Verdict,
 )
@@ -67,6 +68,7 @@ def test_how_full_the_context_is_is_known() -> None:
         ExtensionNoted(at=NOW, extension="x", data={"a": [1]}),
         HistoryCompacted(at=NOW, trigger="asked", before=9, after=3, upto=2, summary=Payload(inline="short")),
         SessionDeleted(at=NOW, session=SESSION, name="a", entries=1, head="", by=ANN),
+        RouteSet(at=NOW, route=Route(channel="web", reference="ann"), session=SESSION, by=ANN),
     ],
     ids=lambda event: type(event).__name__,
 )

@@ -11,7 +11,11 @@ from curtainwall.model import (
     ApprovalQuery,
     Mode,
     ModeChanged,
+    Route,
+    RouteSet,
     SessionClosed,
+    SessionDeleted,
+    SessionId,
     SessionQuery,
     SessionReady,
     SessionRenamed,
@@ -49,6 +53,8 @@ STREAMS = st.sampled_from([StreamId("session:a"), StreamId("session:b"), StreamI
 CALLS = st.sampled_from(["c1", "c2"])
 APPROVALS = st.sampled_from(["ap1", "ap2", "ap3"])
 GRANTS = st.sampled_from(["g1", "g2"])
+ROOMS = st.sampled_from([Route(channel="web", reference="one"), Route(channel="web", reference="two")])
+SESSIONS = st.sampled_from([SessionId("a"), SessionId("b"), None])
 TIMES = st.integers(NOON, NOON + 50)
 EVENTS: st.SearchStrategy[AnyEvent] = st.one_of(
     st.builds(opened, st.sampled_from(["a", "b"]), TIMES),
@@ -70,6 +76,8 @@ EVENTS: st.SearchStrategy[AnyEvent] = st.one_of(
     st.builds(granted, GRANTS, TIMES),
     st.builds(revoked, GRANTS, TIMES),
     st.builds(used, GRANTS, TIMES),
+    st.builds(lambda room, session: RouteSet(at=NOON, route=room, session=session, by=ANN), ROOMS, SESSIONS),
+    st.builds(lambda session: SessionDeleted(at=NOON, session=session, name="", entries=1, head="", by=ANN), st.just(SessionId("a"))),
     st.builds(spoke, st.text(max_size=20), TIMES),
 )
 BATCHES = st.lists(st.tuples(STREAMS, st.lists(EVENTS, min_size=1, max_size=6)), max_size=12)
@@ -78,7 +86,8 @@ BATCHES = st.lists(st.tuples(STREAMS, st.lists(EVENTS, min_size=1, max_size=6)),
 def shown(store: Store) -> object:
     """Return everything that the lists show."""
     approvals = store.index.approvals(ApprovalQuery(open_only=False))
-    return list(store.index.sessions(SessionQuery())), list(approvals), list(store.index.grants(all_of_them=True))
+    routes = [list(store.index.routes_to(SessionId(session))) for session in ("a", "b")]
+    return list(store.index.sessions(SessionQuery())), list(approvals), list(store.index.grants(all_of_them=True)), routes
 
 
 @settings(max_examples=60, deadline=None)

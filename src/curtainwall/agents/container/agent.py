@@ -23,7 +23,7 @@ from curtainwall.agents.container.folders import settle, write_orientation
 from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.runs import Run, running
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach, Wish
-from curtainwall.agents.container.watching import Watch
+from curtainwall.agents.container.watching import USED_UP, Watch
 from curtainwall.agents.foreign import (
     Does,
     Ear,
@@ -39,10 +39,12 @@ from curtainwall.agents.foreign import (
 )
 from curtainwall.facts import Masker
 from curtainwall.model import (
+    LEFT,
     Clock,
     CompactionSkipped,
     ExtensionNoted,
     Feed,
+    Gate,
     Journal,
     Mode,
     NotFound,
@@ -62,10 +64,6 @@ _KNOWN_PROVIDERS: Final = frozenset({"anthropic", "openai", "gemini"})
 _NOT_FOUND: Final = 127
 # An agent chooses this name, and it becomes an argument and a part of a path.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-_GO_ON: Final = (
-    "Your last turn broke off before you were done. Go on with it. Where you waited for a person's answer, make the same call again: "
-    "the answer was kept."
-)
 # Some agents take a message that begins like this as a command to themselves.
 _COMMANDS: Final = ("/", "!")
 
@@ -75,6 +73,7 @@ class Around:
     """Everything that the agent meets, each through its port."""
 
     feed: Feed
+    gate: Gate
     journal: Journal
     clock: Clock
     masker: Masker
@@ -94,8 +93,15 @@ class ContainerAgent:
         self._known: dict[SessionId, Past] = {}
 
     async def work(self, at: TurnAt) -> TurnResult:
-        """Work on the turn until it is done."""
+        """Work on the turn until it is done, or has to wait."""
+        granted = self._synced(at.session).asks.granted_in(at.turn)
+        for call in granted:
+            await self._around.gate.drop(at.session, call, "the agent was gone when the answer came")
         past = self._synced(at.session)
+        waits_for = past.asks.open_in(at.turn)
+        if waits_for and not granted and not past.asks.refusals:
+            # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
+            return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         assert past.workspace is not None
         around, adapter = self._around, self._around.adapters.find(past.agent)
         folders = around.folders_of(at.session, past.workspace, past.mode)
@@ -105,9 +111,9 @@ class ContainerAgent:
         telling = Telling(at, around.journal, around.clock, around.masker)
         async with (
             around.fleet.borrow(wish, telling.does) as held,
-            around.outside.open(at.session, folders.run, user, tuple(adapter.providers)) as reach,
+            around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
         ):
-            turn = _Turn(around, at, past, adapter, held, reach, telling)
+            turn = _Turn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
             result = await turn.work()
         self._synced(at.session)
         return result
@@ -122,12 +128,16 @@ class ContainerAgent:
         """Let go of what is held in memory for a session; its container rests, and goes by itself."""
         self._known.pop(session, None)
 
+    def last_words(self, session: SessionId) -> str:
+        """Return what the agent said last."""
+        return self._synced(session).last_words()
+
     async def close(self) -> None:
         """Remove the containers of this process."""
         await self._around.fleet.close()
 
     def _synced(self, session: SessionId) -> Past:
-        past = self._known.setdefault(session, Past(_EXTENSION))
+        past = self._known.setdefault(session, Past(_EXTENSION, self._around.journal.load))
         for recorded in self._around.feed.read(session_stream(session), past.cursor):
             past.take(recorded.event)
             past.cursor = recorded.seq
@@ -160,29 +170,37 @@ class _Turn:
     held: Held
     reach: Reach
     telling: Telling
+    synced: Callable[[], Past]
     is_spoilt: bool = False
     """Something may still run in the container that nobody wants any more."""
 
     async def work(self) -> TurnResult:
         try:
             result = await self._work()
-        except BaseException:
+        except BaseException as fault:
             self.is_spoilt = True
+            if isinstance(fault, asyncio.CancelledError) and LEFT not in fault.args:
+                await asyncio.shield(self._withdraw())
             await asyncio.shield(self._clear())
             raise
         await self._clear()
         return result
 
+    async def _withdraw(self) -> None:
+        """Take back what the agent asked for in a turn that nobody wants any more."""
+        for call in self.synced().asks.open_in(self.at.turn):
+            await self.around.gate.drop(self.at.session, call, "the turn was interrupted")
+
     async def _work(self) -> TurnResult:
-        message = "\n\n".join(self.past.wanted) or _GO_ON
+        message = self.past.message()
         conversation, told = self.past.conversation, bool(self.past.said)
         if conversation and not self._is_kept(conversation):
             await self._say_lost()
             conversation = ""
-        result, is_lost = await self._try(conversation, self._told_again(message) if told and not conversation else message)
+        result, is_lost = await self._try(conversation, self.past.told_again(message) if told and not conversation else message)
         if is_lost and conversation:
             await self._say_lost()
-            result, is_lost = await self._try("", self._told_again(message))
+            result, is_lost = await self._try("", self.past.told_again(message))
         return TurnResult(status=TurnStatus.FAILED, failure=f"{self.adapter.name} does not know a new conversation") if is_lost else result
 
     async def _try(self, conversation: str, message: str) -> tuple[TurnResult, bool]:
@@ -202,6 +220,8 @@ class _Turn:
                 raise
             finally:
                 await asyncio.shield(self._settle_up(attempt, watch))
+        # What the agent's last requests used may be what the turn ended of.
+        await self.reach.settled()
         if stopped is not None or attempt.is_lost:
             return stopped or TurnResult(status=TurnStatus.FAILED), attempt.is_lost
         result = await self._judged(attempt)
@@ -296,6 +316,8 @@ class _Turn:
             failure = f"{name} ended without an answer{self._last_errors(attempt)}"
         if failure:
             await self.telling.cut()
+            if self.synced().exhausted:
+                return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
             return TurnResult(status=TurnStatus.FAILED, failure=self.around.masker.mask_text(failure))
         await self.telling.end()
         return TurnResult(status=TurnStatus.DONE)
@@ -339,9 +361,6 @@ class _Turn:
     async def _say_lost(self) -> None:
         if any(who == "You" for who, _ in self.past.said):
             await self.telling.note(f"{self.adapter.name} has lost the conversation; it starts a new one, and is told what was said before")
-
-    def _told_again(self, message: str) -> str:
-        return f"You have lost the conversation that this belongs to. This was said:\n\n{self.past.tale()}\n\nNow:\n\n{message}"
 
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()

@@ -1,12 +1,12 @@
 """The words of this room: limits, folders, whoever opens the ways out, and what can be wrong before an agent starts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from curtainwall.model import NotFound, SessionId, TryLater, TurnFailed
+from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed
 
 _GIB = 1024**3
 
@@ -81,17 +81,23 @@ class Wish:
     programs: Sequence[Program] = ()
 
 
+async def _nothing() -> None:
+    """Wait for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What an agent gets for its ways out: stand-in keys by provider, and the certificates (PEM) that it has to trust."""
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    settled: Callable[[], Awaitable[None]] = _nothing
+    """Returns when everything that the agent's requests used so far is written down."""
 
 
 class Outside(Protocol):
     """Whoever opens a session's two sockets: its tools, and the way to the models."""
 
-    def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AbstractAsyncContextManager[Reach]:
-        """Serve `mcp.sock` and `egress.sock` in the directory, for that user alone, while the context is open."""
+    def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AbstractAsyncContextManager[Reach]:
+        """Serve `mcp.sock` and `egress.sock` in the directory, for that user and that turn alone, while the context is open."""
         ...

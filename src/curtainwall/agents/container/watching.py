@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from typing import Final
 
 from curtainwall.agents.container.engine import Engine
 from curtainwall.agents.container.terms import Limits
@@ -14,6 +15,7 @@ from curtainwall.model import (
     ApprovalId,
     ApprovalWithdrawn,
     BudgetExhausted,
+    BudgetKind,
     CurtainwallError,
     Feed,
     SessionId,
@@ -21,6 +23,8 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
+
+USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
 
 
 class Watch:
@@ -51,8 +55,9 @@ class Watch:
                 self._count()
                 if coming.done():
                     event = coming.result().event
-                    if isinstance(event, BudgetExhausted):
-                        return TurnResult(status=TurnStatus.WAITING, failure="a budget is used up; `/budget` shows and raises it")
+                    # The last request that is allowed may still be answered; the one after it is refused.
+                    if isinstance(event, BudgetExhausted) and event.kind is not BudgetKind.STEPS:
+                        return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
                     self._take(event)
                     coming = asyncio.ensure_future(anext(following))
                 elif self.worked >= self._limits.turn:

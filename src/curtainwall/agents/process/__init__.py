@@ -6,7 +6,6 @@ from curtainwall.agents.process.keeper import Around
 from curtainwall.agents.process.launching import find_claude
 from curtainwall.agents.process.slugs import slug, transcript_of
 from curtainwall.agents.process.terms import (
-    AGENT,
     EGRESS_SOCKET,
     TOOLS_SOCKET,
     AgentCrashed,
@@ -26,7 +25,6 @@ from curtainwall.agents.process.terms import (
 from curtainwall.agents.process.transcripts import Found
 
 __all__ = [
-    "AGENT",
     "EGRESS_SOCKET",
     "TOOLS_SOCKET",
     "AgentCrashed",

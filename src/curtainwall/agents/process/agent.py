@@ -23,6 +23,7 @@ from curtainwall.model import (
     SessionId,
     TurnAt,
     TurnResult,
+    TurnStatus,
     session_stream,
 )
 
@@ -43,6 +44,14 @@ class ProcessAgent:
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done."""
         around = self._around
+        granted = self._synced(at.session).asks.granted_in(at.turn)
+        for call in granted:
+            await around.gate.drop(at.session, call, "the agent was gone when the answer came")
+        asks = self._synced(at.session).asks
+        waits_for = asks.open_in(at.turn)
+        if waits_for and not granted and not asks.refusals:
+            # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
+            return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         telling = Telling(at, around.journal, around.clock, around.masker)
         async with self._pool.borrow(at.session, telling.does) as seat:
             keeper = Keeper(around, self._pool, seat, self._synced(at.session), telling.does)
@@ -65,6 +74,10 @@ class ProcessAgent:
             done, why = None, around.masker.mask_text(str(fault))
         if done is None:
             await around.journal.record(session, (CompactionSkipped(at=now(), why=why),))
+
+    def last_words(self, session: SessionId) -> str:
+        """Return what the agent said last."""
+        return self._synced(session).last_words()
 
     def forget(self, session: SessionId) -> None:
         """Let go of what is held in memory for a session; its process rests, and goes by itself."""
@@ -102,7 +115,7 @@ class ProcessAgent:
         return self._around.folders_of(session, past.workspace)
 
     def _synced(self, session: SessionId) -> Past:
-        past = self._known.setdefault(session, Past())
+        past = self._known.setdefault(session, Past(EXTENSION, self._around.journal.load))
         for recorded in self._around.feed.read(session_stream(session), past.cursor):
             past.take(recorded.event)
             past.cursor = recorded.seq

@@ -17,7 +17,10 @@ from curtainwall.agents.process.pool import Pool, Seat
 from curtainwall.agents.process.running import Running
 from curtainwall.agents.process.terms import EXTENSION, Folders, Limits, Outside
 from curtainwall.facts import Masker
-from curtainwall.model import Clock, ExtensionNoted, Feed, HistoryCompacted, Journal, SessionId, Workspace
+from curtainwall.model import Clock, ExtensionNoted, Feed, Gate, HistoryCompacted, Journal, SessionId, TurnAt, TurnId, Workspace
+
+BETWEEN_TURNS: Final = "between turns"
+"""In the place of a turn, for what the agent does in none."""
 
 _BYTES_PER_TOKEN: Final = 4
 
@@ -27,6 +30,7 @@ class Around:
     """Everything that the agent meets, each through its port."""
 
     feed: Feed
+    gate: Gate
     journal: Journal
     clock: Clock
     masker: Masker
@@ -78,16 +82,21 @@ class Keeper:
         running = await self.resumed()
         if running is None:
             return None
-        done = await self._or_end(shorten(running, instructions, self.fresh(), self.around.limits.silence))
+        between = TurnAt(session=self.seat.session, turn=TurnId(BETWEEN_TURNS))
+        async with running.reach.turn(between):
+            done = await self._or_end(shorten(running, instructions, self.fresh(), self.around.limits.silence))
         if done is not None:
             await self.around.journal.record(self.seat.session, (await self._compacted("asked", done),))
         return done
 
-    async def carried_over(self) -> None:
+    async def carried_over(self, at: TurnAt) -> None:
         """Summarise the conversation and let a new one go on with it; where that fails the old one goes on."""
         running = await self.resumed()
         self.tell("the conversation is nearly too long; summarising it")
-        done = await self._or_end(summarise(running, self.fresh(), self.around.limits.silence)) if running else None
+        if running is None:
+            return
+        async with running.reach.turn(at):
+            done = await self._or_end(summarise(running, self.fresh(), self.around.limits.silence))
         if done is None:
             return
         await self.pool.stop(self.seat)

@@ -7,7 +7,6 @@ from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.slugs import transcript_of
 from curtainwall.agents.process.transcripts import Damage, Transcript, read_transcript
 
-_LOST = "You have lost the conversation that this belongs to. This was said:\n\n{told}\n\nNow:\n\n"
 _LACKS = "Your memory lacks what was said last:\n\n{told}\n\nNow:\n\n"
 _CARRIED = "This goes on from an earlier conversation, which came to this:\n\n{told}\n\nNow:\n\n"
 
@@ -61,4 +60,4 @@ def _kept(past: Past, found: Transcript, mark: str, fresh: str) -> Opening:
 def _told(past: Past) -> str:
     if past.summary:
         return _CARRIED.format(told=past.summary)
-    return _LOST.format(told=past.tale()) if past.said else ""
+    return past.told_again("") if past.said else ""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from curtainwall.agents import foreign
-from curtainwall.agents.process.terms import EXTENSION
 from curtainwall.model import AnyEvent, ContextMeasured
 
 
@@ -12,7 +11,6 @@ from curtainwall.model import AnyEvent, ContextMeasured
 class Past(foreign.Past):
     """A session up to an entry of its log."""
 
-    extension: str = EXTENSION
     marks: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Each delivered message of this conversation, and how much had been said, with it, by then."""
     summary: str = ""

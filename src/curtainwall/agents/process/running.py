@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from curtainwall.agents.process.launching import PROVIDER, Start, command, confinement, prepare
-from curtainwall.agents.process.terms import ConversationTaken, Limits, LoginNeeded, Outside
+from curtainwall.agents.process.terms import ConversationTaken, Limits, LoginNeeded, Outside, Reach
 from curtainwall.agents.process.wire import Answered, Listener, Signal, ping
 from curtainwall.host import ConfinedProcess, lock_file, start_confined
 from curtainwall.model import SessionId
@@ -41,6 +41,7 @@ class Running:
         self._half = b""
         self._lines: deque[bytes] = deque()
         self._pings = 0
+        self.reach = Reach()
         self._process: ConfinedProcess | None = None
         self._ended: asyncio.Task[int] | None = None
         self._living: asyncio.Task[None] | None = None
@@ -143,7 +144,7 @@ class Running:
             raise ConversationTaken(f"another process is in the conversation of session `{self.session}`; use that one or stop it")
         stack.callback(lock.release)
         start.folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
-        reach = await stack.enter_async_context(means.outside.open(self.session, start.folders.run, means.user, (PROVIDER,)))
+        self.reach = reach = await stack.enter_async_context(means.outside.open(self.session, start.folders.run, means.user, (PROVIDER,)))
         if not reach.keys.get(PROVIDER):
             raise LoginNeeded(f"there is no key for `{PROVIDER}`; set `ANTHROPIC_API_KEY`, or name a credential for it in the config")
         await asyncio.to_thread(prepare, start.folders, reach)

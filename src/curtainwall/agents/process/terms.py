@@ -1,15 +1,12 @@
 """The words of this room: limits, folders, whoever opens the ways out, and each thing that can go wrong, named by what to do about it."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from curtainwall.model import NotFound, SessionId, TryLater, TurnFailed
-
-AGENT: Final = "claude-local"
-"""The name by which people ask for Claude Code as a process of this machine."""
+from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed
 
 EXTENSION: Final = "process"
 """Under this name the log keeps what only this room knows."""
@@ -98,10 +95,12 @@ class Reach:
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    turn: Callable[[TurnAt], AbstractAsyncContextManager[object]] = nullcontext
+    """Opened around each turn, so that what passes is counted and judged as the turn's; left when all of it is written down."""
 
 
 class Outside(Protocol):
-    """Whoever opens a session's two sockets: its tools, and the way to the models."""
+    """Whoever opens a session's two sockets, for as long as a process lives: its tools, and the way to the models."""
 
     def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AbstractAsyncContextManager[Reach]:
         """Serve `mcp.sock` and `egress.sock` in the directory, for that user alone, while the context is open."""

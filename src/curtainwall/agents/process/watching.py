@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from typing import Final
 
 from curtainwall.agents.process.terms import AgentSilent, Limits
 from curtainwall.model import (
@@ -24,6 +25,8 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
+
+USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
 
 
 class Watch:
@@ -52,7 +55,7 @@ class Watch:
                 if coming.done():
                     event = coming.result().event
                     if isinstance(event, BudgetExhausted):
-                        return TurnResult(status=TurnStatus.WAITING, failure="a budget is used up; `/budget` shows and raises it")
+                        return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
                     self._take(event)
                     coming = asyncio.ensure_future(anext(following))
                 elif self.worked >= self._limits.turn:

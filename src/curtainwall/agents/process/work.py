@@ -10,16 +10,13 @@ from curtainwall.agents.process.keeper import Keeper
 from curtainwall.agents.process.opening import Opening, lost, opening
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.running import Running
-from curtainwall.agents.process.terms import EXTENSION, AgentCrashed, AgentGarbled, AgentSilent, NoAnswer
+from curtainwall.agents.process.terms import EXTENSION, AgentCrashed, AgentErred, AgentGarbled, AgentSilent, NoAnswer
 from curtainwall.agents.process.turn import ConversationLost, Ports, Turn
+from curtainwall.agents.process.watching import USED_UP
 from curtainwall.agents.process.wire import mark_of
-from curtainwall.model import ExtensionNoted, TurnAt, TurnFailed, TurnResult, TurnStatus
+from curtainwall.model import LEFT, ExtensionNoted, TurnAt, TurnFailed, TurnResult, TurnStatus
 
 _BAD_ENDS: Final = (AgentCrashed, AgentGarbled, AgentSilent, NoAnswer)
-_GO_ON: Final = (
-    "Your last turn broke off before you were done. Go on with it. Where you waited for a person's answer, make the same call again: "
-    "the answer was kept."
-)
 
 
 @dataclass(slots=True)
@@ -36,11 +33,11 @@ class Work:
         keeper = self.keeper
         if keeper.past.conversation and keeper.past.share() >= keeper.around.limits.full:
             await self._carry_over()
-        text = "\n\n".join(keeper.past.wanted)
-        mark = mark_of(self.at.turn, text) if text else keeper.fresh()
+        wanted = "\n\n".join(keeper.past.wanted)
+        text, mark = keeper.past.message(), mark_of(self.at.turn, wanted) if wanted else keeper.fresh()
         running = keeper.warm()
         if running is not None:
-            return await self._told(running, text or _GO_ON, mark)
+            return await self._told(running, text, mark)
         folders = keeper.folders
         taken = await asyncio.to_thread(opening, keeper.past, folders.state, folders.workspace, mark, keeper.fresh())
         return await self._taken_up(taken, text, mark)
@@ -51,13 +48,12 @@ class Work:
             if taken.answer is not None:
                 await self.telling.whole(taken.answer)
                 return TurnResult(status=TurnStatus.DONE)
-            text, mark = "", self.keeper.fresh()
+            text, mark = self.sync().message(), self.keeper.fresh()
         if taken.lost:
             await self._say_lost(taken.lost)
         running = await self.keeper.started(taken.conversation, is_new=taken.is_new)
-        message = f"{taken.preface}{text or _GO_ON}"
         try:
-            return await self._told(running, message, mark)
+            return await self._told(running, f"{taken.preface}{text}", mark)
         except ConversationLost as fault:
             if taken.is_new:
                 raise TurnFailed("the agent does not know a conversation that has just begun") from fault
@@ -69,7 +65,16 @@ class Work:
         ports = Ports(around.feed, around.journal, around.clock)
         turn = Turn(ports, self.at, self.keeper.past, running, self.telling, around.limits, mark)
         try:
-            result = await turn.work(text)
+            async with running.reach.turn(self.at):
+                result = await turn.work(text)
+        except asyncio.CancelledError as cancelled:
+            if LEFT not in cancelled.args:
+                await asyncio.shield(self._withdraw())
+            raise
+        except AgentErred:
+            if self.sync().exhausted:
+                return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
+            raise
         except _BAD_ENDS:
             seat.failed()
             raise
@@ -80,9 +85,14 @@ class Work:
             if turn.must_end or not running.is_alive:
                 await self.keeper.pool.stop(seat, grace=0)
 
+    async def _withdraw(self) -> None:
+        """Take back what the agent asked for in a turn that nobody wants any more."""
+        for call in self.sync().asks.open_in(self.at.turn):
+            await self.keeper.around.gate.drop(self.at.session, call, "the turn was interrupted")
+
     async def _carry_over(self) -> None:
         try:
-            await self.keeper.carried_over()
+            await self.keeper.carried_over(self.at)
         except TurnFailed as fault:
             await self.telling.note(f"the conversation is nearly too long, and could not be summarised: {fault}")
         self.sync()

@@ -11,17 +11,18 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.brokered import Brokered, all_agents
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.finding import find_session
-from curtainwall.app.openings import BUILTIN, Wanted, open_new
+from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
 from curtainwall.app.wiring import Setup, Wired, files_of, hooks_of, local_user, open_house, set_up
-from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
+from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot
-from curtainwall.model import Ask, Broken, ChangeMode, ChangeModel, CommandRefused, Mode, Opening, ReadySession, Route, SessionId, Who
+from curtainwall.model import Ask, Broken, ChangeMode, ChangeModel, CommandRefused, Mode, Opening, ReadySession, SessionId, Who
 from curtainwall.session import inert
 
 _LONGEST_INPUT = 4 * 1024 * 1024
-_HERE = Route(channel="local", reference="terminal")
 
 
 class Shape(StrEnum):
@@ -60,7 +61,10 @@ class _Wish:
 
 def start(
     task: Annotated[list[str] | None, typer.Argument(metavar="TASK", help="one task; left out, a conversation begins")] = None,
-    agent: Annotated[str, typer.Option(help="which agent works")] = BUILTIN,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="builtin, or in a container: claude-code, codex, opencode, gemini, or one of [agents.NAME]"),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
     workspace: Annotated[Path | None, typer.Option(help="a project to work in; left out, the session gets a directory of its own")] = None,
     repo: Annotated[
@@ -80,6 +84,9 @@ def start(
     """
     see_that_it_is_a_directory(workspace, "--workspace")
     _see_that_it_fits(workspace=workspace, repo=repo, resume=resume, fork=fork, agent=agent)
+    setup = set_up(policy or ())
+    if agent is not None and agent not in all_agents(setup.config):
+        raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     told = _with_input(" ".join(task or ()))
     if told is None and resume is None and not is_terminal:
@@ -90,19 +97,19 @@ def start(
         # The session keeps the name, and may be taken up from anywhere.
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
     wish = _Wish(
-        told, agent, model, workspace, repo, mode, name, resume, fork, output,
+        told, agent or BUILTIN, model, workspace, repo, mode, name, resume, fork, output,
         on_ask or (OnAsk.WAIT if is_terminal else OnAsk.PARK), is_terminal,
     )  # fmt: skip
-    return asyncio.run(_started(wish, set_up(policy or ())))
+    return asyncio.run(_started(wish, setup))
 
 
-def _see_that_it_fits(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str) -> None:
-    if agent != BUILTIN:
-        raise Misuse(f"there is no agent `{agent}` here; `{BUILTIN}` is the one")
+def _see_that_it_fits(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str | None) -> None:
     if resume is not None and fork is not None:
         raise Misuse("give --resume or --fork, not both")
     if (resume or fork) and (workspace or repo):
         raise Misuse("a session that goes on keeps its workspace; leave --workspace and --repo out")
+    if (resume or fork) and agent:
+        raise Misuse("a session that goes on keeps its agent; leave --agent out")
     if workspace and repo:
         raise Misuse("a repository is cloned into a workspace of the session's own; give --workspace or --repo, not both")
 
@@ -130,12 +137,9 @@ async def _started(wish: _Wish, setup: Setup) -> int:
     by = local_user()
     async with AsyncExitStack() as stack:
         wired = await stack.enter_async_context(open_house(setup))
-        wanted = Wanted(wish.model or default_model_of(wired), wish.workspace, wish.name, wish.agent, wish.mode or Mode.DEFAULT, (_HERE,))
-        find_model = models_of(wired)
-        if wish.model is not None or wish.resume is None:
-            # Before anything is opened: a model that is not there is a fault of the command line.
-            find_model(wanted.model)
-        work = await stack.enter_async_context(agents_at_work(wired, find_model, replace(wanted, name="")))
+        wanted = wanted_of(wired, wish.agent, wish.model, wish.workspace, wish.mode, wish.name)
+        work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), replace(wanted, name="")))
+        await _see_that_it_can(wish, work, wanted)
         session = await _session(wish, work, wanted, by)
         _ask_about_hooks(wish, work, session)
         await stack.enter_async_context(files_of(wired, session))
@@ -143,6 +147,26 @@ async def _started(wish: _Wish, setup: Setup) -> int:
         if wish.repo is not None:
             await _clone(wired, session, wish.repo)
         return await _talk(wish, work, session, by)
+
+
+async def _see_that_it_can(wish: _Wish, work: AtWork, wanted: Wanted) -> None:
+    """See before anything is opened that the agent and its model are there: what is missing is a fault of the command line."""
+    going_on = wish.resume or wish.fork
+    agent = wanted.agent if going_on is None else find_session(work.wired.store.index, going_on).agent
+    kind = work.crew.kind_of(agent)
+    if wish.model is not None or going_on is None:
+        kind.see_model(agent, wish.model or wanted.model)
+    if isinstance(kind, Brokered) and wish.is_terminal and await kind.lacks_image(agent):
+        confirm(f"there is no image for `{agent}` yet, and building it takes a few minutes. Build it now?", yes=False)
+        async for line in kind.build(agent):
+            note(inert(line))
+    await kind.see_that_it_can(agent)
+    if wanted.workspace is not None and agent != BUILTIN:
+        if wanted.mode is Mode.PLAN:
+            note(f"`{agent}` can read everything in `{inert(str(wanted.workspace))}`, and change nothing there")
+        else:
+            grants = "can read and change everything in it without asking"
+            note(f"`{inert(str(wanted.workspace))}` is given to `{agent}`, which {grants}; --mode plan lets it read alone")
 
 
 async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> SessionId:

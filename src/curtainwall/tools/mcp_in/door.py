@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from curtainwall.host import BACKLOG, SocketFile
-from curtainwall.model import Clock, Feed, Gate, SessionId, session_stream
+from curtainwall.model import Clock, Feed, Gate, SessionId, TurnId, session_stream
 from curtainwall.tools.mcp_in.bounds import Bounds, Load
 from curtainwall.tools.mcp_in.connection import Connection
 from curtainwall.tools.mcp_in.greetings import Greetings, Specs
@@ -16,8 +16,18 @@ from curtainwall.tools.mcp_in.notes import Notes
 class Door:
     """One session's tools as an MCP server."""
 
-    def __init__(self, session: SessionId, gate: Gate, feed: Feed, specs: Specs, clock: Clock, bounds: Bounds | None = None) -> None:
+    def __init__(  # noqa: PLR0913 - each is one thing that `app` decides
+        self,
+        session: SessionId,
+        gate: Gate,
+        feed: Feed,
+        specs: Specs,
+        clock: Clock,
+        bounds: Bounds | None = None,
+        turn: TurnId | None = None,
+    ) -> None:
         self.session = session
+        self.turn = turn
         self.gate = gate
         self.clock = clock
         self.greetings = Greetings(specs)

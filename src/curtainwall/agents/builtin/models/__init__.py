@@ -3,6 +3,7 @@
 What a provider needs is loaded when one is asked for, so that `demo` and scripts start at once.
 """
 
+from curtainwall.agents.builtin.models.counting import Tokens, dollars_of
 from curtainwall.agents.builtin.models.find import AUTO, default_model, find_model
 from curtainwall.agents.builtin.models.patient import OnRetry, Patience, Patient
 from curtainwall.agents.builtin.models.settings import Endpoint, ModelSettings, Price, keys_in
@@ -15,7 +16,9 @@ __all__ = [
     "Patience",
     "Patient",
     "Price",
+    "Tokens",
     "default_model",
+    "dollars_of",
     "find_model",
     "keys_in",
 ]

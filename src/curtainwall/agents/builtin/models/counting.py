@@ -34,6 +34,16 @@ class Sizes:
     output: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens that are paid for: read and written, and of those read what came from a cache and what went into one."""
+
+    read: int
+    written: int
+    cached: int = 0
+    stored: int = 0
+
+
 def usage_of(counts: Counts, sizes: Sizes, *, provider: str, model: str, price: Price | None) -> Usage:
     """Return the usage of one reply; where a count cannot be true, both are estimated, and dollars follow the tokens."""
     read = _believable(counts.input, sizes.input, _HIDDEN_INPUT)
@@ -45,25 +55,22 @@ def usage_of(counts: Counts, sizes: Sizes, *, provider: str, model: str, price: 
         cached = min(read, _count(counts.cached) or 0)
         stored = min(read - cached, _count(counts.stored) or 0)
         basis = Basis.MEASURED
-    tokens = _Tokens(read, written, cached, stored)
-    dollars = _own_dollars(tokens, price) if price else _list_dollars(tokens, provider, model)
-    known = dollars is not None and math.isfinite(dollars) and dollars >= 0
+    tokens = Tokens(read, written, cached, stored)
+    dollars = dollars_of(tokens, provider=provider, model=model, price=price)
     return Usage(
         input_tokens=read,
         output_tokens=written,
         cached_tokens=cached,
-        dollars=dollars if known and dollars is not None else 0.0,
+        dollars=dollars or 0.0,
         tokens_basis=basis,
-        dollars_basis=basis if known else Basis.UNKNOWN,
+        dollars_basis=basis if dollars is not None else Basis.UNKNOWN,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    read: int
-    written: int
-    cached: int
-    stored: int
+def dollars_of(tokens: Tokens, *, provider: str, model: str, price: Price | None) -> float | None:
+    """Return what tokens cost, by the user's own price or by the list; None where nobody knows."""
+    dollars = _own_dollars(tokens, price) if price else _list_dollars(tokens, provider, model)
+    return dollars if dollars is not None and math.isfinite(dollars) and dollars >= 0 else None
 
 
 def _count(value: object) -> int | None:
@@ -81,12 +88,12 @@ def _believable(value: object, characters: int, hidden: int) -> int | None:
     return count if characters // _FEWEST <= count <= _TOKENS_PER_CHARACTER * characters + hidden else None
 
 
-def _own_dollars(tokens: _Tokens, price: Price) -> float:
+def _own_dollars(tokens: Tokens, price: Price) -> float:
     cached = price.input if price.cached is None else price.cached
     return ((tokens.read - tokens.cached) * price.input + tokens.cached * cached + tokens.written * price.output) / _MILLION
 
 
-def _list_dollars(tokens: _Tokens, provider: str, model: str) -> float | None:
+def _list_dollars(tokens: Tokens, provider: str, model: str) -> float | None:
     # Here and not above: the list of prices takes a quarter of a second to load.
     from genai_prices import Usage as Used
     from genai_prices import calc_price

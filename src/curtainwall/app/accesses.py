@@ -1,0 +1,89 @@
+"""The providers that agents in containers may reach: where each is, and where its key comes from. No key is read here."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from curtainwall.app.config import Config, NamedModelSection
+from curtainwall.app.models import key_in
+from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Provider, openai_compatible
+from curtainwall.facts import Unclear
+from curtainwall.host import FromEnvironment, Source
+from curtainwall.model import Broken
+
+Learn = Callable[[str, str], None]
+"""Whoever masks learns a key, by its name and value, before it is used."""
+
+_KNOWN = {provider.name: provider for provider in (ANTHROPIC, OPENAI, GEMINI)}
+_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
+# How users write the base URL of each, because its libraries want it so; our endpoints begin at the host.
+_PATHS = {"anthropic": ("", "/v1"), "openai": ("", "/v1"), "gemini": ("", "/v1beta", "/v1beta/openai")}
+_NO_KEY = "no-key-is-needed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Learning:
+    """A source whose value is masked from the moment at which it is known."""
+
+    name: str
+    source: Source = field(repr=False)
+    learn: Learn = field(repr=False)
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Tell whether reading it costs nothing."""
+        return self.source.is_at_hand
+
+    async def read(self) -> str:
+        """Return the value; raise `Unavailable`."""
+        value = await self.source.read()
+        self.learn(f"{self.name}-key", value)
+        return value
+
+
+def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.environ) -> dict[str, Access]:
+    """Return what agents may be given, by the provider's name: those with a key, and servers of the user's own."""
+    found: dict[str, Access] = {}
+    for name, provider in _KNOWN.items():
+        section = config.models.get(name)
+        key = None if section is None else key_in(section, environ)
+        if key is None and environ.get(_VARIABLES[name], "").strip():
+            key = FromEnvironment(_VARIABLES[name], environ)
+        if key is not None:
+            found[name] = Access(_placed(provider, section), _Learning(name, key, learn))
+    for name, section in config.models.items():
+        if name not in _KNOWN and section.url is not None:
+            key = key_in(section, environ) or FromEnvironment("key", {"key": _NO_KEY})
+            found[name] = Access(_own(name, section.url), _Learning(name, key, learn))
+    return found
+
+
+def how_to_get(names: Iterable[str]) -> str:
+    """Return what to do for a key of one of these providers."""
+    each = [f"set {_VARIABLES[name]}" if name in _VARIABLES else f"write [models.{name}]" for name in names]
+    return f"{' or '.join(each)}; docs/models.md has the places for keys"
+
+
+def _placed(provider: Provider, section: NamedModelSection | None) -> Provider:
+    if section is None or section.url is None:
+        return provider
+    origin, path = _split(provider.name, section.url)
+    if path not in _PATHS[provider.name]:
+        raise Broken(f"[models.{provider.name}]: agents in containers ask for paths of their own; write `{origin}` as its `url`")
+    return provider.at(origin)
+
+
+def _own(name: str, url: str) -> Provider:
+    origin, path = _split(name, url)
+    return openai_compatible(name, f"{name}.models.internal", origin, path)
+
+
+def _split(name: str, url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    try:
+        ANTHROPIC.at(origin)
+    except Unclear as fault:
+        raise Broken(f"[models.{name}]: {fault.message}") from None
+    return origin, parts.path.rstrip("/")

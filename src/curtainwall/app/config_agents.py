@@ -1,0 +1,80 @@
+"""What a user sets about agents in containers: images, agents of their own, and how much containers may use."""
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, model_validator
+
+from curtainwall.app.config_kinds import Count, Duration, Section, written
+from curtainwall.model import BUILTIN_AGENT
+
+BUILTIN: Final = BUILTIN_AGENT
+SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
+"""The agents in containers that need no configuration; their adapters are in `agents/container`."""
+
+
+def _not_ours(name: str) -> str:
+    if name == BUILTIN:
+        raise ValueError("this name is taken by the agent that comes with the house; choose another")
+    return name
+
+
+AgentName = Annotated[
+    str,
+    written(r"[a-z][a-z0-9-]{0,31}", "a name here is made of small letters, digits and dashes, 32 at most, and begins with a letter"),
+    AfterValidator(_not_ours),
+]
+"""What an agent may be called."""
+
+Variable = Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*=.*", "write it as `NAME=value`")]
+Lent = Annotated[str, written(r"/[^:]+:/[^:]+", "write two whole paths, as `/opt/agent:/usr/local/bin/agent`")]
+
+
+class AgentSection(Section):
+    """An agent in a container: what to change about one that ships, or, with a `command`, one of your own (docs/containers.md)."""
+
+    image: str | None = Field(
+        None, min_length=1, description="an image of yours that the agent is layered on; with `command` or `ready`, the one that it runs in"
+    )
+    ready: bool = Field(False, description="the image has the agent in it already: nothing is built on it")
+    model: str = Field("", description="the model of new sessions, as `anthropic:NAME`; left out, the agent's own choice")
+    command: tuple[str, ...] = Field(
+        (), description='a program of your own that reads a message from stdin: `["my-agent", "--thread", "{conversation}"]`'
+    )
+    resume: tuple[str, ...] = Field((), description="what its command line ends with when something was said before")
+    providers: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description='the models that it talks to, each with the variable for its key: `openai = "OPENAI_API_KEY"`',
+    )
+    env: tuple[Variable, ...] = Field((), description='variables that it gets besides: `["REGION=eu"]`; never a secret, it can read them')
+    programs: tuple[Lent, ...] = Field((), description="programs of this machine that it sees read-only, as `HERE:INSIDE`")
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "AgentSection":
+        if not self.command and (self.resume or self.providers or self.env):
+            raise ValueError("`resume`, `providers` and `env` are for an agent of your own; write its `command`")
+        if (self.command or self.ready) and self.image is None:
+            raise ValueError("write the `image` that it runs in")
+        return self
+
+
+def _known(agents: dict[str, AgentSection]) -> dict[str, AgentSection]:
+    for name, section in agents.items():
+        if not section.command and name not in SHIPPED:
+            raise ValueError(f"there is no agent `{name}`; write the `command` of your own, or name one of {', '.join(SHIPPED)}")
+    return agents
+
+
+Agents = Annotated[dict[AgentName, AgentSection], AfterValidator(_known)]
+"""The agents that the file names."""
+
+
+class ContainersSection(Section):
+    """What the containers of agents may use."""
+
+    most: Count = Field(5, description="containers that run at once; more wait")
+    memory: Count = Field(4096, description="memory of each, in MiB")
+    cpus: float = Field(2.0, gt=0, description="processors of each")
+    processes: Count = Field(256, description="processes in each")
+    turn: Duration = Field(7_200, description="how long one turn may work; waiting for a human does not count")
+    pause: Duration = Field(60, description="one that has nothing to do, or waits for a human, is paused after so long")
+    idle: Duration = Field(900, description="one that has nothing to do is removed after so long")

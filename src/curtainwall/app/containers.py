@@ -1,0 +1,159 @@
+"""Everything that agents in containers need, introduced to each other: adapters, images, engine, fleet, authority, and the ways out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from curtainwall.agents.container import (
+    Adapter,
+    Adapters,
+    Around,
+    ContainerAgent,
+    Engine,
+    Fleet,
+    Folders,
+    Images,
+    Limits,
+    PlainAgent,
+    Program,
+)
+from curtainwall.app.accesses import accesses, how_to_get
+from curtainwall.app.config import Config
+from curtainwall.app.models import model_settings
+from curtainwall.app.outside import Ways
+from curtainwall.app.wiring import Wired
+from curtainwall.egress import Authority, Egress
+from curtainwall.facts import scope_of_address
+from curtainwall.host import Dialler
+from curtainwall.model import CommandRefused, Journal, Mode, NotFound, SessionId, Workspace
+
+_MIB = 1024 * 1024
+_OWN_CHOICE = frozenset({"", "auto"})
+
+
+class Containers:
+    """The parts of one process. The engine is asked for nothing before it is needed."""
+
+    def __init__(self, wired: Wired) -> None:
+        self._wired = wired
+        self._config = config = wired.setup.config
+        self._engine = Engine()
+        self._adapters = adapters_of(config)
+        self._fleet = Fleet(self._engine, limits_of(config), house=str(wired.setup.home.root))
+        self._accesses = accesses(config, wired.masker.learn)
+        self._egress: Egress | None = None
+
+    async def see_that_it_can(self, agent: str) -> None:
+        """Raise, with what to do, where the key, the engine, the image or room on the disk is missing."""
+        wanted = tuple(self._adapters.find(agent).providers)
+        if wanted and not any(name in self._accesses for name in wanted):
+            raise NotFound(f"`{agent}` has no key for its models; {how_to_get(wanted)}")
+        await self._engine.check(self.image_of(agent), self._fleet.limits.free_disk, self._wired.setup.home.root)
+
+    async def lacks_image(self, agent: str) -> bool:
+        """Tell whether an agent's image has to be built first, and can be."""
+        return not self._is_users(agent) and not await self._engine.has_image(self.image_of(agent))
+
+    async def build(self, agent: str) -> AsyncIterator[str]:
+        """Build an agent's image, and tell how it goes."""
+        if self._is_users(agent):
+            raise CommandRefused(f"there is nothing to build: `{agent}` runs in your image `{self.image_of(agent)}`")
+        async for line in self._images(agent).build(agent):
+            yield line
+
+    def see_model(self, agent: str, model: str) -> None:
+        """Raise where an agent cannot use a model of this name."""
+        provider, _, name = model.partition(":")
+        able = self._adapters.find(agent).providers
+        if model not in _OWN_CHOICE and not (name and provider in able):
+            told = ", ".join(f"{each}:NAME" for each in able) or "none by name"
+            raise CommandRefused(f"`{agent}` cannot use the model `{model}`; it takes {told}, or `auto` for its own choice")
+
+    def image_of(self, agent: str) -> str:
+        """Return the image that an agent runs in."""
+        section = self._config.agents.get(agent)
+        if section is not None and section.image is not None and self._is_users(agent):
+            return section.image
+        return self._images(agent).name_of(agent)
+
+    async def agent(self, journal: Journal) -> ContainerAgent:
+        """Return the agent that keeps the containers of all sessions."""
+        wired, config = self._wired, self._config
+        authority = await asyncio.to_thread(Authority, wired.setup.home.root / "ca")
+        self._egress = Egress(authority, Dialler(scope_of_address))
+        price = model_settings(config, wired.masker.learn).price
+        around = Around(
+            feed=wired.house.feed,
+            gate=wired.gate,
+            journal=journal,
+            clock=wired.house.clock,
+            masker=wired.masker,
+            fleet=self._fleet,
+            outside=Ways(wired, journal, self._egress, self._accesses, price),
+            adapters=self._adapters,
+            folders_of=self._folders_of,
+            image_of=self.image_of,
+            programs_of=self._programs_of,
+        )
+        return ContainerAgent(around)
+
+    async def clean(self) -> int:
+        """Remove what dead processes left behind, and tell how many containers that were."""
+        return await self._fleet.clean()
+
+    async def close(self) -> None:
+        """Remove the containers of this process, and let go of everything."""
+        await self._fleet.close()
+        await self._engine.close()
+        if self._egress is not None:
+            self._egress.close()
+
+    def _is_users(self, agent: str) -> bool:
+        """Tell whether an agent runs in an image of the user's own, as it is."""
+        section = self._config.agents.get(agent)
+        return section is not None and bool(section.command or section.ready)
+
+    def _images(self, agent: str) -> Images:
+        section = self._config.agents.get(agent)
+        return Images(self._engine) if section is None or section.image is None else Images(self._engine, on=section.image)
+
+    def _folders_of(self, session: SessionId, workspace: Workspace, mode: Mode) -> Folders:
+        home = self._wired.setup.home
+        place = home.session(session)
+        return Folders(
+            workspace=Path(workspace.path),
+            orientation=place.root / "orientation",
+            run=home.root / "run" / session,
+            state=place.root / "state",
+            is_own=workspace.own,
+            is_readonly=mode is Mode.PLAN,
+        )
+
+    def _programs_of(self, agent: str) -> tuple[Program, ...]:
+        section = self._config.agents.get(agent)
+        lent = () if section is None else (each.split(":", 1) for each in section.programs)
+        return tuple(Program(Path(here), inside) for here, inside in lent)
+
+
+def adapters_of(config: Config) -> Adapters:
+    """Return the adapters that ship, and one for each agent of the user's own."""
+    own: list[Adapter] = []
+    for name, section in config.agents.items():
+        if section.command:
+            variables = dict(each.split("=", 1) for each in section.env)
+            own.append(PlainAgent(name, section.command, section.resume, section.providers, variables))
+    return Adapters(*own)
+
+
+def limits_of(config: Config) -> Limits:
+    """Return how much containers may use."""
+    told = config.containers
+    return Limits(
+        containers=told.most,
+        processes=told.processes,
+        memory=told.memory * _MIB,
+        cpus=told.cpus,
+        turn=float(told.turn),
+        pause_after=float(told.pause),
+        remove_after=float(told.idle),
+    )

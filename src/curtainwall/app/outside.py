@@ -1,0 +1,67 @@
+"""The two ways out of a foreign agent's container, for one turn: its tools, and its models. Both lead to the one gate and the one log."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.agents.builtin.models import Price
+from curtainwall.agents.container import EGRESS_SOCKET, TOOLS_SOCKET, Reach
+from curtainwall.app.metering import TurnMeter
+from curtainwall.app.mounted import mounted_labels
+from curtainwall.app.reaching import AtTheGate
+from curtainwall.app.seen_inside import SeenInside
+from curtainwall.app.wiring import INSIDE, Wired
+from curtainwall.egress import Access, Egress, Terms
+from curtainwall.model import SYSTEM, AddLabels, Journal, TurnAt
+from curtainwall.runtime import Actor
+from curtainwall.tools.mcp_in import Door
+
+# Where distributions keep the certificates that programs trust.
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Opens a session's sockets in its run directory."""
+
+    wired: Wired
+    journal: Journal
+    egress: Egress
+    accesses: Mapping[str, Access]
+    price: Price | None
+
+    @asynccontextmanager
+    async def open(self, at: TurnAt, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[Reach]:
+        """Serve `mcp.sock` and `egress.sock` for that user and that turn alone, while the context is open."""
+        house, gate = self.wired.house, self.wired.gate
+        async with AsyncExitStack() as stack:
+            actor = await stack.enter_async_context(house.hold(at.session))
+            await self._label(actor)
+            meter = TurnMeter(at, lambda: actor.state, self.journal, house.clock, self.price)
+            seen = SeenInside(gate, actor.state.workspace.path, INSIDE)
+            door = Door(at.session, seen, house.feed, self.wired.tools.listing, house.clock, turn=at.turn)
+            await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
+            asking = AtTheGate(gate, at)
+            reached = tuple(self.accesses[name] for name in providers if name in self.accesses)
+            terms = Terms(reached, meter, asking.judge, asking.decide)
+            proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
+            stack.push_async_callback(proxy.close)
+            certificates = await asyncio.to_thread(self._certificates)
+            yield Reach(keys=proxy.sentinels, certificates=certificates, settled=meter.settled)
+
+    async def _label(self, actor: Actor) -> None:
+        """Count everything that is mounted as read."""
+        state, policy = actor.state, self.wired.setup.policy
+        found = await asyncio.to_thread(mounted_labels, policy, state.facts)
+        new = tuple(source for source in found if source.label not in state.labels)
+        if new:
+            await actor.submit(AddLabels(by=SYSTEM, labels=new))
+
+    def _certificates(self) -> str:
+        """Return whom the agent trusts: us, and behind a connection that nobody sees into, whom this machine trusts."""
+        bundle = next((Path(path) for path in _BUNDLES if os.path.isfile(path)), None)
+        known = "" if bundle is None else bundle.read_text(encoding="utf-8", errors="replace")
+        return f"{self.egress.authority.certificate.decode()}\n{known}"

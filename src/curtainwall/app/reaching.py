@@ -1,0 +1,40 @@
+"""What a foreign agent wants from the network past its tools, at the one gate: connections to hosts, and what its provider would reach."""
+
+from curtainwall.egress import Handling, Reach, ReachKind, Ruling
+from curtainwall.model import EGRESS_SERVER, Answer, Ask, Gate, HostFacts, TurnAt
+
+
+class AtTheGate:
+    """Asks for one turn. A refusal stands until the turn is over; a yes is asked for every time, because labels may have come since."""
+
+    def __init__(self, gate: Gate, at: TurnAt) -> None:
+        self._gate = gate
+        self._at = at
+        self._refused: dict[tuple[str, str], str] = {}
+
+    async def judge(self, reach: Reach) -> Handling:
+        """Say what becomes of something that a provider would do beyond answering."""
+        key = "url" if reach.kind is ReachKind.URL else "what"
+        refusal = await self._refusal(f"provider_{reach.kind.value}", key, reach.what, provider=reach.provider)
+        return "allow" if refusal is None else "remove"
+
+    async def decide(self, facts: HostFacts) -> Ruling:
+        """Say whether a connection may be made whose content nobody sees."""
+        refusal = await self._refusal("connect", "url", f"https://{facts.host}:{facts.port}")
+        return Ruling(allowed=True) if refusal is None else Ruling(allowed=False, reason=refusal)
+
+    async def _refusal(self, tool: str, key: str, value: str, **more: str) -> str | None:
+        """Return why it is refused, or None where it may be."""
+        known = self._refused.get((tool, value))
+        if known is not None:
+            return known
+        ask = Ask(tool=f"{EGRESS_SERVER}.{tool}", arguments={**more, key: value}, turn=self._at.turn, by_house=True)
+        answer = await self._gate.request(self._at.session, ask)
+        if answer.result is not None and answer.result.ok:
+            return None
+        return self._refused.setdefault((tool, value), _why(answer))
+
+
+def _why(answer: Answer) -> str:
+    verdict = answer.verdict
+    return f"{verdict.reason or 'no rule allows it'} ({', '.join(verdict.because)})"

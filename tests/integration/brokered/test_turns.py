@@ -1,0 +1,164 @@
+"""Foreign agents as any other session: tools through the gate, asks answered from elsewhere, interrupts, crashes, budgets."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.app.conftest import until
+from tests.integration.brokered.conftest import MODELS, SHELL, Brokered, configuration
+from tests.support.covers import covers
+
+CLAUDE = "claude-code"
+
+
+@covers("brokered.start", "brokered.metered", "brokered.paths")
+@pytest.mark.parametrize("agent", MODELS)
+def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
+    agent: str, brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part(agent)
+    done = brokered.start(agent, 'CALL write_file {"path": "/workspace/notes.txt", "content": "the moon is full"} word=apple')
+    session = done["session"]
+    assert done["status"] == "done", done
+    assert "/workspace/notes.txt" in done["text"], "the agent hears of its workspace under the name that it knows"
+    assert (brokered.home / "sessions" / session / "workspace" / "notes.txt").read_text() == "the moon is full"
+    assert done["usage"]["input_tokens"] > 0 and done["usage"]["tokens_basis"] == "measured" and done["usage"]["dollars"] > 0
+    assert brokered.resumed(session, "what did I say? word=pear")["text"] == "HEARD: apple, pear"
+    calls = brokered.told(session, "ModelResponded")
+    assert all(call["stop_reason"] for call in calls), "why each answer ended is kept"
+    assert all(call["raw"] == {} and call["normalised"] == {} for call in calls), "and none of its words"
+    assert brokered.json("sessions", "replay", session)["violations"] == []
+    assert brokered.containers() == [], "whoever ends takes the container along"
+
+
+@covers("brokered.asks", "brokered.denials")
+def test_an_ask_is_answered_from_another_process_and_a_denial_goes_back_to_the_agent(
+    brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part(CLAUDE)
+    outside = brokered.scratch / "outside.txt"
+    wish = json.dumps({"path": str(outside), "content": "hello"})
+    running = brokered.starting(CLAUDE, "--on-ask", "wait", f"CALL write_file {wish}")
+    approval = running.says(r"`curtainwall approve (\w{6})`")
+    assert not outside.exists()
+    brokered("approve", approval)
+    assert running.code() == 0
+    assert outside.read_text() == "hello"
+    session = json.loads(running.out)["session"]
+    other = json.dumps({"path": str(brokered.scratch / "other.txt"), "content": "hello"})
+    denied = brokered.begin("start", "--resume", session, "--on-ask", "wait", "--output", "json", f"CALL write_file {other}")
+    brokered("deny", denied.says(r"`curtainwall approve (\w{6})`"), "--reason", "not there")
+    assert denied.code() == 0
+    assert "not there" in json.loads(denied.out)["text"]
+    assert not (brokered.scratch / "other.txt").exists()
+
+
+@covers("brokered.parks", "brokered.answer-kept")
+def test_an_answer_that_came_while_nobody_was_there_is_kept_and_the_turn_taken_up(
+    brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part(CLAUDE)
+    outside = brokered.scratch / "outside.txt"
+    wish = json.dumps({"path": str(outside), "content": "hello"})
+    parked = json.loads(brokered("start", "--agent", CLAUDE, "--output", "json", f"CALL write_file {wish} word=fig", fails=True).stdout)
+    assert parked["status"] == "waiting"
+    session, (pending,) = parked["session"], parked["pending"]
+    again = json.loads(brokered("start", "--resume", session, "--output", "json", fails=True).stdout)
+    assert again["status"] == "waiting" and again["pending"] == [pending], "while nobody has answered nothing is started"
+    brokered("approve", pending["id"])
+    done = brokered.resumed(session)
+    assert done["status"] == "done", done
+    assert outside.read_text() == "hello"
+    assert [event["scope"] for event in (grant["grant"] for grant in brokered.told(session, "GrantGiven"))] == ["once"]
+    assert len(brokered.told(session, "GrantUsed")) == 1
+    assert brokered.json("sessions", "replay", session)["violations"] == []
+
+
+@covers("brokered.crash")
+def test_a_killed_process_leaves_a_turn_that_is_taken_up_with_its_conversation(brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(CLAUDE)
+    running = brokered.starting(CLAUDE, "HANG word=apple")
+    until(lambda: any("HANG" in json.dumps(asked.body) for asked in brokered.provider.asked), 60)
+    (container,) = until(lambda: brokered.containers("running"))
+    running.kill_everything()
+    (row,) = brokered.sessions()
+    done = brokered.resumed(row["id"])
+    assert (done["status"], done["text"]) == ("done", "HEARD: apple")
+    assert container not in brokered.containers()
+    assert brokered.json("sessions", "replay", row["id"])["violations"] == []
+
+
+@covers("brokered.clean")
+def test_cleaning_removes_what_a_dead_process_left(brokered: Brokered) -> None:
+    running = brokered.starting(SHELL, "echo begun; sleep 900")
+    (container,) = until(lambda: brokered.containers("running"), 60)
+    brokered("sessions", "clean", "--yes")
+    assert brokered.containers() == [container], "its owner lives"
+    running.kill_everything()
+    told = brokered("sessions", "clean", "--yes")
+    assert "removed 1 container that a process of ours left behind" in told.stderr
+    assert brokered.containers() == []
+
+
+@covers("brokered.interrupt")
+def test_an_interrupt_ends_the_agent_and_withdraws_what_it_asked(brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(CLAUDE)
+    wish = json.dumps({"path": str(brokered.scratch / "outside.txt"), "content": "hello"})
+    running = brokered.starting(CLAUDE, "--on-ask", "wait", f"CALL write_file {wish} word=apple")
+    running.says(r"`curtainwall approve (\w{6})`")
+    running.interrupt()
+    assert running.code() == 130
+    told = json.loads(running.out)
+    assert (told["status"], told["pending"]) == ("interrupted", [])
+    assert brokered.json("approvals", "list") == []
+    assert brokered.resumed(told["session"], "word=pear")["text"] == "HEARD: apple, pear"
+
+
+@covers("brokered.killed-container")
+def test_a_container_killed_from_outside_is_a_clear_error_and_the_next_turn_works(brokered: Brokered) -> None:
+    running = brokered.starting(SHELL, "echo begun; sleep 900")
+    (container,) = until(lambda: brokered.containers("running"), 60)
+    until(lambda: "sleep 900" in brokered.engine.docker("top", container), 60)
+    brokered.engine.docker("kill", container)
+    assert running.code() == 1
+    assert "the container was stopped from outside" in running.err
+    assert brokered.resumed(json.loads(running.out)["session"], "echo again")["text"] == "again\n"
+
+
+@covers("brokered.budget")
+def test_a_budget_stops_the_agent_within_one_event_and_a_raise_lets_it_go_on(brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(CLAUDE)
+    brokered.configure(configuration(brokered.provider, "[limits]\ntokens = 40000\n"))
+    stopped = json.loads(brokered("start", "--agent", CLAUDE, "--output", "json", "LONG word=apple", fails=True).stdout)
+    print(stopped)
+    assert stopped["status"] == "waiting"
+    session = stopped["session"]
+    (exhausted,) = brokered.told(session, "BudgetExhausted")
+    assert exhausted["kind"] == "tokens"
+    assert exhausted["limit"] <= exhausted["used"] < exhausted["limit"] + 100, "one event is a few tokens"
+    assert brokered.json("sessions", "replay", session)["violations"] == []
+    print(brokered("sessions", "show", session).stdout)
+
+
+@covers("brokered.fork")
+def test_a_fork_is_told_what_was_said(brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(CLAUDE)
+    first = brokered.start(CLAUDE, "word=apple")
+    forked = brokered.json("start", "--fork", first["session"], "word=pear")
+    assert forked["text"] == "HEARD: apple, pear"
+    assert forked["session"] != first["session"]
+
+
+@covers("brokered.missing")
+def test_what_is_missing_is_said_before_anything_is_opened(brokered: Brokered) -> None:
+    no_engine = brokered("start", "--agent", CLAUDE, "hello", fails=True, DOCKER_HOST="unix:///nowhere.sock")
+    assert "the Docker engine does not answer" in no_engine.stderr
+    no_key = brokered("start", "--agent", CLAUDE, "hello", fails=True, ANTHROPIC_API_KEY="")
+    assert "`claude-code` has no key for its models; set ANTHROPIC_API_KEY" in no_key.stderr
+    no_model = brokered("start", "--agent", CLAUDE, "--model", "openai:gpt-5", "hello", fails=True)
+    assert "`claude-code` cannot use the model `openai:gpt-5`; it takes anthropic:NAME" in no_model.stderr
+    unknown = brokered("start", "--agent", "nobody", "hello", fails=True)
+    assert unknown.returncode == 2
+    assert "there is no agent `nobody` here; there are: builtin, claude-code, codex" in unknown.stderr
+    assert brokered.sessions() == []
