@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationErr
 
 from curtainwall.app.config_agents import Agents, AgentSection, ContainersSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
 
@@ -276,6 +277,7 @@ class Config(Section):
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
     agents: Agents = Field(default_factory=dict[str, AgentSection], description="by the agent's name")
     containers: ContainersSection = ContainersSection.model_construct()
+    processes: ProcessesSection = ProcessesSection.model_construct()
 
 
 def load_config(path: Path) -> Config:

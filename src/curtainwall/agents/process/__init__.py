@@ -6,6 +6,7 @@ from curtainwall.agents.process.keeper import Around
 from curtainwall.agents.process.launching import find_claude
 from curtainwall.agents.process.slugs import slug, transcript_of
 from curtainwall.agents.process.terms import (
+    BETWEEN_TURNS,
     EGRESS_SOCKET,
     TOOLS_SOCKET,
     AgentCrashed,
@@ -25,6 +26,7 @@ from curtainwall.agents.process.terms import (
 from curtainwall.agents.process.transcripts import Found
 
 __all__ = [
+    "BETWEEN_TURNS",
     "EGRESS_SOCKET",
     "TOOLS_SOCKET",
     "AgentCrashed",

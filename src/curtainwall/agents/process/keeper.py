@@ -15,12 +15,9 @@ from curtainwall.agents.process.opening import opening
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.pool import Pool, Seat
 from curtainwall.agents.process.running import Running
-from curtainwall.agents.process.terms import EXTENSION, Folders, Limits, Outside
+from curtainwall.agents.process.terms import BETWEEN_TURNS, EXTENSION, Folders, Limits, Outside
 from curtainwall.facts import Masker
 from curtainwall.model import Clock, ExtensionNoted, Feed, Gate, HistoryCompacted, Journal, SessionId, TurnAt, TurnId, Workspace
-
-BETWEEN_TURNS: Final = "between turns"
-"""In the place of a turn, for what the agent does in none."""
 
 _BYTES_PER_TOKEN: Final = 4
 

@@ -11,6 +11,9 @@ from curtainwall.model import NotFound, SessionId, TryLater, TurnAt, TurnFailed
 EXTENSION: Final = "process"
 """Under this name the log keeps what only this room knows."""
 
+BETWEEN_TURNS: Final = "between turns"
+"""In the place of a turn, for what an agent does in none: making its history shorter."""
+
 TOOLS_SOCKET: Final = "mcp.sock"
 EGRESS_SOCKET: Final = "egress.sock"
 """The session's two sockets, in its run directory: its tools, and the way to the models."""
