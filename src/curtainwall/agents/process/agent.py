@@ -43,18 +43,17 @@ class ProcessAgent:
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done."""
-        around = self._around
-        granted = self._synced(at.session).asks.granted_in(at.turn)
+        around, past = self._around, self._synced(at.session)
+        granted = past.asks.granted_in(at.turn)
         for call in granted:
             await around.gate.drop(at.session, call, "the agent was gone when the answer came")
-        asks = self._synced(at.session).asks
-        waits_for = asks.open_in(at.turn)
-        if waits_for and not granted and not asks.refusals:
+        waits_for = past.asks.open_in(at.turn)
+        if waits_for and not granted and not past.asks.refusals:
             # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
             return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         telling = Telling(at, around.journal, around.clock, around.masker)
         async with self._pool.borrow(at.session, telling.does) as seat:
-            keeper = Keeper(around, self._pool, seat, self._synced(at.session), telling.does)
+            keeper = Keeper(around, self._pool, seat, past, telling.does)
             return await Work(at, keeper, telling, lambda: self._synced(at.session)).work()
 
     async def compact(self, session: SessionId, instructions: str) -> None:
