@@ -330,7 +330,8 @@ class SessionGate:
             result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
         shown = await self._finish(actor, wish, permit, result)
         reply = await self._hooks.after_call(prepared.subject, result, wish.place)
-        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=ToolResult(ok=result.ok, value=shown)), reply)
+        told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
+        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told), reply)
 
     async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult) -> JsonValue:
         blobs = self._house.stores.blobs

@@ -108,4 +108,4 @@ class NativeTools:
         # Masking megabytes takes a while; nobody else should wait for it.
         is_long = len(str(result.value)) > _LONG
         masked = await asyncio.to_thread(self.masked, result.value) if is_long else self.masked(result.value)
-        return ToolResult(ok=result.ok, value=masked)
+        return result if masked is result.value else ToolResult(ok=result.ok, value=masked)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, cast
@@ -159,7 +160,7 @@ class _Run:
 
     async def run(self, saved: SavedProgram | None) -> Ended | Parked:
         try:
-            async with self.programs.workers.lend() as worker:
+            async with self._lent(saved) as worker:
                 snapshot = await (self._start(worker) if saved is None else self._restore(worker, saved))
                 while not isinstance(snapshot, MontyComplete):
                     following = await self._follow(snapshot)
@@ -180,10 +181,14 @@ class _Run:
         if not has_left:
             await self._drop_open()
 
+    def _lent(self, saved: SavedProgram | None) -> AbstractAsyncContextManager[AsyncMontySession]:
+        workers = self.programs.workers
+        if saved is not None:
+            return workers.lend()
+        return workers.lend_with(f"{TELLING}{self.surface.prelude_for(self.program.code, self.way_out)}")
+
     async def _start(self, worker: AsyncMontySession) -> _Snapshot:
-        code = self.program.code
-        await worker.feed_run(f"{TELLING}{self.surface.prelude_for(code, self.way_out)}")
-        return await worker.feed_start(with_value_told(code), print_callback=self.prints.take)
+        return await worker.feed_start(with_value_told(self.program.code), print_callback=self.prints.take)
 
     async def _restore(self, worker: AsyncMontySession, saved: SavedProgram) -> _Snapshot:
         """Load the program as it was saved. Calls that the log knows are settled, the others never ran and are made now."""
