@@ -403,7 +403,7 @@ GREETINGS = {
     "a path": (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", 403),
     "a web socket": (b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n", 403),
     "HTTP/2 by prior knowledge": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
-    "HTTP/1.0": (b"CONNECT api.anthropic.com:443 HTTP/1.0\r\n\r\n", 505),
+    "plain HTTP/1.0": (b"GET http://api.anthropic.com/ HTTP/1.0\r\n\r\n", 505),
     "garbage": (b"\x00\x01\x02\xff\r\n\r\n", 400),
     "TLS at once": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\n\n", 400),
     "a head without end": (b"CONNECT api.anthropic.com:443 HTTP/1.1\r\n" + b"x: y\r\n" * 20_000, 431),

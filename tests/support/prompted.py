@@ -75,11 +75,13 @@ def answer(body: dict[str, Any]) -> Turn:
         if found is None:
             return Says((f"there is no tool {call[1]} among {', '.join(names)}",))
         return Says(tool=found, arguments=(call[2],))
-    if last.strip().startswith("FAIL"):
+    # A turn that broke off stands before what is said now, in the same message.
+    last = last.strip().rpartition("Your last turn ")[2]
+    if last.startswith("FAIL"):
         return Fails(400, "the test wants this to fail", "invalid_request_error")
-    if last.strip().startswith("LONG"):
+    if last.startswith("LONG"):
         return Says(tuple(f"line {number} of a very long answer that goes on and on. " for number in range(2000)))
-    if last.strip().startswith("HANG"):
+    if last.startswith("HANG"):
         return Says(("one moment, ", "and then more "), quiet=True)
     words = re.findall(r"word=(\w+)", "\n".join(_text(message) for message in messages))
     return Says((HEARD, ", ".join(dict.fromkeys(words)) or "no words"))

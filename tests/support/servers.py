@@ -9,14 +9,17 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import needs_of
+from curtainwall.app.session_tools import session_runners
 from curtainwall.facts import Masker
-from curtainwall.model import Answer, Ask, Feed, Mode, Place, SessionId, ToolEffect, Workspace
+from curtainwall.host import Dialler
+from curtainwall.model import Answer, Ask, BudgetKind, Feed, Mode, Place, SessionId, ToolEffect, Workspace
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, Hub, NativeTools, filesystem_runners
-from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, by_name, propose
+from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, Ways, by_name, propose
 from tests.support.houses import house, open_session
 
 TOOL_SERVER = Path(__file__).with_name("tool_server.py")
@@ -76,11 +79,11 @@ def place_at(workspace: Path, session: str = "s1", *, own: bool = True, mode: Mo
     return Place(session=SessionId(session), workspace=Workspace(path=str(workspace), own=own), mode=mode)
 
 
-def servers_at(root: Path, *specs: ServerSpec, never: tuple[str, ...] = (), feed: Feed | None = None) -> Servers:
+def servers_at(root: Path, *specs: ServerSpec, never: tuple[str, ...] = (), feed: Feed | None = None, ways: Ways | None = None) -> Servers:
     """Return servers whose files are in a directory of the test's."""
     for name in ("logs", "servers"):
         (root / name).mkdir(exist_ok=True)
-    grounds = Grounds(Machine(str(root / "home"), never), Masker(b"k" * 32), root / "logs", root / "servers")
+    grounds = Grounds(Machine(str(root / "home"), never, ways=ways), Masker(b"k" * 32), root / "logs", root / "servers")
     return Servers(specs, Reviews(root / "servers"), grounds, feed)
 
 
@@ -104,21 +107,40 @@ async def review(root: Path, *specs: ServerSpec) -> tuple[ServerSpec, ...]:
 
 @asynccontextmanager
 async def desk(
-    root: Path, *specs: ServerSpec, own: bool = True, stores: Stores | None = None, rules: Rules | None = None, mode: Mode = Mode.DEFAULT
+    root: Path,
+    *specs: ServerSpec,
+    own: bool = True,
+    stores: Stores | None = None,
+    rules: Rules | None = None,
+    mode: Mode = Mode.DEFAULT,
+    dialler: Dialler | None = None,
 ) -> AsyncGenerator[Desk]:
     """Open a session with these servers behind its gate, in a directory that is named by its real path."""
     workspace = root / "workspace"
     workspace.mkdir(exist_ok=True)
     masker = Masker(b"k" * 32)
-    native = NativeTools(Catalogue(NATIVE_TOOLS), home=str(root / "home"), masker=masker, runners=filesystem_runners(masker))
+    native = NativeTools(
+        Catalogue(NATIVE_TOOLS), home=str(root / "home"), masker=masker, runners={**filesystem_runners(masker), **session_runners(_no_more)}
+    )
     async with house(stores or MemoryStore(SystemClock()), rules) as opened:
-        servers = servers_at(root, *specs, feed=opened.feed)
+
+        async def ask(session: SessionId, wish: Ask) -> Answer:
+            return await gate.request(session, wish)
+
+        ways = ServerWays(root / "ca", ask, dialler)
+        servers = servers_at(root, *specs, feed=opened.feed, ways=ways)
         hub = Hub(native, servers)
+        gate = SessionGate(opened, hub)
         try:
             session = await open_session(opened, workspace, own=own, mode=mode)
-            yield Desk(root, opened, SessionGate(opened, hub), hub, servers, session, workspace)
+            yield Desk(root, opened, gate, hub, servers, session, workspace)
         finally:
             await hub.aclose()
+            await ways.aclose()
+
+
+async def _no_more(_session: SessionId, _kind: BudgetKind, _more: float) -> float:
+    raise AssertionError("no server raises a budget")
 
 
 def processes_with(mark: str) -> list[int]:

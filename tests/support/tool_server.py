@@ -36,6 +36,7 @@ TOOLS: dict[str, dict[str, object]] = {
     "environment": {},
     "show_path": {"path": TEXT},
     "count_cancelled": {},
+    "get": {"url": TEXT},
 }
 
 state = {"description": "says what a test wants", "waiting": None, "cancelled": 0}
@@ -89,6 +90,18 @@ def probe(targets: dict[str, object]) -> dict[str, object]:
         "interfaces": tried(lambda: [name for _, name in socket.if_nameindex() if name != "lo"] or 1 / 0),
         "secret_in_environment": str(targets["secret"]) in everything,
     }
+
+
+def get(url: str) -> str:
+    """Ask for a URL as any program would, by the proxy of the environment."""
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(url, timeout=50) as reply:
+            return f"got: {reply.read(200).decode()}"
+    except (OSError, urllib.error.URLError) as fault:
+        return f"could not: {fault}"
 
 
 def endless(how: str, page: int) -> dict[str, object]:
@@ -176,6 +189,8 @@ def call(number: object, params: dict[str, object]) -> None:
         answer(number, told["path"])
     elif name == "count_cancelled":
         answer(number, str(state["cancelled"]))
+    elif name == "get":
+        answer(number, get(str(told["url"])))
     elif name == "environment":
         answer(number, dict(os.environ))
 

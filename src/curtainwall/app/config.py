@@ -170,13 +170,16 @@ class ServerToolSection(Section):
 
 
 class ServerSection(Section):
-    """A tool server of somebody else's, in a sandbox without network. `{workspace}` stands for the session's workspace."""
+    """A tool server of somebody else's, in a sandbox without a network of its own. `{workspace}` stands for the session's workspace."""
 
     command: str = Field(min_length=1, description="the program: a name on the path, or a path")
     args: tuple[str, ...] = Field((), description='its arguments: `["server.js", "{workspace}"]`')
     env: tuple[str, ...] = Field((), description='all that it gets of our environment: `["LANG", "REGION=eu"]`; never our keys')
     read: tuple[str, ...] = Field((), description='what it may read besides the system: `["~/lib/server"]`')
     write: tuple[str, ...] = Field((), description='what it may write: `["{workspace}"]`')
+    network: tuple[str, ...] = Field(
+        (), description='hosts that it may ask for, as in `lists.hosts`: `["api.github.com"]`; each connection is judged by the rules'
+    )
     trusted: bool = Field(False, description="run it outside the sandbox, with network and all files of yours; `doctor` shows it")
     shared: bool = Field(False, description="one process for all sessions instead of one each")
     timeout: Duration = Field(60, description='how long a call may take, as `"60s"`')

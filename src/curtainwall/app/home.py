@@ -70,6 +70,11 @@ class Home:
         return self.root / "keys" / "mask.key"
 
     @property
+    def authority(self) -> Path:
+        """Return the directory with the certificate authority of egress."""
+        return self.root / "ca"
+
+    @property
     def sessions(self) -> Path:
         """Return the directory with one directory per session."""
         return self.root / "sessions"

@@ -25,7 +25,8 @@ from curtainwall.model import (
 )
 from curtainwall.session import SessionState
 
-_MILLION: Final = 1_000_000
+# Prices are asked for so many tokens: very many at once cost more each.
+_USUAL: Final = 10_000
 _SETTLED_WITHIN: Final = 5.0
 # How the list of prices calls providers that we call otherwise.
 _IN_THE_LIST: Final[Mapping[str, str]] = {"gemini": "google"}
@@ -149,9 +150,9 @@ class TurnMeter:
     async def _rates_of(self, call: ModelCall) -> _Rates:
         key = call.provider, call.model
         if key not in self._rates:
-            read = await self._dollars(call, call.model, Tokens(_MILLION, 0))
-            written = await self._dollars(call, call.model, Tokens(0, _MILLION))
-            self._rates[key] = _Rates((read or 0.0) / _MILLION, (written or 0.0) / _MILLION)
+            read = await self._dollars(call, call.model, Tokens(_USUAL, 0))
+            written = await self._dollars(call, call.model, Tokens(0, _USUAL))
+            self._rates[key] = _Rates((read or 0.0) / _USUAL, (written or 0.0) / _USUAL)
         return self._rates[key]
 
     async def _usage(self, call: ModelCall, counted: Counted) -> Usage:

@@ -36,5 +36,4 @@ class AtTheGate:
 
 
 def _why(answer: Answer) -> str:
-    verdict = answer.verdict
-    return f"{verdict.reason or 'no rule allows it'} ({', '.join(verdict.because)})"
+    return answer.verdict.reason or f"it is refused ({', '.join(answer.verdict.because)})"

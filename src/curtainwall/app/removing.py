@@ -31,6 +31,20 @@ async def remove_sessions(rows: Sequence[SessionRow]) -> list[Removal]:
     return done
 
 
+async def remove_leftovers() -> int | None:
+    """Remove the containers of agents whose owners are dead, and tell how many there were; None where no engine answers."""
+    # Start-up time: the engine's client takes longer to load than most commands run.
+    from curtainwall.agents.container import Engine, EngineMissing, Fleet
+
+    engine = Engine()
+    try:
+        return await Fleet(engine).clean()
+    except EngineMissing:
+        return None
+    finally:
+        await engine.close()
+
+
 async def _remove(wired: Wired, row: SessionRow) -> Removal:
     try:
         await wired.house.delete(row.session, local_user())

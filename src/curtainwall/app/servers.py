@@ -9,8 +9,8 @@ from curtainwall.app.home import Home, user_homes
 from curtainwall.facts import Masker
 from curtainwall.facts.secret_shapes import is_secret_key
 from curtainwall.model import Broken, Case, Feed, Meaning
-from curtainwall.policy import Protection
-from curtainwall.tools.servers import Grounds, Machine, Reviews, Servers, ServerSpec, ToolRoles, allowed_environment
+from curtainwall.policy import Protection, host_entry
+from curtainwall.tools.servers import Grounds, Machine, Reviews, Servers, ServerSpec, ToolRoles, Ways, allowed_environment
 
 
 def server_specs(config: Config, secret: Iterable[str], environ: Mapping[str, str] = os.environ) -> tuple[ServerSpec, ...]:
@@ -21,6 +21,7 @@ def server_specs(config: Config, secret: Iterable[str], environ: Mapping[str, st
 def _spec(name: str, section: ServerSection, secret: frozenset[str], environ: Mapping[str, str]) -> ServerSpec:
     try:
         environment = allowed_environment(section.env, environ, secret)
+        network = tuple(host_entry("network", entry) for entry in section.network)
     except Broken as fault:
         raise Broken(f"[servers.{name}]: {fault}") from None
     return ServerSpec(
@@ -30,6 +31,7 @@ def _spec(name: str, section: ServerSection, secret: frozenset[str], environ: Ma
         environment=environment,
         read=section.read,
         write=section.write,
+        network=network,
         trusted=section.trusted,
         shared=section.shared,
         timeout=section.timeout,
@@ -58,9 +60,16 @@ def given_secrets(specs: Iterable[ServerSpec]) -> dict[str, str]:
     return {name.lower(): value for spec in specs for name, value in spec.environment.items() if value and is_secret_key(name)}
 
 
-def open_servers(home: Home, specs: Iterable[ServerSpec], masker: Masker, protection: Protection, feed: Feed | None = None) -> Servers:
+def open_servers(
+    home: Home,
+    specs: Iterable[ServerSpec],
+    masker: Masker,
+    protection: Protection,
+    feed: Feed | None = None,
+    ways: Ways | None = None,
+) -> Servers:
     """Return the servers on this machine, which end with their sessions; none is started, and whoever asked must close them."""
-    machine = Machine(user_homes()[0], (*protection.never, str(home.root)))
+    machine = Machine(user_homes()[0], (*protection.never, str(home.root)), ways=ways)
     grounds = Grounds(machine, masker, home.root / "logs", home.root / "servers")
     return Servers(specs, Reviews(home.root / "servers"), grounds, feed)
 

@@ -17,6 +17,7 @@ from curtainwall.app.keys import existing_key, house_key
 from curtainwall.app.model_keys import model_files, model_secrets, model_variables
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.protected import led_to, protection_of
+from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
 from curtainwall.channels import Rendezvous
@@ -278,7 +279,8 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
         House(store, clock, lambda: rules) as house,
-        aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
+        aclosing(ServerWays(setup.home.authority, ask_again)) as ways,
+        aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways))) as tools,
     ):
         names = AgentNames(store.log)
         around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))

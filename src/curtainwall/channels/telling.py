@@ -77,7 +77,7 @@ def tell(event: AnyEvent, before: Tale) -> Told | None:
             return Told("dim", f"· let go of a call: {plain_line(event.why)}")
         case TurnEnded():
             return _turn_ended(event)
-        case ModelFailed() if event.failure != "interrupted":
+        case ModelFailed() if event.failure != "interrupted" and not before.holds_calls:
             return Told("warn", f"the model gave no reply: {plain_line(event.failure)}")
         case _:
             return _tell_asks(event, before) or _tell_session(event)

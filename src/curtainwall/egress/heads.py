@@ -11,7 +11,10 @@ Header = tuple[bytes, bytes]
 
 _BIGGEST: Final = 64 * 1024
 _MOST_HEADERS: Final = 200
+_LENGTH = re.compile(rb"[0-9]{1,15}")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
+# Most heads are written in the same plain way, and then need no look at each line.
+_PLAIN = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
 
 
@@ -44,19 +47,19 @@ def take_head(data: bytes) -> tuple[Answered, bytes] | None:
     status = _STATUS.fullmatch(first)
     if status is None or len(lines) > _MOST_HEADERS:
         raise Broke("the provider's answer is not HTTP as it should be")
-    headers: list[Header] = []
-    lengths: set[bytes] = set()
-    closes = status[1] == b"0"
-    for line in lines:
-        match = _HEADER.fullmatch(line)
-        if match is None:
-            raise Broke("the provider's answer is not HTTP as it should be")
-        name, value = match[1].lower(), match[2]
-        if name == b"content-length":
-            lengths.add(value)
-        elif name == b"connection":
-            closes = closes or b"close" in value.lower()
-        headers.append((name, value))
-    if len(lengths) > 1 or not all(re.fullmatch(rb"[0-9]{1,15}", length) for length in lengths):
+    if _PLAIN.fullmatch(data, len(first), end):
+        headers = [(name.lower(), value) for name, _, value in (line.partition(b": ") for line in lines)]
+    else:
+        headers = [_header(line) for line in lines]
+    lengths = {value for name, value in headers if name == b"content-length"}
+    if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
         raise Broke("the provider's answer has no one length")
+    closes = status[1] == b"0" or any(name == b"connection" and b"close" in value.lower() for name, value in headers)
     return Answered(int(status[2]), headers, not closes), data[end + 4 :]
+
+
+def _header(line: bytes) -> Header:
+    match = _HEADER.fullmatch(line)
+    if match is None:
+        raise Broke("the provider's answer is not HTTP as it should be")
+    return match[1].lower(), match[2]

@@ -33,8 +33,15 @@ _OK: Final = 200
 
 def sendable(headers: Sequence[Header]) -> list[Header]:
     """Return what of a client's headers a provider gets: nothing about the hop, the framing, or where it came from."""
-    named = {part.strip().lower() for name, value in headers if name == b"connection" for part in value.split(b",")}
-    return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in named and not it[0].startswith(b"x-forwarded-")]
+    kept = [it for it in headers if it[0] not in _NOT_SENT and it[0][:12] != b"x-forwarded-"]
+    named = _named(headers)
+    return [it for it in kept if it[0] not in named] if named else kept
+
+
+def _named(headers: Sequence[Header]) -> frozenset[bytes]:
+    """Return the headers that are said to be for this hop alone."""
+    said = [value for name, value in headers if name == b"connection"]
+    return frozenset(part.strip().lower() for value in said for part in value.split(b",")) if said else frozenset()
 
 
 @dataclass(slots=True)
@@ -124,7 +131,7 @@ class _Passing:
     async def _pass(self, exchange: Exchange) -> bool:
         status, guard = exchange.status, Guard(self._relay.keyring.secrets)
         self.ended = Ended("left", status)
-        told = {name: value for name, value in exchange.headers if name in {b"content-encoding", b"content-type"}}
+        told = dict(exchange.headers)
         if told.get(b"content-encoding", b"identity").lower() != b"identity":
             exchange.abort()
             raise Refused(502, "the provider answered in an encoding that was not asked for")
@@ -163,7 +170,7 @@ class _Passing:
         return self._relay.meter.counts(self._call, counted)
 
     def _head(self, exchange: Exchange, guard: Guard) -> bytes:
-        named = {part.strip().lower() for name, value in exchange.headers if name == b"connection" for part in value.split(b",")}
+        named = _named(exchange.headers)
         lines = [b"HTTP/1.1 %d %s" % (exchange.status, REASONS.get(exchange.status, "Said").encode())]
         passing = [header for header in exchange.headers if header[0] not in _NOT_PASSED and header[0] not in named]
         lines += [b"%b: %b" % header for header in guard.headers(passing)]

@@ -1,12 +1,14 @@
-"""Requests as they come from a client: heads and bodies by h11, bounded in size and time, one after the other."""
+"""Requests as they come from a client: plain heads at once and all others by h11, bounded in size and time, one after the other."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import h11
 
+from curtainwall.egress.plain_heads import plain_head
 from curtainwall.egress.refusal import Refused
 from curtainwall.egress.terms import Bounds
 from curtainwall.egress.wire import Wire
@@ -62,7 +64,7 @@ class Requests:
         self._wire = wire
         self._bounds = bounds
         self._load = load
-        self._http = h11.Connection(h11.SERVER)
+        self._http: h11.Connection | None = None
         self._rest = b""
         self._taken = 0
         self._is_whole = False
@@ -72,46 +74,53 @@ class Requests:
     @property
     def rest(self) -> bytes:
         """Return what came after what was read."""
-        return self._rest or self._http.trailing_data[0]
+        return self._rest or (self._http.trailing_data[0] if self._http is not None else b"")
 
     async def head(self) -> Head | None:
         """Return the next request's head, or None where the client has ended; raise `Refused`."""
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._bounds.head)
-        self._is_whole, self._length = False, None
-        came = bool(self._rest)
-        if came:
-            self._http.receive_data(self._rest)
-            self._rest = b""
-        loop, seconds, until = asyncio.get_running_loop(), self._bounds.idle, 0.0
+        self._http, self._is_whole, self._length, self._is_awaited = None, False, None, False
         try:
-            while (event := self._next()) is h11.NEED_DATA:
-                if came:
-                    # The whole head has to be there by then, in however many pieces it comes.
-                    until = until or loop.time() + self._bounds.sending
-                    seconds = until - loop.time()
-                data = await self._wire.read(seconds)
+            data = self._rest or await self._wire.read(self._bounds.idle)
+        except TimeoutError:
+            return None
+        if not data:
+            return None
+        self._rest = b""
+        plain = plain_head(data, self._bounds.head)
+        if plain is None:
+            return await self._careful_head(data)
+        self._rest, self._length = data[plain.end :], plain.length
+        return self._bounded(Head(plain.method, plain.target, plain.headers, plain.names))
+
+    async def _careful_head(self, data: bytes) -> Head | None:
+        """Return a head that comes in pieces or is not plain, or None where the client has ended; raise `Refused`."""
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._bounds.head)
+        self._http.receive_data(data)
+        loop = asyncio.get_running_loop()
+        # The whole head has to be there by then, in however many pieces it comes.
+        until = loop.time() + self._bounds.sending
+        try:
+            while (event := self._next(self._http)) is h11.NEED_DATA:
+                data = await self._wire.read(until - loop.time())
                 if not data:
                     return None
-                came = True
                 self._http.receive_data(data)
         except TimeoutError:
-            if not came:
-                return None
             raise Refused(408, "the request did not come to an end", fatal=True) from None
         if not isinstance(event, h11.Request):
             return None
-        return self._seen(event)
+        return self._seen(self._http, event)
 
     async def body(self) -> bytes:
         """Return the whole body; raise `Refused`. What it takes is given back by `release`."""
         if self._length is not None:
             return await self._body_of(self._length)
-        pieces, size = list[bytes](), 0
+        http, pieces, size = self._chunked(), list[bytes](), 0
         while True:
-            event = self._next()
+            event = self._next(http)
             if event is h11.NEED_DATA:
                 self._go_ahead()
-                self._http.receive_data(await self._more())
+                http.receive_data(await self._more())
             elif isinstance(event, h11.Data):
                 piece = bytes(event.data)
                 size += len(piece)
@@ -120,12 +129,17 @@ class Requests:
                 self._take(len(piece))
                 pieces.append(piece)
             else:
-                self._end(event)
+                self._end(http, event)
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _body_of(self, length: int) -> bytes:
         """Return a body of a known length; whoever fails in here ends the connection, so that nothing of it is read twice."""
-        data = self._http.trailing_data[0]
+        data = self._rest
+        if len(data) == length:
+            # The usual case: head and body came together, and nothing else did.
+            self._take(length)
+            self._rest, self._is_whole = b"", True
+            return data
         pieces, size = [data], len(data)
         self._take(size)
         while size < length:
@@ -152,40 +166,61 @@ class Requests:
         """Read past a body that nobody wants; tell whether the connection can go on after it."""
         if self._is_whole:
             return True
-        size = 0
         try:
-            while not isinstance(event := self._next(), h11.EndOfMessage):
-                if event is h11.NEED_DATA:
-                    self._http.receive_data(await self._more())
-                elif isinstance(event, h11.Data):
-                    size += len(event.data)
-                    if size > _UNREAD:
-                        return False
-                else:
-                    return False
+            return await (self._discard_chunks() if self._length is None else self._discard_length(self._length))
         except Refused:
             return False
-        self._end(event)
+
+    async def _discard_length(self, length: int) -> bool:
+        if length > _UNREAD:
+            return False
+        while len(self._rest) < length:
+            self._rest += await self._more()
+        self._rest, self._is_whole = self._rest[length:], True
         return True
+
+    async def _discard_chunks(self) -> bool:
+        http, size = self._chunked(), 0
+        while not isinstance(event := self._next(http), h11.EndOfMessage):
+            if event is h11.NEED_DATA:
+                http.receive_data(await self._more())
+            elif isinstance(event, h11.Data):
+                size += len(event.data)
+                if size > _UNREAD:
+                    return False
+            else:
+                return False
+        self._end(http, event)
+        return True
+
+    def _chunked(self) -> h11.Connection:
+        """Return the connection that reads a body in chunks."""
+        assert self._http is not None
+        return self._http
 
     def release(self) -> None:
         """Give back what the last body took."""
         self._load.held -= self._taken
         self._taken = 0
 
-    def _seen(self, event: h11.Request) -> Head:
+    def _seen(self, http: h11.Connection, event: h11.Request) -> Head:
         headers = [(bytes(name), bytes(value)) for name, value in event.headers]
-        if len(headers) > _MOST_HEADERS or sum(len(name) + len(value) for name, value in headers) + len(event.target) > self._bounds.head:
-            raise Refused(431, "the request's head is too long", fatal=True)
-        if event.http_version != b"1.1":
+        # Older libraries say CONNECT in the first version, and go on in the second inside.
+        if event.http_version != b"1.1" and event.method != b"CONNECT":
             raise Refused(505, "HTTP/1.1 is spoken here", fatal=True)
         head = Head(event.method.decode("ascii"), event.target.decode("ascii"), headers, frozenset(name for name, _ in headers))
-        if head.all(b"transfer-encoding") and head.all(b"content-length"):
+        is_chunked, lengths = bool(head.all(b"transfer-encoding")), head.all(b"content-length")
+        if is_chunked and lengths:
             raise Refused(400, "the request has two lengths, which programs read differently", fatal=True)
-        # h11 has seen to it that there is one at most, and that it is a number.
-        lengths = head.all(b"content-length")
-        self._length = int(lengths[0]) if lengths else None
-        self._is_awaited = self._http.they_are_waiting_for_100_continue
+        if not is_chunked:
+            # h11 has seen to it that there is one at most, and that it is a number.
+            self._length, self._rest = int(lengths[0]) if lengths else 0, http.trailing_data[0]
+        self._is_awaited = http.they_are_waiting_for_100_continue
+        return self._bounded(head)
+
+    def _bounded(self, head: Head) -> Head:
+        if len(head.headers) > _MOST_HEADERS or sum(map(len, chain(*head.headers))) + len(head.target) > self._bounds.head:
+            raise Refused(431, "the request's head is too long", fatal=True)
         if self._length is not None and self._length > self._bounds.body:
             raise Refused(413, f"the body is longer than {self._bounds.body} bytes", fatal=True)
         return head
@@ -199,14 +234,14 @@ class Requests:
             raise ConnectionResetError("the client is gone")
         return data
 
-    def _next(self) -> "h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]":
+    def _next(self, http: h11.Connection) -> "h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]":
         try:
-            return self._http.next_event()
+            return http.next_event()
         except h11.RemoteProtocolError as fault:
             raise Refused(fault.error_status_hint, "the request is not HTTP as it should be", fatal=True) from None
 
-    def _end(self, event: object) -> None:
+    def _end(self, http: h11.Connection, event: object) -> None:
         if not isinstance(event, h11.EndOfMessage):
             raise Refused(400, "the request is not HTTP as it should be", fatal=True)
-        self._rest = self._http.trailing_data[0]
+        self._rest = http.trailing_data[0]
         self._is_whole = True

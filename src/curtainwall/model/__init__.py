@@ -256,6 +256,7 @@ from curtainwall.model.subjects import (
     subject_digest,
 )
 from curtainwall.model.tools import (
+    CONNECT_SERVER,
     EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
     Case,
@@ -284,6 +285,7 @@ from curtainwall.model.views import (
 
 __all__ = [
     "BUILTIN_AGENT",
+    "CONNECT_SERVER",
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
     "HOUSE",

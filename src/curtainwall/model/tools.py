@@ -14,6 +14,9 @@ FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
 EGRESS_SERVER: Final = "egress"
 """Under this name stand the ways to the network that foreign agents take past tools; the house asks for them in the agent's place."""
 
+CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
+"""What a sandboxed tool server wants when it opens a connection to a host that its user named."""
+
 
 class Case(Frozen):
     """Other roles for an argument: those that it plays where a second argument is exactly one of these values (`true` is not 1).

@@ -4,7 +4,7 @@ from curtainwall.policy.claude import Imported, import_permissions
 from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
 from curtainwall.policy.explaining import Explanation, explain
 from curtainwall.policy.judging import judge, labels_of
-from curtainwall.policy.lists import Lists
+from curtainwall.policy.lists import Lists, covers_host, host_entry
 from curtainwall.policy.loading import load
 from curtainwall.policy.names import is_secret_name
 from curtainwall.policy.protection import Protection
@@ -26,7 +26,9 @@ __all__ = [
     "SessionFacts",
     "Source",
     "Trial",
+    "covers_host",
     "explain",
+    "host_entry",
     "import_permissions",
     "is_secret_name",
     "judge",

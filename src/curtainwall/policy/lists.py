@@ -25,7 +25,7 @@ class Lists:
     _sets: dict[str, frozenset[str]] = field(init=False, repr=False, compare=False, hash=False, default_factory=dict[str, frozenset[str]])
 
     def __post_init__(self) -> None:
-        for name, canonical in (("hosts", _host), ("remotes", _remote), ("push_remotes", _remote), ("teams", _team)):
+        for name, canonical in (("hosts", host_entry), ("remotes", _remote), ("push_remotes", _remote), ("teams", _team)):
             given: Iterable[str] = getattr(self, name)
             told = tuple(dict.fromkeys(canonical(f"lists.{name.replace('_', '-')}", entry) for entry in given))
             object.__setattr__(self, name, told)
@@ -33,11 +33,7 @@ class Lists:
 
     def of_host(self, host: str, port: int, scope: str) -> tuple[str, ...]:
         """Return the lists that a host is on."""
-        entries = self._sets["hosts"]
-        listed = host in entries or _with_port(host, port) in entries
-        if not listed and scope == "public" and not is_address(host):
-            listed = "*" in entries or any(f"*.{parent}" in entries for parent in host_parents(host))
-        return ("hosts",) if listed else ()
+        return ("hosts",) if covers_host(self._sets["hosts"], host, port, scope) else ()
 
     def of_remote(self, remote: str, scope: str) -> tuple[str, ...]:
         """Return the lists that a remote is on."""
@@ -47,6 +43,15 @@ class Lists:
         """Return the lists that a team is on."""
         entries = self._sets["teams"]
         return ("teams",) if team in entries or "*" in entries else ()
+
+
+def covers_host(entries: frozenset[str], host: str, port: int, scope: str) -> bool:
+    """Tell whether a host is among entries that `host_entry` has read."""
+    if host in entries or _with_port(host, port) in entries:
+        return True
+    if scope != "public" or is_address(host):
+        return False
+    return "*" in entries or any(f"*.{parent}" in entries for parent in host_parents(host))
 
 
 def _covers_remote(entries: frozenset[str], remote: str, scope: str) -> bool:
@@ -62,7 +67,8 @@ def _with_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _host(name: str, entry: str) -> str:
+def host_entry(name: str, entry: str) -> str:
+    """Return an entry of a list of hosts in its one spelling; raise `Broken`, which names the list."""
     if entry == "*":
         return entry
     plain = entry.lower().removesuffix(".")

@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import FOLLOW_INSTRUCTIONS, BudgetKind, Case, Meaning, Role, ToolEffect, ToolSpec
+from curtainwall.model import CONNECT_SERVER, FOLLOW_INSTRUCTIONS, BudgetKind, Case, Meaning, Role, ToolEffect, ToolSpec
 
 INSPECT, MODIFY, EXECUTE, SEND = ToolEffect.INSPECT, ToolEffect.MODIFY, ToolEffect.EXECUTE, ToolEffect.SEND
 READ, WRITE, DELETE = Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH
@@ -257,6 +257,11 @@ _EGRESS = (
     _tool(
         "egress.connect", SEND, "Open a connection to a host whose content nobody sees.",
         _object("url", url=_text("the host and port, as https://HOST:PORT")), _means("url", Role.SEND_URL),
+    ),
+    _tool(
+        CONNECT_SERVER, SEND, "Open a connection, whose content nobody sees, for a tool server in its sandbox.",
+        _object("url by", url=_text("the host and port, as https://HOST:PORT"), by=_text("the server's name", maxLength=64)),
+        _means("url", Role.SEND_URL),
     ),
     _tool(
         "egress.provider_url", SEND, "Have a model's provider fetch a URL.",

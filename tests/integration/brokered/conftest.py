@@ -1,5 +1,8 @@
 """`curtainwall` with foreign agents: the real program, a real engine, the real CLI programs, and a provider that does what it is told."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,10 +58,17 @@ class Brokered(Program):
     def resumed(self, session: str, *words: str | Path, **options: Any) -> Any:
         return self.json("start", "--resume", session, *words, **options)
 
+    def library(self, body: str, word: str) -> str:
+        """Run a program that uses the library, and return what it prints; `ID` and `WORDS` in it are the word."""
+        lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
+        head = f"import asyncio, curtainwall\nfrom curtainwall.model import BudgetKind\nID = WORDS = {word!r}\n"
+        script = f"{head}async def main():\n{lines}\nasyncio.run(main())"
+        done = subprocess.run((sys.executable, "-c", script), env=self.environ, capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
     def told(self, session: str, kind: str) -> list[dict[str, Any]]:
         """Return the events of one kind in a session's log."""
-        import json
-
         lines = map(json.loads, self("sessions", "export", session).stdout.splitlines())
         return [line["event"] for line in lines if line["type"] == kind]
 

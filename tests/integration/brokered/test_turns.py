@@ -10,9 +10,25 @@ from tests.integration.brokered.conftest import MODELS, SHELL, Brokered, configu
 from tests.support.covers import covers
 
 CLAUDE = "claude-code"
+RAISED = """
+async with curtainwall.open_session(resume=ID) as session:
+    assert (await session.go_on()).status == "waiting"
+    await session.raise_budget(BudgetKind.TOKENS, 100_000)
+    reply = await session.go_on()
+    print(f"{reply.status}: {reply.text.rpartition(' ')[0][-6:]} {reply.text.rpartition(' ')[2]}")
+"""
+ANSWERED = """
+async with curtainwall.open_session(agent="claude-code", model="anthropic:claude-sonnet-4-5") as session:
+    reply = await session.send(WORDS)
+    (ask,) = reply.pending
+    assert (reply.status, session.info.agent) == ("waiting", "claude-code")
+    await session.answer(ask.approval, granted=True)
+    reply = await session.go_on()
+    print(f"{reply.status}: {reply.text}")
+"""
 
 
-@covers("brokered.start", "brokered.metered", "brokered.paths")
+@covers("brokered.start", "brokered.metered", "brokered.paths", "container.real-agents", "container.remembers")
 @pytest.mark.parametrize("agent", MODELS)
 def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     agent: str, brokered: Brokered, real_part: Callable[[str], str]
@@ -23,7 +39,10 @@ def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     assert done["status"] == "done", done
     assert "/workspace/notes.txt" in done["text"], "the agent hears of its workspace under the name that it knows"
     assert (brokered.home / "sessions" / session / "workspace" / "notes.txt").read_text() == "the moon is full"
-    assert done["usage"]["input_tokens"] > 0 and done["usage"]["tokens_basis"] == "measured" and done["usage"]["dollars"] > 0
+    assert (done["usage"]["tokens_basis"], done["usage"]["dollars_basis"]) == ("measured", "measured")
+    assert done["usage"]["dollars"] > 0
+    told = [json.dumps(request.body) for request in brokered.provider.asked]
+    assert any("You work in a sandbox that Curtainwall runs" in body for body in told), "the model knows where it is"
     assert brokered.resumed(session, "what did I say? word=pear")["text"] == "HEARD: apple, pear"
     calls = brokered.told(session, "ModelResponded")
     assert all(call["stop_reason"] for call in calls), "why each answer ended is kept"
@@ -65,7 +84,7 @@ def test_an_answer_that_came_while_nobody_was_there_is_kept_and_the_turn_taken_u
     assert parked["status"] == "waiting"
     session, (pending,) = parked["session"], parked["pending"]
     again = json.loads(brokered("start", "--resume", session, "--output", "json", fails=True).stdout)
-    assert again["status"] == "waiting" and again["pending"] == [pending], "while nobody has answered nothing is started"
+    assert (again["status"], again["pending"]) == ("waiting", [pending]), "while nobody has answered nothing is started"
     brokered("approve", pending["id"])
     done = brokered.resumed(session)
     assert done["status"] == "done", done
@@ -79,10 +98,10 @@ def test_an_answer_that_came_while_nobody_was_there_is_kept_and_the_turn_taken_u
 def test_a_killed_process_leaves_a_turn_that_is_taken_up_with_its_conversation(brokered: Brokered, real_part: Callable[[str], str]) -> None:
     real_part(CLAUDE)
     running = brokered.starting(CLAUDE, "HANG word=apple")
-    until(lambda: any("HANG" in json.dumps(asked.body) for asked in brokered.provider.asked), 60)
-    (container,) = until(lambda: brokered.containers("running"))
-    running.kill_everything()
+    (container,) = until(lambda: brokered.containers("running"), 60)
     (row,) = brokered.sessions()
+    until(lambda: brokered.told(row["id"], "TextStreamed"), 60)
+    running.kill_everything()
     done = brokered.resumed(row["id"])
     assert (done["status"], done["text"]) == ("done", "HEARD: apple")
     assert container not in brokered.containers()
@@ -129,16 +148,26 @@ def test_a_container_killed_from_outside_is_a_clear_error_and_the_next_turn_work
 @covers("brokered.budget")
 def test_a_budget_stops_the_agent_within_one_event_and_a_raise_lets_it_go_on(brokered: Brokered, real_part: Callable[[str], str]) -> None:
     real_part(CLAUDE)
-    brokered.configure(configuration(brokered.provider, "[limits]\ntokens = 40000\n"))
+    brokered.configure(configuration(brokered.provider, "[limits]\ntokens = 5000\n"))
     stopped = json.loads(brokered("start", "--agent", CLAUDE, "--output", "json", "LONG word=apple", fails=True).stdout)
-    print(stopped)
     assert stopped["status"] == "waiting"
     session = stopped["session"]
     (exhausted,) = brokered.told(session, "BudgetExhausted")
     assert exhausted["kind"] == "tokens"
     assert exhausted["limit"] <= exhausted["used"] < exhausted["limit"] + 100, "one event is a few tokens"
     assert brokered.json("sessions", "replay", session)["violations"] == []
-    print(brokered("sessions", "show", session).stdout)
+    assert brokered.library(RAISED, session) == "done: HEARD: apple"
+    assert stopped["text"].count("line 0 of") == 1
+    assert "line 1999" not in stopped["text"]
+
+
+@covers("brokered.library")
+def test_a_program_holds_a_foreign_agent_as_any_other(brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(CLAUDE)
+    outside = brokered.scratch / "outside.txt"
+    wish = json.dumps({"path": str(outside), "content": "hello"})
+    assert brokered.library(ANSWERED, f"CALL write_file {wish}").startswith("done: the tool says wrote 5 bytes")
+    assert outside.read_text() == "hello"
 
 
 @covers("brokered.fork")

@@ -5,8 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from curtainwall.egress import ANTHROPIC, OPENAI, Access, Bounds, Ended, Terms
+import pytest
+
+from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Bounds, Ended, Terms
 from tests.support.covers import covers
+from tests.support.dialects import STREAMS
 from tests.support.egress import Fixed, Inside, Ledger, Saying, Seen, Streams, asking, event, message, says, session
 from tests.support.houses import run, until
 
@@ -174,6 +177,24 @@ def test_every_call_that_began_is_ended_once_with_what_it_used(tmp_path: Path) -
             assert [call.number for call in there.ledger.began] == [1, 2]
             assert (first[0].model, first[1].output_tokens, first[1].stop_reason, first[2].how) == ("claude-x", 42, "end_turn", "done")
             assert (second[2].how, second[2].status) == ("refused", 529)
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@covers("egress.usage-read")
+def test_what_each_provider_counts_is_told_to_the_meter(name: str, tmp_path: Path) -> None:
+    dialect, events, expected = STREAMS[name]
+    provider = next(each for each in (ANTHROPIC, OPENAI, GEMINI) if any(end.dialect is dialect for end in each.endpoints))
+    path = next(end.path for end in provider.endpoints if end.dialect is dialect and end.model).replace("NAME", "gemini-x")
+
+    async def story() -> None:
+        async with session(tmp_path, provider) as there:
+            there.far.will(Streams(events))
+            (got,) = await there.ask(there.request({"model": "m", "stream": True}, path))
+            assert b"".join(events) in got.body
+            ((call, counted, ended),) = there.ledger.ends
+            assert (counted, ended.how, call.dialect) == (expected, "done", dialect)
 
     run(story())
 

@@ -20,6 +20,7 @@ from curtainwall.agents.container.adapters import (
 )
 from curtainwall.agents.container.fleet import Fleet, Held
 from curtainwall.agents.container.folders import settle, write_orientation
+from curtainwall.agents.container.guarding import Guarded, guarded
 from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.runs import Run, running
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach, Wish
@@ -104,19 +105,34 @@ class ContainerAgent:
             return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
         assert past.workspace is not None
         around, adapter = self._around, self._around.adapters.find(past.agent)
+        telling = Telling(at, around.journal, around.clock, around.masker)
         folders = around.folders_of(at.session, past.workspace, past.mode)
+        async with guarded(folders, is_free=past.mode is Mode.BYPASS) as guard:
+            for note in guard.notes:
+                await telling.note(note)
+            result = await self._worked(at, past, adapter, guard, telling)
+        for note in guard.notes:
+            await telling.note(note)
+        self._synced(at.session)
+        return result
+
+    async def _worked(self, at: TurnAt, past: Past, adapter: Adapter, guard: Guarded, telling: Telling) -> TurnResult:
+        around, folders = self._around, guard.folders
+        guard.notes.clear()
         user, group = await asyncio.to_thread(settle, folders)
         programs = tuple(around.programs_of(adapter.name))
         wish = Wish(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, programs)
-        telling = Telling(at, around.journal, around.clock, around.masker)
         async with (
             around.fleet.borrow(wish, telling.does) as held,
             around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
         ):
             turn = _Turn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
-            result = await turn.work()
-        self._synced(at.session)
-        return result
+            try:
+                return await turn.work()
+            finally:
+                if guard.is_watched:
+                    # Whatever the agent left running must not go on in the project when nobody looks any more.
+                    await asyncio.shield(around.fleet.drop(at.session))
 
     async def compact(self, session: SessionId, instructions: str) -> None:
         """Record why not: a foreign agent keeps its own history."""

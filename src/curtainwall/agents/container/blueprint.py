@@ -4,7 +4,7 @@ from pydantic import JsonValue
 
 from curtainwall.agents.container.inside import HOME, MAIN, ORIENTATION, QUEUES, RUN, SHARED_MEMORY, TEMPORARY, WORKSPACE
 from curtainwall.agents.container.owners import AGENT, HOUSE, OWNER, SESSION, Owner
-from curtainwall.agents.container.terms import Limits, Wish
+from curtainwall.agents.container.terms import Folders, Limits, Wish
 
 _SHARED = 64 * 1024**2
 
@@ -14,6 +14,8 @@ def blueprint(wish: Wish, limits: Limits, owner: Owner, house: str = "") -> dict
     folders = wish.folders
     mounts: list[JsonValue] = [
         _mount(str(folders.workspace), WORKSPACE, is_readonly=folders.is_readonly),
+        *(_mount(path, _inside(path, folders), is_readonly=False) for path in folders.pinned),
+        *(_mount(path, _inside(path, folders), is_readonly=True) for path in folders.fixed),
         _mount(str(folders.orientation), ORIENTATION, is_readonly=True),
         # A socket can be connected to on a read-only mount; it cannot be replaced there.
         _mount(str(folders.run), RUN, is_readonly=True),
@@ -52,6 +54,10 @@ def blueprint(wish: Wish, limits: Limits, owner: Owner, house: str = "") -> dict
             "LogConfig": {"Type": "none"},
         },
     }
+
+
+def _inside(path: str, folders: Folders) -> str:
+    return WORKSPACE + path[len(str(folders.workspace)) :]
 
 
 def _mount(here: str, inside: str, *, is_readonly: bool) -> dict[str, JsonValue]:

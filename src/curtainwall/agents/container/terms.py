@@ -66,6 +66,10 @@ class Folders:
     """The workspace is the session's own, rather than a project of the user's."""
     is_readonly: bool = False
     """The workspace can be read but not changed."""
+    pinned: tuple[str, ...] = ()
+    """Directories in the workspace that stay where they are."""
+    fixed: tuple[str, ...] = ()
+    """Paths in the workspace that cannot be changed, although the rest can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from curtainwall.app.exports import export_lines
 from curtainwall.app.finding import find_session
 from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
-from curtainwall.app.removing import Removal, remove_sessions
+from curtainwall.app.removing import Removal, remove_leftovers, remove_sessions
 from curtainwall.app.replaying import replay_file, replay_session
 from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
 from curtainwall.app.views import view_of
@@ -281,8 +281,10 @@ def clean(
     yes: YesOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Delete sessions that nobody has used for a while; those with open approvals stay."""
+    """Delete sessions that nobody has used for a while, and containers that nobody owns; those with open approvals stay."""
     before = _ago(older_than)
+    if not dry_run and (left := asyncio.run(remove_leftovers())):
+        note(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
     with open_store(find_home()) as store:
         old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
     rows = [row for row in old if not row.pending]

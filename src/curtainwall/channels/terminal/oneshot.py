@@ -159,6 +159,8 @@ class OneShot:
                 self._writing.logged(event.text)
             case AgentSpoke():
                 self._writing.spoke(event.text)
+            case ModelFailed() if self._tale.holds_calls:
+                pass  # a foreign agent asks again by itself, and says what it has to say
             case ModelFailed() | TurnEnded():
                 self._writing.broke_off()
             case _:

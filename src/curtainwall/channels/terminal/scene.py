@@ -94,7 +94,7 @@ class Scene:
                 drawn.append(self._whole(looks))
             case AgentSpoke():
                 drawn.append(_text(self._saying.spoke(event.text), looks))
-            case ModelFailed():
+            case ModelFailed() if not self.tale.holds_calls:
                 drawn.append(_text(self._saying.broke_off(), looks))
             case TurnStarted():
                 self._doing = ""

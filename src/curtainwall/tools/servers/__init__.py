@@ -8,6 +8,7 @@ from curtainwall.tools.servers.servers import Servers
 from curtainwall.tools.servers.shelf import Shelf, Standing
 from curtainwall.tools.servers.spec import RESERVED, WORKSPACE, ServerSpec, ToolRoles, allowed_environment
 from curtainwall.tools.servers.supervisor import Grounds, Supervisor, is_running
+from curtainwall.tools.servers.ways import Way, Ways
 
 __all__ = [
     "RESERVED",
@@ -25,6 +26,8 @@ __all__ = [
     "Standing",
     "Supervisor",
     "ToolRoles",
+    "Way",
+    "Ways",
     "all_offered",
     "allowed_environment",
     "by_name",

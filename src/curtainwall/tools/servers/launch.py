@@ -23,6 +23,7 @@ from curtainwall.host import (
 )
 from curtainwall.model import CurtainwallError, Mode, Place
 from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec
+from curtainwall.tools.servers.ways import Ways, start_bridged
 
 BOUNDS: Final = Bounds(seconds=None, processes=128)
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -40,7 +41,10 @@ class CannotStart(CurtainwallError):
 class ServerProcess(Protocol):
     """A running program with pipes, as the confinement gives it and as we make it for a trusted server."""
 
-    stopped: str | None
+    @property
+    def stopped(self) -> str | None:
+        """Return why we ended it, where we did."""
+        ...
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
@@ -68,11 +72,12 @@ class ServerProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What starting depends on besides the server: what `~` means, what no server may see, and our environment."""
+    """What starting depends on besides the server: what `~` means, what no server may see, our environment, and ways to the network."""
 
     home: str
     never: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    ways: Ways | None = None
 
 
 async def launch(spec: ServerSpec, place: Place | None, machine: Machine) -> ServerProcess:
@@ -88,7 +93,10 @@ async def launch(spec: ServerSpec, place: Place | None, machine: Machine) -> Ser
     if not any(is_beneath(argv[0], seen) for seen in (*_SYSTEM, *confinement.writable, *(inside for _, inside in confinement.readable))):
         raise CannotStart(f"`{argv[0]}` is not in the sandbox of `{spec.name}`; add its directory to `servers.{spec.name}.read`")
     try:
-        return await start_confined(argv, confinement)
+        if not spec.network or machine.ways is None or place is None:
+            # Without a session nobody could be asked, so the server finds no network at all.
+            return await start_confined(argv, confinement)
+        return await start_bridged(argv, confinement, spec, place.session, machine.ways)
     except ConfinementFailed as fault:
         raise CannotStart(f"`{spec.name}` cannot be started: {fault}") from fault
 

@@ -8,7 +8,7 @@ from typing import Final
 from curtainwall.facts import quoted
 from curtainwall.model import Broken, Meaning, Role, ToolEffect
 
-RESERVED: Final = frozenset({"session", "filesystem", "fetch", "git", "shell"})
+RESERVED: Final = frozenset({"session", "filesystem", "fetch", "git", "shell", "egress"})
 """The names of our own tools; no server may answer in their place."""
 
 WORKSPACE: Final = "{workspace}"
@@ -36,7 +36,10 @@ class ToolRoles:
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """One server of the user's. `environment` is all that it gets of ours; the paths are what its sandbox holds besides the system."""
+    """One server of the user's. `environment` is all that it gets of ours; the paths are what its sandbox holds besides the system.
+
+    `network` are the hosts that it may ask for; whether it reaches one is for the session's policy to say.
+    """
 
     name: str
     command: str
@@ -44,6 +47,7 @@ class ServerSpec:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
     trusted: bool = False
     shared: bool = False
     timeout: float = 60.0
@@ -56,6 +60,10 @@ class ServerSpec:
             raise self._broken("`command` must name a program")
         if self.trusted and (self.read or self.write):
             raise self._broken("`read` and `write` are for the sandbox, and a trusted server has none; take them or `trusted` away")
+        if self.trusted and self.network:
+            raise self._broken("a trusted server has your whole network; take `network` or `trusted` away")
+        if self.shared and self.network:
+            raise self._broken("a shared server belongs to no session whose policy could be asked; take `network` or `shared` away")
         if self.shared and any(WORKSPACE in told for told in (*self.args, *self.read, *self.write)):
             raise self._broken(f"a shared server belongs to no session, so it cannot use `{WORKSPACE}`")
         for path in (*self.read, *self.write):

@@ -1,0 +1,74 @@
+"""Where a foreign agent works: projects that it is given, repositories that are cloned for it, and two sessions beside each other."""
+
+import json
+import os
+import subprocess
+
+from tests.integration.app.conftest import until
+from tests.integration.brokered.conftest import SHELL, Brokered
+from tests.support.covers import covers
+
+AGENT = 1000
+"""Whose the project is: an agent never is root."""
+
+
+def project(brokered: Brokered) -> str:
+    os.chown(brokered.workspace, AGENT, AGENT)
+    (brokered.workspace / "readme").write_text("mine\n")
+    os.chown(brokered.workspace / "readme", AGENT, AGENT)
+    return str(brokered.workspace)
+
+
+@covers("brokered.project")
+def test_a_project_is_given_for_editing_and_in_plan_mode_for_reading_alone(brokered: Brokered) -> None:
+    place = project(brokered)
+    done = brokered("start", "--agent", SHELL, "--workspace", place, "cat readme; echo yours >readme; echo done")
+    assert done.stdout == "mine\ndone\n"
+    assert f"`{place}` is given to `shell`, which can read and change everything in it without asking" in done.stderr
+    assert (brokered.workspace / "readme").read_text() == "yours\n"
+    read = brokered("start", "--agent", SHELL, "--workspace", place, "--mode", "plan", "cat readme; echo changed >readme; echo tried")
+    assert read.stdout == "yours\ntried\n"
+    assert "and change nothing there" in read.stderr
+    assert (brokered.workspace / "readme").read_text() == "yours\n"
+
+
+@covers("brokered.runs-later")
+def test_an_agent_leaves_nothing_in_a_project_that_runs_by_itself(brokered: Brokered) -> None:
+    place = project(brokered)
+    subprocess.run(("git", "init", "-q", place), check=True)
+    subprocess.run(("chown", "-R", f"{AGENT}:{AGENT}", place), check=True)
+    plant = """
+    echo evil >.git/hooks/post-commit && echo planted a hook
+    echo '[core] fsmonitor = evil' >>.git/config && echo changed what git runs
+    mv .git .old && echo moved the repository
+    echo evil >.envrc && echo made a file
+    (while :; do echo evil >.envrc; sleep 0.1; done) >/dev/null 2>&1 &
+    """
+    done = brokered.start(SHELL, "--workspace", place, plant)
+    assert "made a file\n" in done["text"]
+    for boast in ("planted", "changed", "moved"):
+        assert boast not in done["text"]
+    assert "`.envrc.held`" in done["text"], "it is said what was set aside"
+    assert not (brokered.workspace / ".envrc").exists()
+    assert "evil" not in (brokered.workspace / ".git" / "config").read_text()
+
+
+@covers("brokered.mounted-is-read")
+def test_what_is_mounted_counts_as_read(brokered: Brokered) -> None:
+    place = project(brokered)
+    (brokered.workspace / ".env").write_text("PASSWORD=x\n")
+    assert brokered.start(SHELL, "--workspace", place, "echo nothing was read")["status"] == "done"
+    (row,) = brokered.sessions()
+    assert row["labels"] == ["sensitive"]
+
+
+@covers("brokered.apart")
+def test_two_sessions_at_once_are_in_containers_of_their_own(brokered: Brokered) -> None:
+    begun = [
+        brokered.starting(SHELL, f"echo {name} >/tmp/{name}; until [ -e /workspace/go ]; do sleep 0.1; done; ls /tmp") for name in "ab"
+    ]
+    until(lambda: len(brokered.containers("running")) == 2, 60)
+    for row in brokered.sessions():
+        (brokered.home / "sessions" / row["id"] / "workspace" / "go").touch()
+    assert [running.code() for running in begun] == [0, 0], [running.err for running in begun]
+    assert [json.loads(running.out)["text"] for running in begun] == ["a\n", "b\n"]

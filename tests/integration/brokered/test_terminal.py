@@ -1,0 +1,49 @@
+"""One script of keys for every agent: no channel can tell them apart."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.app.test_start_terminal import READY, ask, press_until
+from tests.integration.brokered.conftest import MODELS, Brokered
+from tests.support.covers import covers
+
+pytestmark = pytest.mark.usefixtures("tmux")
+
+
+@covers("brokered.same-terminal")
+@pytest.mark.parametrize("agent", ["builtin", "claude-code"])
+def test_the_same_keys_drive_every_agent(agent: str, brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    outside = brokered.scratch / "outside.txt"
+    wish = {"path": str(outside), "content": "hello"}
+    if agent == "builtin":
+        script = brokered.scratch / "script.jsonl"
+        call = {"tool": "filesystem.write_file", "arguments": wish}
+        lines = (call, {"text": "the tool says it is written"}, {"text": "HEARD: pear"}, call, {"text": "the tool says it was denied"})
+        script.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        model = f"script:{script}"
+    else:
+        real_part(agent)
+        model = MODELS[agent]
+    with brokered.terminal("start", "--agent", agent, "--model", model) as screen:
+        screen.until(READY)
+        screen.enter(f"CALL write_file {json.dumps(wish)}")
+        card = screen.until("y once", 90)
+        assert "filesystem.write_file" in card
+        assert not outside.exists()
+        press_until(screen, "y", "the tool says")
+        screen.until("the tool says", 60)
+        assert outside.read_text() == "hello"
+        screen.enter("word=pear")
+        screen.until("HEARD: pear", 60)
+        screen.enter("/session")
+        screen.until(agent)
+        outside.unlink()
+        screen.enter(f"CALL write_file {json.dumps(wish)}")
+        approval = ask(screen)
+        screen.enter(f"/deny {approval} not there")
+        screen.until(lambda seen: seen.count("the tool says") == 2, 60)
+        assert not outside.exists()
+        screen.enter("/quit")
+        assert screen.exit_code() == 0
