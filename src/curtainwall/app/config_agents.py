@@ -15,7 +15,7 @@ SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
 
 def _not_ours(name: str) -> str:
     if name in (BUILTIN, LOCAL):
-        raise ValueError("this name is taken by an agent that comes with the house; choose another")
+        raise ValueError("this name is taken by the agent that comes with the house; choose another")
     return name
 
 
