@@ -147,6 +147,20 @@ def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_list
     run(scenario())
 
 
+def test_a_turn_that_works_for_too_long_is_stopped_and_keeps_what_was_shown(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake, limits=Limits(turn=1.0)) as rig:
+            session = await rig.open()
+            turned = await rig.say(session, fake_claude.HANGS)
+            assert turned.end.status is TurnStatus.FAILED
+            assert "stopped after 1 seconds of work" in turned.end.failure
+            assert [event.text for event in turned.events if isinstance(event, TextStreamed)] == ["half an "]
+            assert (await rig.say(session, "next")).text == "message 2: next"
+            assert len(list(rig.folders(session).state.glob("started-*"))) == 1
+
+    run(scenario())
+
+
 def test_a_process_that_dies_while_nobody_needs_it_is_not_missed(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
         async with processed(short_path, program=fake) as rig:

@@ -90,7 +90,7 @@ class Turn:
         try:
             await self.running.send(message(told, self.mark))
             result = await self._listen_or_stop()
-            await self._settle()
+            await (self._settle() if result is None else self._cut_short())
         except asyncio.CancelledError as cancelled:
             await self._leave(is_left=LEFT in cancelled.args)
             raise
@@ -236,8 +236,7 @@ class Turn:
         """Keep what was shown, and why it came to no good end."""
         if isinstance(fault, AgentSilent):
             self.must_end = True
-        await self.telling.cut()
-        await self._settle(fault)
+        await self._cut_short(fault)
 
     async def _leave(self, *, is_left: bool) -> None:
         """See an interrupted turn to its end and keep what was shown; when we leave ourselves, the turn is taken up later."""
@@ -247,10 +246,10 @@ class Turn:
             await asyncio.shield(self._interrupt())
         await asyncio.shield(self._cut_short())
 
-    async def _cut_short(self) -> None:
+    async def _cut_short(self, fault: TurnFailed | None = None) -> None:
         await self._keep()
         await self.telling.cut()
-        await self._settle()
+        await self._settle(fault)
 
     async def _interrupt(self) -> None:
         """Have the process end its turn by itself; one that does not is of no more use."""
