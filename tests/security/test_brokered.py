@@ -59,8 +59,8 @@ def test_an_agent_can_neither_answer_its_asks_nor_touch_what_is_ours(brokered: B
     cat /tmp/answer | tail -n 1
     """
     running = brokered.begin("start", "--agent", SHELL, "--output", "json", "--on-ask", "wait", attack)
-    asked = running.says(r"`curtainwall approve (\w{6})`")
-    assert running.code() == 0
+    asked = running.says(r"`curtainwall approve (\w{6})`", 120)
+    assert running.code(120) == 0
     said = json.loads(running.out)["text"]
     for boast in ("wrote beside", "removed a socket", "changed its orientation"):
         assert boast not in said
@@ -82,7 +82,7 @@ def test_an_agent_cannot_reach_the_sockets_of_another_session(brokered: Brokered
     done = brokered.start(SHELL, f"socat -u /dev/null UNIX-CONNECT:{socket} && echo reached; ls {socket.parent} && echo seen; echo tried")
     assert done["text"] == "tried\n"
     (brokered.home / "sessions" / row["id"] / "workspace" / "go").touch()
-    assert other.code() == 0
+    assert other.code(120) == 0
 
 
 @covers("brokered.tunnels-denied")

@@ -39,9 +39,9 @@ class Running:
     def err(self) -> str:
         return self.place.with_suffix(".err").read_text()
 
-    def says(self, words: str) -> str:
+    def says(self, words: str, bound: float = 30) -> str:
         """Wait until it has said something on stderr, and return the first group of the pattern."""
-        found = until(lambda: re.search(words, self.err) or self.child.poll() is not None)
+        found = until(lambda: re.search(words, self.err) or self.child.poll() is not None, bound)
         assert isinstance(found, re.Match), f"it ended with {self.child.returncode} without a word of {words!r}: {self.err}"
         return found[1] if found.re.groups else found[0]
 
@@ -55,9 +55,9 @@ class Running:
                 os.kill(pid, signal.SIGKILL)
         self.child.wait()
 
-    def code(self) -> int:
+    def code(self, bound: float = 60) -> int:
         """Wait for its end and return the exit code."""
-        code = self.child.wait(timeout=60)
+        code = self.child.wait(timeout=bound)
         assert "Traceback" not in self.err, self.err
         return code
 
@@ -68,6 +68,7 @@ class Program:
 
     scratch: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    patience: float = 60
 
     @property
     def home(self) -> Path:
@@ -92,7 +93,7 @@ class Program:
         content = given.encode() if isinstance(given, str) else given
         done = subprocess.run(
             [sys.executable, "-m", "curtainwall", *map(str, words)],
-            input=content, capture_output=True, env={**self.environ, **environ}, cwd=self.workspace, timeout=60, check=False,
+            input=content, capture_output=True, env={**self.environ, **environ}, cwd=self.workspace, timeout=self.patience, check=False,
         )  # fmt: skip
         told = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in told.stderr, told.stderr

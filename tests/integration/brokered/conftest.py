@@ -35,6 +35,7 @@ SHELL = "shell"
 class Brokered(Program):
     """The program, set up for foreign agents."""
 
+    patience: float = 120
     engine: DockerEngine | None = None
     provider: Prompted | None = None
 
@@ -63,7 +64,7 @@ class Brokered(Program):
         lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
         head = f"import asyncio, curtainwall\nfrom curtainwall.model import BudgetKind\nID = WORDS = {word!r}\n"
         script = f"{head}async def main():\n{lines}\nasyncio.run(main())"
-        done = subprocess.run((sys.executable, "-c", script), env=self.environ, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run((sys.executable, "-c", script), env=self.environ, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -67,8 +67,8 @@ def test_two_sessions_at_once_are_in_containers_of_their_own(brokered: Brokered)
     begun = [
         brokered.starting(SHELL, f"echo {name} >/tmp/{name}; until [ -e /workspace/go ]; do sleep 0.1; done; ls /tmp") for name in "ab"
     ]
-    until(lambda: len(brokered.containers("running")) == 2, 60)
+    until(lambda: len(brokered.containers("running")) == 2, 120)
     for row in brokered.sessions():
         (brokered.home / "sessions" / row["id"] / "workspace" / "go").touch()
-    assert [running.code() for running in begun] == [0, 0], [running.err for running in begun]
+    assert [running.code(120) for running in begun] == [0, 0], [running.err for running in begun]
     assert [json.loads(running.out)["text"] for running in begun] == ["a\n", "b\n"]

@@ -59,16 +59,16 @@ def test_an_ask_is_answered_from_another_process_and_a_denial_goes_back_to_the_a
     outside = brokered.scratch / "outside.txt"
     wish = json.dumps({"path": str(outside), "content": "hello"})
     running = brokered.starting(CLAUDE, "--on-ask", "wait", f"CALL write_file {wish}")
-    approval = running.says(r"`curtainwall approve (\w{6})`")
+    approval = running.says(r"`curtainwall approve (\w{6})`", 120)
     assert not outside.exists()
     brokered("approve", approval)
-    assert running.code() == 0
+    assert running.code(120) == 0
     assert outside.read_text() == "hello"
     session = json.loads(running.out)["session"]
     other = json.dumps({"path": str(brokered.scratch / "other.txt"), "content": "hello"})
     denied = brokered.begin("start", "--resume", session, "--on-ask", "wait", "--output", "json", f"CALL write_file {other}")
-    brokered("deny", denied.says(r"`curtainwall approve (\w{6})`"), "--reason", "not there")
-    assert denied.code() == 0
+    brokered("deny", denied.says(r"`curtainwall approve (\w{6})`", 120), "--reason", "not there")
+    assert denied.code(120) == 0
     assert "not there" in json.loads(denied.out)["text"]
     assert not (brokered.scratch / "other.txt").exists()
 
@@ -98,7 +98,7 @@ def test_an_answer_that_came_while_nobody_was_there_is_kept_and_the_turn_taken_u
 def test_a_killed_process_leaves_a_turn_that_is_taken_up_with_its_conversation(brokered: Brokered, real_part: Callable[[str], str]) -> None:
     real_part(CLAUDE)
     running = brokered.starting(CLAUDE, "HANG word=apple")
-    (container,) = until(lambda: brokered.containers("running"), 60)
+    (container,) = until(lambda: brokered.containers("running"), 120)
     (row,) = brokered.sessions()
     until(lambda: brokered.told(row["id"], "TextStreamed"), 60)
     running.kill_everything()
@@ -111,7 +111,7 @@ def test_a_killed_process_leaves_a_turn_that_is_taken_up_with_its_conversation(b
 @covers("brokered.clean")
 def test_cleaning_removes_what_a_dead_process_left(brokered: Brokered) -> None:
     running = brokered.starting(SHELL, "echo begun; sleep 900")
-    (container,) = until(lambda: brokered.containers("running"), 60)
+    (container,) = until(lambda: brokered.containers("running"), 120)
     brokered("sessions", "clean", "--yes")
     assert brokered.containers() == [container], "its owner lives"
     running.kill_everything()
@@ -125,9 +125,9 @@ def test_an_interrupt_ends_the_agent_and_withdraws_what_it_asked(brokered: Broke
     real_part(CLAUDE)
     wish = json.dumps({"path": str(brokered.scratch / "outside.txt"), "content": "hello"})
     running = brokered.starting(CLAUDE, "--on-ask", "wait", f"CALL write_file {wish} word=apple")
-    running.says(r"`curtainwall approve (\w{6})`")
+    running.says(r"`curtainwall approve (\w{6})`", 120)
     running.interrupt()
-    assert running.code() == 130
+    assert running.code(120) == 130
     told = json.loads(running.out)
     assert (told["status"], told["pending"]) == ("interrupted", [])
     assert brokered.json("approvals", "list") == []
@@ -137,10 +137,10 @@ def test_an_interrupt_ends_the_agent_and_withdraws_what_it_asked(brokered: Broke
 @covers("brokered.killed-container")
 def test_a_container_killed_from_outside_is_a_clear_error_and_the_next_turn_works(brokered: Brokered) -> None:
     running = brokered.starting(SHELL, "echo begun; sleep 900")
-    (container,) = until(lambda: brokered.containers("running"), 60)
+    (container,) = until(lambda: brokered.containers("running"), 120)
     until(lambda: "sleep 900" in brokered.engine.docker("top", container), 60)
     brokered.engine.docker("kill", container)
-    assert running.code() == 1
+    assert running.code(120) == 1
     assert "the container was stopped from outside" in running.err
     assert brokered.resumed(json.loads(running.out)["session"], "echo again")["text"] == "again\n"
 
