@@ -18,6 +18,7 @@ from bench.measuring import Figure
 from bench.native_calls import native_calls
 from bench.parked_agents import parked_agents
 from bench.parking import parking
+from bench.processing import processing
 from bench.programs import programs
 from bench.proxying import proxying
 from bench.starting import starting
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "parked-agents": parked_agents,
     "start": starting,
     "proxy": proxying,
+    "process": processing,
 }
 
 

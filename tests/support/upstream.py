@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 KEY = "sk-ant-upstream-0123456789abcdefghijklmnop"
@@ -15,6 +16,8 @@ PAUSE = "\0pause"
 """Among the pieces of a reply: nothing more is sent until `go_on`."""
 
 _PAUSED = json.dumps(PAUSE).encode()
+# Claude Code takes two messages, or two calls, of the same id for one.
+_NUMBERS = count(1)
 
 
 @dataclass(frozen=True)
@@ -207,8 +210,9 @@ def _event(name: str, /, **data: Any) -> str:
 def _anthropic(model: str, says: Says) -> Iterator[str]:
     fresh = says.read - says.cached if isinstance(says.read, int) and isinstance(says.cached, int) else says.read
     used = {"input_tokens": fresh, "cache_read_input_tokens": says.cached, "cache_creation_input_tokens": 0, "output_tokens": 1}
+    unique = next(_NUMBERS)
     empty = {
-        "id": "msg_1",
+        "id": f"msg_{unique}",
         "type": "message",
         "role": "assistant",
         "model": model,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN, SHIPPED
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.wiring import Wired
 from curtainwall.model import Journal
 
@@ -20,7 +21,7 @@ def contained_agents(config: Config) -> tuple[str, ...]:
 
 def all_agents(config: Config) -> tuple[str, ...]:
     """Return the names of all agents that a session can have."""
-    return (BUILTIN, *contained_agents(config))
+    return (BUILTIN, LOCAL, *contained_agents(config))
 
 
 class Brokered:

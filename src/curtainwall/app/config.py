@@ -11,6 +11,7 @@ from curtainwall.app.config_agents import Agents, AgentSection, ContainersSectio
 from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.app.config_lines import line_of
+from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_webhooks import WebhooksSection
 from curtainwall.channels.places import parse_place
@@ -297,6 +298,7 @@ class Config(Section):
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
     agents: Agents = Field(default_factory=dict[str, AgentSection], description="by the agent's name")
     containers: ContainersSection = ContainersSection.model_construct()
+    processes: ProcessesSection = ProcessesSection.model_construct()
 
 
 def load_config(path: Path) -> Config:

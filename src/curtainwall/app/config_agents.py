@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, model_validator
 
 from curtainwall.app.config_kinds import Count, Duration, Section, written
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.model import BUILTIN_AGENT
 
 BUILTIN: Final = BUILTIN_AGENT
@@ -13,7 +14,7 @@ SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
 
 
 def _not_ours(name: str) -> str:
-    if name == BUILTIN:
+    if name in (BUILTIN, LOCAL):
         raise ValueError("this name is taken by the agent that comes with the house; choose another")
     return name
 

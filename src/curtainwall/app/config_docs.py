@@ -14,7 +14,7 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("after", "deadline", "every", "idle", "pause", "remind", "seconds", "timeout", "turn", "window")
+_LENGTHS = ("after", "deadline", "every", "health", "idle", "pause", "remind", "seconds", "silence", "timeout", "turn", "window")
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from curtainwall.agents.builtin.models import Price, Tokens, dollars_of
+from curtainwall.agents.process import BETWEEN_TURNS
 from curtainwall.egress import Counted, Ended, ModelCall, Ruling
 from curtainwall.model import (
     Basis,
@@ -61,6 +62,7 @@ class TurnMeter:
 
     def __init__(self, at: TurnAt, state: Callable[[], SessionState], journal: Journal, clock: Clock, price: Price | None) -> None:
         self._at = at
+        self._turn = None if at.turn == BETWEEN_TURNS else at.turn
         self._state = state
         self._journal = journal
         self._clock = clock
@@ -73,7 +75,7 @@ class TurnMeter:
     async def begins(self, call: ModelCall) -> Ruling:
         """Let a call begin while nothing is used up, and write down that it did."""
         why = self._used_up()
-        if why is None and self._state().turn != self._at.turn:
+        if why is None and self._state().turn != self._turn:
             why = "the turn is over"
         if why is not None:
             return Ruling(allowed=False, reason=why)

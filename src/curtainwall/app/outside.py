@@ -49,7 +49,7 @@ class Ways:
             terms = Terms(reached, meter, asking.judge, asking.decide)
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
-            certificates = await asyncio.to_thread(self._certificates)
+            certificates = await asyncio.to_thread(trusted_inside, self.egress)
             yield Reach(keys=proxy.sentinels, certificates=certificates, settled=meter.settled)
 
     async def _label(self, actor: Actor) -> None:
@@ -60,8 +60,9 @@ class Ways:
         if new:
             await actor.submit(AddLabels(by=SYSTEM, labels=new))
 
-    def _certificates(self) -> str:
-        """Return whom the agent trusts: us, and behind a connection that nobody sees into, whom this machine trusts."""
-        bundle = next((Path(path) for path in _BUNDLES if os.path.isfile(path)), None)
-        known = "" if bundle is None else bundle.read_text(encoding="utf-8", errors="replace")
-        return f"{self.egress.authority.certificate.decode()}\n{known}"
+
+def trusted_inside(egress: Egress) -> str:
+    """Return whom a foreign agent trusts: us, and behind a connection that nobody sees into, whom this machine trusts."""
+    bundle = next((Path(path) for path in _BUNDLES if os.path.isfile(path)), None)
+    known = "" if bundle is None else bundle.read_text(encoding="utf-8", errors="replace")
+    return f"{egress.authority.certificate.decode()}\n{known}"

@@ -19,10 +19,12 @@ from curtainwall.agents.builtin import (
 from curtainwall.agents.builtin.models import AUTO, Patient, default_model, find_model
 from curtainwall.app.brokered import Brokered
 from curtainwall.app.config_agents import BUILTIN
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
 from curtainwall.app.keys import house_key
 from curtainwall.app.knowledge import prompted_skills, shelf_of
+from curtainwall.app.local import Local
 from curtainwall.app.models import model_settings
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Setup, Wired
@@ -115,7 +117,7 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     """Let agents work in a house until the context is left; then turns that run are parked."""
     house, journal = wired.house, HouseJournal(wired.house)
     threshold = wired.setup.config.model.compact_at or None
-    crew = Crew(wired.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal))
+    crew = Crew(wired.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal), Local(wired, journal))
     turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words)
     watch = wired.setup.home.root / "run" / "watch"
     listening = FarListening(journal, house.feed, wired.store.leases, watch)
@@ -156,7 +158,7 @@ def wanted_of(
     section = wired.setup.config.agents.get(agent)
     own = AUTO if section is None else section.model or AUTO
     # Giving a project to an agent that has it mounted is granting edits in it.
-    usual = Mode.DEFAULT if workspace is None else Mode.ACCEPT_EDITS
+    usual = Mode.DEFAULT if workspace is None or agent == LOCAL else Mode.ACCEPT_EDITS
     return Wanted(model or own, workspace, name, agent, mode or usual, (route,))
 
 

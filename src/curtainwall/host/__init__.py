@@ -18,7 +18,7 @@ from curtainwall.host.credentials import Credential, Credentials, Secret, Sendin
 from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
 from curtainwall.host.doors import BACKLOG, SocketFile, is_served
 from curtainwall.host.later import Later, TooMany, find_later, set_aside
-from curtainwall.host.locking import locked
+from curtainwall.host.locks import FileLock, lock_file, locked
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Credential",
     "Credentials",
     "Dialler",
+    "FileLock",
     "Finished",
     "FromCommand",
     "FromEnvironment",
@@ -65,6 +66,7 @@ __all__ = [
     "find_later",
     "find_monty",
     "is_served",
+    "lock_file",
     "locked",
     "look_for_bubblewrap",
     "make_directories",

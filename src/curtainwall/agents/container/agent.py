@@ -15,27 +15,29 @@ from pydantic import JsonValue
 from curtainwall.agents.container.adapters import (
     Adapter,
     Adapters,
-    Does,
-    Ear,
-    Failed,
-    Finished,
-    Heard,
     Launch,
-    Lost,
-    Named,
-    Said,
-    Spoke,
     Task,
 )
 from curtainwall.agents.container.fleet import Fleet, Held
 from curtainwall.agents.container.folders import settle, write_orientation
 from curtainwall.agents.container.guarding import Guarded, guarded
 from curtainwall.agents.container.orientation import orientation
-from curtainwall.agents.container.past import EXTENSION, Past
 from curtainwall.agents.container.runs import Run, running
-from curtainwall.agents.container.telling import Telling
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach, Wish
 from curtainwall.agents.container.watching import USED_UP, Watch
+from curtainwall.agents.foreign import (
+    Does,
+    Ear,
+    Failed,
+    Finished,
+    Heard,
+    Lost,
+    Named,
+    Past,
+    Said,
+    Spoke,
+    Telling,
+)
 from curtainwall.facts import Masker
 from curtainwall.model import (
     LEFT,
@@ -57,16 +59,12 @@ from curtainwall.model import (
     session_stream,
 )
 
+_EXTENSION: Final = "container"
 _KEPT_LINES: Final = 200
 _KNOWN_PROVIDERS: Final = frozenset({"anthropic", "openai", "gemini"})
 _NOT_FOUND: Final = 127
 # An agent chooses this name, and it becomes an argument and a part of a path.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-_GO_ON: Final = (
-    "Your last turn broke off before you were done. Go on with it. Where you waited for a person's answer, make the same call again: "
-    "the answer was kept."
-)
-_MAY_GO_ON: Final = "Your last turn was stopped because a budget was used up. There is more of it now: go on where you were."
 # Some agents take a message that begins like this as a command to themselves.
 _COMMANDS: Final = ("/", "!")
 
@@ -148,14 +146,14 @@ class ContainerAgent:
 
     def last_words(self, session: SessionId) -> str:
         """Return what the agent said last."""
-        return next((text for who, text in reversed(self._synced(session).said) if who == "You"), "")
+        return self._synced(session).last_words()
 
     async def close(self) -> None:
         """Remove the containers of this process."""
         await self._around.fleet.close()
 
     def _synced(self, session: SessionId) -> Past:
-        past = self._known.setdefault(session, Past(self._around.journal.load))
+        past = self._known.setdefault(session, Past(_EXTENSION, self._around.journal.load))
         for recorded in self._around.feed.read(session_stream(session), past.cursor):
             past.take(recorded.event)
             past.cursor = recorded.seq
@@ -210,15 +208,15 @@ class _Turn:
             await self.around.gate.drop(self.at.session, call, "the turn was interrupted")
 
     async def _work(self) -> TurnResult:
-        message = self._message()
+        message = self.past.message()
         conversation, told = self.past.conversation, bool(self.past.said)
         if conversation and not self._is_kept(conversation):
             await self._say_lost()
             conversation = ""
-        result, is_lost = await self._try(conversation, self._told_again(message) if told and not conversation else message)
+        result, is_lost = await self._try(conversation, self.past.told_again(message) if told and not conversation else message)
         if is_lost and conversation:
             await self._say_lost()
-            result, is_lost = await self._try("", self._told_again(message))
+            result, is_lost = await self._try("", self.past.told_again(message))
         return TurnResult(status=TurnStatus.FAILED, failure=f"{self.adapter.name} does not know a new conversation") if is_lost else result
 
     async def _try(self, conversation: str, message: str) -> tuple[TurnResult, bool]:
@@ -316,7 +314,7 @@ class _Turn:
             return
         attempt.is_noted = True
         data: dict[str, JsonValue] = {"conversation": conversation, "delivered": self.at.turn}
-        await self.telling.record(ExtensionNoted(at=self.around.clock.now(), extension=EXTENSION, data=data))
+        await self.telling.record(ExtensionNoted(at=self.around.clock.now(), extension=_EXTENSION, data=data))
 
     async def _judged(self, attempt: _Attempt) -> TurnResult:
         """Return how a turn ended whose program ended by itself."""
@@ -373,23 +371,12 @@ class _Turn:
         data: dict[str, JsonValue] = {"turn": self.at.turn, "exit": attempt.code}
         if errors:
             data["stderr"] = (await self.around.journal.keep(errors)).model_dump(mode="json")
-        noted = ExtensionNoted(at=now, extension=EXTENSION, data=data)
+        noted = ExtensionNoted(at=now, extension=_EXTENSION, data=data)
         await self.telling.record(noted, WorkTimed(at=now, seconds=max(0.0, watch.worked)))
 
     async def _say_lost(self) -> None:
         if any(who == "You" for who, _ in self.past.said):
             await self.telling.note(f"{self.adapter.name} has lost the conversation; it starts a new one, and is told what was said before")
-
-    def _message(self) -> str:
-        """Return what the agent is told now: what it was not told yet, or that its turn goes on, and what was refused meanwhile."""
-        past = self.past
-        told = "\n\n".join(past.wanted) or (_MAY_GO_ON if past.is_out_of_budget else _GO_ON)
-        refusals, past.asks.refusals = past.asks.refusals, []
-        return "\n".join((told, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
-
-    def _told_again(self, message: str) -> str:
-        why = "This goes on from another conversation." if self.past.is_forked else "You have lost the conversation that this belongs to."
-        return f"{why} This was said:\n\n{self.past.tale()}\n\nNow:\n\n{message}"
 
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()

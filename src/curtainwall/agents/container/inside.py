@@ -23,9 +23,6 @@ TOOLS_SOCKET: Final = "mcp.sock"
 EGRESS_SOCKET: Final = "egress.sock"
 """In the run directory: the way to the models."""
 
-SERVER: Final = "curtainwall"
-"""How the session's tools are called as a tool server."""
-
 BRIDGE: Final = ("socat", "STDIO", f"UNIX-CONNECT:{RUN}/{TOOLS_SOCKET}")
 """Carries stdin and stdout to the session's tools, for agents that can only start a tool server."""
 

@@ -1,6 +1,9 @@
 """What a foreign agent is told about where it is: what is free, what is mediated, and what is denied."""
 
-from curtainwall.agents.container.inside import HOME, SERVER, WORKSPACE
+from curtainwall.agents.container.inside import HOME, WORKSPACE
+from curtainwall.agents.foreign import (
+    SERVER,
+)
 
 _WORDS = """\
 You work in a sandbox that Curtainwall runs.

@@ -8,17 +8,19 @@ import pytest
 
 from curtainwall.agents.container.adapters import (
     Adapters,
+    Launch,
+    PlainAgent,
+    Task,
+)
+from curtainwall.agents.foreign import (
     Does,
     Failed,
     Finished,
     Heard,
-    Launch,
     Lost,
     Named,
-    PlainAgent,
     Said,
     Spoke,
-    Task,
 )
 from curtainwall.model import NotFound
 from tests.support.covers import covers

@@ -12,7 +12,9 @@ from curtainwall.agents.container.folders import settle, write_orientation
 from curtainwall.agents.container.images import RECIPES
 from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.owners import OWNER, Owner
-from curtainwall.agents.container.past import Past
+from curtainwall.agents.foreign import (
+    Past,
+)
 from curtainwall.model import (
     AgentSpoke,
     ExtensionNoted,
@@ -63,7 +65,7 @@ def delivered(past: Past, number: int, conversation: str = "c") -> None:
 
 @covers("container.lost-conversation")
 def test_the_log_knows_what_an_agent_was_told_and_what_not() -> None:
-    past = Past(lambda _: None)
+    past = Past("container", lambda _: None)
     told(past, 1, "hello")
     assert past.wanted == ["hello"]
     delivered(past, 1)
@@ -79,7 +81,7 @@ def test_the_log_knows_what_an_agent_was_told_and_what_not() -> None:
 
 
 def test_of_a_long_tale_the_end_is_told() -> None:
-    past = Past(lambda _: None)
+    past = Past("container", lambda _: None)
     told(past, 1, "x" * 30_000 + "the end")
     delivered(past, 1)
     assert past.tale().startswith("…[the beginning is left out]…")

@@ -2,17 +2,7 @@
 
 from curtainwall.agents.container.adapters.adapter import (
     Adapter,
-    Does,
-    Ear,
-    Failed,
-    Finished,
-    Heard,
-    JsonEar,
     Launch,
-    Lost,
-    Named,
-    Said,
-    Spoke,
     Task,
     environment,
 )
@@ -22,6 +12,18 @@ from curtainwall.agents.container.adapters.gemini import Gemini
 from curtainwall.agents.container.adapters.goose import Goose
 from curtainwall.agents.container.adapters.opencode import OpenCode
 from curtainwall.agents.container.adapters.plain import PlainAgent
+from curtainwall.agents.foreign import (
+    Does,
+    Ear,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Lost,
+    Named,
+    Said,
+    Spoke,
+)
 from curtainwall.model import NotFound
 
 __all__ = [

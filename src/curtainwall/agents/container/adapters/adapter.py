@@ -1,15 +1,11 @@
 """What an adapter is: from a turn's circumstances to files, command line and environment, and from output lines to what was heard. Pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
-from pydantic import JsonValue
-
-from curtainwall.agents.container.inside import BRIDGE, CERTIFICATE, HOME, ORIENTATION, PROXY, SERVER
-
-Event = Mapping[str, JsonValue]
+from curtainwall.agents.container.inside import BRIDGE, CERTIFICATE, HOME, ORIENTATION, PROXY
+from curtainwall.agents.foreign import Ear
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,67 +36,6 @@ class Launch:
     environment: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     preface: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A piece of the agent's text while it comes."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Spoke:
-    """A whole message; it replaces the pieces that came before it."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Does:
-    """A word on what the agent is doing."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The agent's own name of the conversation that it is in."""
-
-    conversation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The turn has failed, whatever the exit code will be; `stop` says that there is no sense in waiting for the end."""
-
-    why: str
-    stop: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The agent does not know the conversation that it was to go on with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The agent says itself that its turn is over."""
-
-
-Heard = Said | Spoke | Does | Named | Failed | Lost | Finished
-
-
-class Ear(Protocol):
-    """Listens to one turn of an agent, line by line."""
-
-    def hear(self, line: str) -> Sequence[Heard]:
-        """Take a line of stdout."""
-        ...
-
-    def overhear(self, line: str) -> Sequence[Heard]:
-        """Take a line of stderr."""
-        ...
 
 
 class Adapter(Protocol):
@@ -168,50 +103,3 @@ def bridge() -> tuple[str, list[str]]:
 def in_orientation(name: str) -> str:
     """Return the path inside of a file that an adapter asked for."""
     return f"{ORIENTATION}/{name}"
-
-
-def tool_words(name: str, arguments: JsonValue) -> Does:
-    """Return a line on a tool that the agent uses by itself; one of ours is told by the gate."""
-    told = "" if arguments in (None, {}) else f" {json.dumps(arguments, ensure_ascii=False)}"
-    return Does(f"{name}{told}"[:200])
-
-
-def is_ours(name: str) -> bool:
-    """Tell whether a tool is one of the session's, under any of the spellings that agents have for it."""
-    return SERVER in name
-
-
-class JsonEar:
-    """An ear for agents that tell each event as a JSON object on a line; anything else on stdout is passed over."""
-
-    def hear(self, line: str) -> Sequence[Heard]:
-        """Take a line of stdout."""
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return ()
-        return self.take(cast("Event", event)) if isinstance(event, dict) else ()
-
-    def overhear(self, line: str) -> Sequence[Heard]:
-        """Take a line of stderr."""
-        del line
-        return ()
-
-    def take(self, event: Event) -> Sequence[Heard]:
-        """Take an event."""
-        raise NotImplementedError
-
-
-def below(value: JsonValue, *names: str) -> JsonValue:
-    """Return what is found by these names inside objects, or None."""
-    for name in names:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(name)
-    return value
-
-
-def text_below(value: JsonValue, *names: str) -> str:
-    """Return the text that is found by these names inside objects, or nothing."""
-    found = below(value, *names)
-    return found if isinstance(found, str) else ""

@@ -6,24 +6,26 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from curtainwall.agents.container.adapters.adapter import (
+    Launch,
+    Task,
+    bridge,
+    environment,
+)
+from curtainwall.agents.foreign import (
+    SERVER,
     Does,
     Event,
     Failed,
     Finished,
     Heard,
     JsonEar,
-    Launch,
     Lost,
     Named,
     Spoke,
-    Task,
     below,
-    bridge,
-    environment,
     text_below,
     tool_words,
 )
-from curtainwall.agents.container.inside import SERVER
 
 
 class Codex:

@@ -7,24 +7,26 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.agents.container.adapters.adapter import (
+    Launch,
+    Task,
+    bridge,
+    environment,
+    in_orientation,
+)
+from curtainwall.agents.foreign import (
+    SERVER,
     Event,
     Failed,
     Finished,
     Heard,
     JsonEar,
-    Launch,
     Lost,
     Named,
     Said,
-    Task,
-    bridge,
-    environment,
-    in_orientation,
     is_ours,
     text_below,
     tool_words,
 )
-from curtainwall.agents.container.inside import SERVER
 
 _SETTINGS: Final = "gemini.json"
 

@@ -4,21 +4,23 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from curtainwall.agents.container.adapters.adapter import (
+    Launch,
+    Task,
+    chosen_provider,
+    environment,
+)
+from curtainwall.agents.container.inside import BRIDGE
+from curtainwall.agents.foreign import (
     Event,
     Failed,
     Finished,
     Heard,
     JsonEar,
-    Launch,
     Lost,
     Said,
-    Task,
     below,
-    chosen_provider,
-    environment,
     text_below,
 )
-from curtainwall.agents.container.inside import BRIDGE
 
 _PROVIDERS: Final = {"gemini": "google"}
 

@@ -7,25 +7,27 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.agents.container.adapters.adapter import (
-    Event,
-    Failed,
-    Finished,
-    Heard,
-    JsonEar,
     Launch,
-    Lost,
-    Named,
-    Spoke,
     Task,
     bridge,
     chosen_provider,
     environment,
     in_orientation,
+)
+from curtainwall.agents.foreign import (
+    SERVER,
+    Event,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Lost,
+    Named,
+    Spoke,
     is_ours,
     text_below,
     tool_words,
 )
-from curtainwall.agents.container.inside import SERVER
 
 _CONFIG: Final = "opencode.json"
 _ORIENTATION: Final = "opencode-orientation.md"

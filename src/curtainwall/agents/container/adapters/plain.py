@@ -3,8 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from curtainwall.agents.container.adapters.adapter import Finished, Heard, Launch, Said, Task, environment
+from curtainwall.agents.container.adapters.adapter import (
+    Launch,
+    Task,
+    environment,
+)
 from curtainwall.agents.container.inside import BRIDGE
+from curtainwall.agents.foreign import (
+    Finished,
+    Heard,
+    Said,
+)
 
 
 @dataclass(frozen=True)

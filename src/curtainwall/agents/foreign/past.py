@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.agents.container.asks import Asks
+from curtainwall.agents.foreign.asks import Asks
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
@@ -32,16 +32,19 @@ from curtainwall.model import (
     decode_event,
 )
 
-EXTENSION: Final = "container"
-"""Under this name the log keeps what only this room knows."""
-
 _LONGEST_TALE: Final = 20_000
+_GO_ON: Final = (
+    "Your last turn broke off before you were done. Go on with it. Where you waited for a person's answer, make the same call again: "
+    "the answer was kept."
+)
+_MAY_GO_ON: Final = "Your last turn was stopped because a budget was used up. There is more of it now: go on where you were."
 
 
 @dataclass(slots=True)
 class Past:
-    """A session up to an entry of its log."""
+    """A session up to an entry of its log; `extension` is the name under which the log keeps what only the agent's keeper knows."""
 
+    extension: str
     load: Callable[[Payload], JsonValue]
     is_over: bool = False
     """It is the past of another session; nothing waits there to be told."""
@@ -90,8 +93,8 @@ class Past:
             case TurnEnded() if self._pieces:
                 self.said.append(("You", self._pieces))
                 self._pieces = ""
-            case ExtensionNoted(extension="container"):
-                self._note(event.data)
+            case ExtensionNoted() if event.extension == self.extension:
+                self.note(event.data)
             case BudgetExhausted():
                 self.exhausted.add(event.kind)
                 self.is_out_of_budget = True
@@ -108,7 +111,8 @@ class Past:
         else:
             self.wanted += texts
 
-    def _note(self, data: Mapping[str, object]) -> None:
+    def note(self, data: Mapping[str, object]) -> None:
+        """Take in what the agent's keeper wrote down: the conversation's name, and which turn's message was delivered."""
         conversation, delivered = data.get("conversation"), data.get("delivered")
         if isinstance(conversation, str):
             self.conversation = conversation
@@ -120,7 +124,7 @@ class Past:
     def _inherit(self, told: JsonValue) -> None:
         """Take over what was said in another session; the agent's own conversation stays there."""
         # The agent's notes on what it was told stay in the other log: there, whatever a turn took up was told.
-        parent = Past(self.load, is_over=True)
+        parent = Past("", self.load, is_over=True)
         for each in told if isinstance(told, list) else ():
             match each:
                 case {"type": str(kind), "event": event}:
@@ -129,6 +133,21 @@ class Past:
                     raise Broken("an inherited history has an unknown form")
         self.said = parent.said
         self.is_forked = bool(self.said)
+
+    def message(self) -> str:
+        """Return what the agent is told now: what it was not told yet, or that its turn goes on, and what was refused meanwhile."""
+        told = "\n\n".join(self.wanted) or (_MAY_GO_ON if self.is_out_of_budget else _GO_ON)
+        refusals, self.asks.refusals = self.asks.refusals, []
+        return "\n".join((told, *(f"{refusal}. Do not make this call again." for refusal in refusals)))
+
+    def told_again(self, message: str) -> str:
+        """Return what an agent is told that does not know what was said before."""
+        why = "This goes on from another conversation." if self.is_forked else "You have lost the conversation that this belongs to."
+        return f"{why} This was said:\n\n{self.tale()}\n\nNow:\n\n{message}"
+
+    def last_words(self) -> str:
+        """Return what the agent said last."""
+        return next((text for who, text in reversed(self.said) if who == "You"), "")
 
     def tale(self) -> str:
         """Return what was said before, for an agent that has lost it; of a long one the end."""

@@ -28,14 +28,21 @@ class Telling:
 
     async def whole(self, text: str) -> None:
         """Keep a whole message; it is shown now where it did not come in pieces."""
+        await self.record(await self.worded(text))
+
+    async def worded(self, text: str) -> AgentSpoke:
+        """Show what is left of a whole message, and return its event for whoever records it along with others."""
         if not self._heard:
             await self._show(self._masker.mask_text(text))
-        await self._spoke(text)
+        await self._show(self._stream.finish())
+        self._heard = self._unkept = ""
+        self._stream = StreamMasker(self._masker)
+        return AgentSpoke(at=self._clock.now(), turn=self._at.turn, text=self._masker.mask_text(text))
 
     async def end(self) -> None:
         """Keep as a message what came in pieces and was never told as a whole."""
         if self._heard:
-            await self._spoke(self._heard)
+            await self.whole(self._heard)
 
     async def cut(self) -> None:
         """Keep what was shown of a message that will not come to its end."""
@@ -54,15 +61,13 @@ class Telling:
         await self.cut()
         await self.whole(f"[{text}]")
 
+    def masked(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._masker.mask_text(text)
+
     async def record(self, *events: Progress) -> Sequence[AnyEvent]:
         """Write down what happened."""
         return await self._journal.record(self._at.session, events)
-
-    async def _spoke(self, text: str) -> None:
-        await self._show(self._stream.finish())
-        self._heard = self._unkept = ""
-        self._stream = StreamMasker(self._masker)
-        await self.record(AgentSpoke(at=self._clock.now(), turn=self._at.turn, text=self._masker.mask_text(text)))
 
     async def _show(self, text: str) -> None:
         if not text:

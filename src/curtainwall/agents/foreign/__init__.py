@@ -1,0 +1,45 @@
+"""What is common to foreign agents wherever they run: what is heard of them, how it is told, and what the log says of their past."""
+
+from curtainwall.agents.foreign.claude import ClaudeEar
+from curtainwall.agents.foreign.hearing import (
+    SERVER,
+    Does,
+    Ear,
+    Event,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Lost,
+    Named,
+    Said,
+    Spoke,
+    below,
+    is_ours,
+    text_below,
+    tool_words,
+)
+from curtainwall.agents.foreign.past import Past
+from curtainwall.agents.foreign.telling import Telling
+
+__all__ = [
+    "SERVER",
+    "ClaudeEar",
+    "Does",
+    "Ear",
+    "Event",
+    "Failed",
+    "Finished",
+    "Heard",
+    "JsonEar",
+    "Lost",
+    "Named",
+    "Past",
+    "Said",
+    "Spoke",
+    "Telling",
+    "below",
+    "is_ours",
+    "text_below",
+    "tool_words",
+]

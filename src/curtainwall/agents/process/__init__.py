@@ -1,0 +1,52 @@
+"""Claude Code as a local process, confined, with the session's tools and none of its own; its conversations, and a pool for all of them."""
+
+from curtainwall.agents.process.agent import ProcessAgent
+from curtainwall.agents.process.discovery import Standing
+from curtainwall.agents.process.keeper import Around
+from curtainwall.agents.process.launching import find_claude
+from curtainwall.agents.process.slugs import slug, transcript_of
+from curtainwall.agents.process.terms import (
+    BETWEEN_TURNS,
+    EGRESS_SOCKET,
+    TOOLS_SOCKET,
+    AgentCrashed,
+    AgentErred,
+    AgentGarbled,
+    AgentSilent,
+    ConversationTaken,
+    Folders,
+    Limits,
+    LoginNeeded,
+    NoAnswer,
+    Outside,
+    ProgramMissing,
+    Reach,
+    WrongVersion,
+)
+from curtainwall.agents.process.transcripts import Found
+
+__all__ = [
+    "BETWEEN_TURNS",
+    "EGRESS_SOCKET",
+    "TOOLS_SOCKET",
+    "AgentCrashed",
+    "AgentErred",
+    "AgentGarbled",
+    "AgentSilent",
+    "Around",
+    "ConversationTaken",
+    "Folders",
+    "Found",
+    "Limits",
+    "LoginNeeded",
+    "NoAnswer",
+    "Outside",
+    "ProcessAgent",
+    "ProgramMissing",
+    "Reach",
+    "Standing",
+    "WrongVersion",
+    "find_claude",
+    "slug",
+    "transcript_of",
+]

@@ -1,0 +1,123 @@
+"""Claude Code as a process of this machine: each session's conversation, resumed by its own id, behind the port of all agents."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from curtainwall.agents.foreign import Telling
+from curtainwall.agents.process.discovery import Standing, claim, standing
+from curtainwall.agents.process.keeper import Around, Keeper
+from curtainwall.agents.process.past import Past
+from curtainwall.agents.process.pool import Pool
+from curtainwall.agents.process.running import Means
+from curtainwall.agents.process.terms import EXTENSION, Folders
+from curtainwall.agents.process.work import Work
+from curtainwall.model import (
+    CompactionSkipped,
+    CurtainwallError,
+    ExtensionNoted,
+    Live,
+    NotFound,
+    SessionId,
+    TurnAt,
+    TurnResult,
+    TurnStatus,
+    session_stream,
+)
+
+
+class ProcessAgent:
+    """Local processes, for any number of sessions. What is held in memory is only there to be quick; the log and the disk know it all."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._pool = Pool(Means(around.outside, around.limits, os.getuid()))
+        self._known: dict[SessionId, Past] = {}
+
+    @property
+    def alive(self) -> int:
+        """Return how many processes there are."""
+        return self._pool.alive
+
+    async def work(self, at: TurnAt) -> TurnResult:
+        """Work on the turn until it is done."""
+        around, past = self._around, self._synced(at.session)
+        granted = past.asks.granted_in(at.turn)
+        for call in granted:
+            await around.gate.drop(at.session, call, "the agent was gone when the answer came")
+        waits_for = past.asks.open_in(at.turn)
+        if waits_for and not granted and not past.asks.refusals:
+            # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
+            return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
+        telling = Telling(at, around.journal, around.clock, around.masker)
+        async with self._pool.borrow(at.session, telling.does) as seat:
+            keeper = Keeper(around, self._pool, seat, past, telling.does)
+            return await Work(at, keeper, telling, lambda: self._synced(at.session)).work()
+
+    async def compact(self, session: SessionId, instructions: str) -> None:
+        """Have the agent replace its history by a summary, or record why not."""
+        around, now = self._around, self._around.clock.now
+
+        def tell(words: str) -> None:
+            around.journal.say(session, Live(kind="doing", text=words))
+
+        tell("summarising older messages")
+        try:
+            async with self._pool.borrow(session, tell) as seat:
+                keeper = Keeper(around, self._pool, seat, self._synced(session), tell)
+                done = await keeper.shortened(instructions)
+            why = "there is nothing that a summary could replace"
+        except CurtainwallError as fault:
+            done, why = None, around.masker.mask_text(str(fault))
+        if done is None:
+            await around.journal.record(session, (CompactionSkipped(at=now(), why=why),))
+
+    def last_words(self, session: SessionId) -> str:
+        """Return what the agent said last."""
+        return self._synced(session).last_words()
+
+    def forget(self, session: SessionId) -> None:
+        """Let go of what is held in memory for a session; its process rests, and goes by itself."""
+        self._known.pop(session, None)
+
+    def standing(self, session: SessionId) -> Standing:
+        """Compare what the log says of a session's conversation with what is on disk."""
+        past = self._synced(session)
+        return standing(past, self._folders(session, past))
+
+    async def adopt(self, session: SessionId, conversation: str, source: Path | None = None) -> None:
+        """Let a session go on with a conversation that lies unclaimed on disk, from where Claude Code kept it for somebody else if so."""
+        folders = self._folders(session, self._synced(session))
+        await self._pool.drop(session)
+        await asyncio.to_thread(claim, folders, conversation, source)
+        data: dict[str, JsonValue] = {"conversation": conversation, "adopted": True}
+        noted = ExtensionNoted(at=self._around.clock.now(), extension=EXTENSION, data=data)
+        await self._around.journal.record(session, (noted,))
+
+    async def sleep(self, session: SessionId) -> None:
+        """End a session's process, unless it is at work; the next message resumes the conversation."""
+        await self._pool.drop(session)
+
+    async def wake(self, session: SessionId) -> None:
+        """Start a session's process before anybody needs it; where nothing was said yet there is none to resume."""
+        async with self._pool.borrow(session, lambda _: None) as seat:
+            await Keeper(self._around, self._pool, seat, self._synced(session), lambda _: None).resumed()
+
+    async def close(self) -> None:
+        """End the processes of this process."""
+        await self._pool.close()
+
+    def _folders(self, session: SessionId, past: Past) -> Folders:
+        assert past.workspace is not None
+        return self._around.folders_of(session, past.workspace)
+
+    def _synced(self, session: SessionId) -> Past:
+        past = self._known.setdefault(session, Past(EXTENSION, self._around.journal.load))
+        for recorded in self._around.feed.read(session_stream(session), past.cursor):
+            past.take(recorded.event)
+            past.cursor = recorded.seq
+        if past.workspace is None:
+            raise NotFound(f"there is no session `{session}`")
+        return past

@@ -1,0 +1,270 @@
+"""One turn: the message goes into the process, what it says comes out, and however it ends, the log says so."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from pydantic import JsonValue
+
+from curtainwall.agents.foreign import Does, Failed, Finished, Lost, Named, Said, Spoke, Telling
+from curtainwall.agents.process.faults import fault_of
+from curtainwall.agents.process.past import Past
+from curtainwall.agents.process.running import Running
+from curtainwall.agents.process.terms import (
+    EXTENSION,
+    AgentErred,
+    AgentGarbled,
+    AgentSilent,
+    Limits,
+    LoginNeeded,
+)
+from curtainwall.agents.process.watching import Watch
+from curtainwall.agents.process.wire import Answered, LoggedOut, Measured, Noise, Shortened, Signal, Summed, Wished, interrupt, message
+from curtainwall.model import (
+    LEFT,
+    AgentSpoke,
+    Clock,
+    ContextMeasured,
+    ExtensionNoted,
+    Feed,
+    Journal,
+    Progress,
+    TurnAt,
+    TurnFailed,
+    TurnResult,
+    TurnStatus,
+    WorkTimed,
+)
+
+_MOST_NOISE: Final = 20
+_INTERRUPT: Final = "interrupt"
+# Claude Code takes a message that begins like this as a command to itself.
+_COMMANDS: Final = ("/", "!", "#")
+
+
+class ConversationLost(TurnFailed):
+    """The process does not know the conversation that it was to go on with; nothing was told to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Whom a turn talks to on our side."""
+
+    feed: Feed
+    journal: Journal
+    clock: Clock
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn in a process that lives."""
+
+    ports: Ports
+    at: TurnAt
+    past: Past
+    running: Running
+    telling: Telling
+    limits: Limits
+    mark: str
+    must_end: bool = False
+    """The process is of no more use."""
+    _is_noted: bool = False
+    _whole: str | None = None
+    """A whole message that was shown and is not kept yet: what comes next is kept along with it."""
+    _failure: TurnFailed | None = None
+    _noise: list[bytes] = field(default_factory=list[bytes])
+    _measured: Measured | None = None
+    _is_finished: bool = False
+    _is_over: bool = False
+    _watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count time."""
+        self._watch = Watch(self.limits)
+
+    async def work(self, text: str, *, is_command: bool = False) -> TurnResult:
+        """Tell the agent something and listen until it is done; raise what went wrong."""
+        told = text if is_command or not text.startswith(_COMMANDS) else f"The user says:\n{text}"
+        try:
+            await self.running.send(message(told, self.mark))
+            result = await self._listen_or_stop()
+            await (self._settle() if result is None else self._cut_short())
+        except asyncio.CancelledError as cancelled:
+            await self._leave(is_left=LEFT in cancelled.args)
+            raise
+        except ConversationLost:
+            raise
+        except TurnFailed as fault:
+            await self._fail(fault)
+            raise
+        return result or TurnResult(status=TurnStatus.DONE)
+
+    async def _listen_or_stop(self) -> TurnResult | None:
+        """Listen until the turn is over; return how it ends where it had to be stopped before."""
+        listening = asyncio.create_task(self._listen())
+        watching = asyncio.create_task(self._watch.until_stop(self.ports.feed, self.at.session, self.past.cursor))
+        try:
+            await asyncio.wait((listening, watching), return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                listening.result()
+                return None
+            stopped = watching.result()
+        finally:
+            for task in (listening, watching):
+                task.cancel()
+            await asyncio.gather(listening, watching, return_exceptions=True)
+            self._watch.count()
+        await self._interrupt()
+        return stopped
+
+    async def _listen(self) -> None:
+        while not self._is_over:
+            signals = await self.running.hear()
+            if signals is None:
+                await self._ended()
+            else:
+                self._watch.heard()
+                await self._take_all(signals)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _take_all(self, signals: Sequence[Signal]) -> None:
+        for signal in signals:
+            await self._take(signal)
+
+    async def _take(self, signal: Signal) -> None:
+        match signal:
+            case Said():
+                await self._keep()
+                await self.telling.piece(signal.text)
+            case Spoke():
+                await self._keep()
+                self._whole = signal.text
+            case Does():
+                self.telling.does(signal.text)
+            case Named():
+                self._see_name(signal.conversation)
+            case Failed():
+                self._failure = AgentErred(f"claude: {signal.why}")
+                self._is_over = not signal.stop or self._stop()
+            case LoggedOut():
+                remedy = "set `ANTHROPIC_API_KEY`, or name a credential for `anthropic` in the config"
+                self._failure = LoginNeeded(f"claude: {signal.why}; {remedy}")
+                self._is_over = True
+            case Lost():
+                raise ConversationLost("the agent does not know the conversation")
+            case Finished():
+                self._is_finished = self._is_over = True
+            case Measured():
+                self._measured = signal
+            case Wished():
+                await self._keep()
+                await self.running.send(signal.reply)
+            case Noise():
+                self._hear_noise(signal.line)
+            case Answered() | Shortened() | Summed():
+                pass
+            case _:
+                assert_never(signal)
+
+    def _stop(self) -> bool:
+        self.must_end = True
+        return True
+
+    def _see_name(self, conversation: str) -> None:
+        if conversation != self.running.start.conversation:
+            # It began a conversation of its own instead of going on with the one that it was to go on with.
+            self.must_end = True
+            raise ConversationLost("the agent began another conversation")
+
+    def _hear_noise(self, line: bytes) -> None:
+        self._noise.append(line)
+        if len(self._noise) > _MOST_NOISE:
+            self.must_end = True
+            raise AgentGarbled(f"the agent writes what is not stream-json and was ended: {_shown(self._noise[:3])}")
+
+    async def _ended(self) -> None:
+        """Find out why the process ended before the turn did."""
+        self.must_end = True
+        code = await self.running.exit_code()
+        if any(isinstance(heard, Lost) for line in self.running.errors for heard in self.running.listener.overhear(line)):
+            raise ConversationLost("the agent does not know the conversation")
+        raise fault_of(code, self.running.process.stopped, tuple(self.running.errors), _shown(self._noise))
+
+    async def _keep(self) -> None:
+        """Keep a whole message that something else followed."""
+        if self._whole is not None:
+            await self._record(await self._worded())
+
+    async def _worded(self) -> AgentSpoke:
+        text, self._whole = self._whole or "", None
+        return await self.telling.worded(text)
+
+    async def _record(self, *events: Progress) -> None:
+        """Write down what happened, and with the first of it that the message was delivered."""
+        await self.telling.record(*self._delivery(), *events)
+
+    def _delivery(self) -> tuple[Progress, ...]:
+        if self._is_noted:
+            return ()
+        self._is_noted = True
+        data: dict[str, JsonValue] = {"conversation": self.running.start.conversation, "delivered": self.at.turn, "mark": self.mark}
+        return (ExtensionNoted(at=self.ports.clock.now(), extension=EXTENSION, data=data),)
+
+    async def _settle(self, fault: TurnFailed | None = None) -> None:
+        """Write down, in one piece, what was said last, what the turn used and how long it took."""
+        now = self.ports.clock.now()
+        events: list[Progress] = []
+        if self._whole is not None:
+            events.append(await self._worded())
+        measured = self._measured
+        data: dict[str, JsonValue] = {"turn": self.at.turn}
+        if measured is not None:
+            data["usage"] = measured.usage
+        if measured is not None and measured.size:
+            events.append(ContextMeasured(at=now, used=measured.used, size=measured.size, measured=True))
+        if fault is not None:
+            data["fault"] = type(fault).__name__
+        if fault is not None and self.running.errors:
+            data["stderr"] = self.telling.masked("\n".join(self.running.errors)[-20_000:])
+        events.append(ExtensionNoted(at=now, extension=EXTENSION, data=data))
+        await self._record(*events, WorkTimed(at=now, seconds=max(0.0, self._watch.worked)))
+
+    async def _fail(self, fault: TurnFailed) -> None:
+        """Keep what was shown, and why it came to no good end."""
+        if isinstance(fault, AgentSilent):
+            self.must_end = True
+        await self._cut_short(fault)
+
+    async def _leave(self, *, is_left: bool) -> None:
+        """See an interrupted turn to its end and keep what was shown; when we leave ourselves, the turn is taken up later."""
+        if is_left:
+            self.must_end = True
+        else:
+            await asyncio.shield(self._interrupt())
+        await asyncio.shield(self._cut_short())
+
+    async def _cut_short(self, fault: TurnFailed | None = None) -> None:
+        await self._keep()
+        await self.telling.cut()
+        await self._settle(fault)
+
+    async def _interrupt(self) -> None:
+        """Have the process end its turn by itself; one that does not is of no more use."""
+        await self.running.send(interrupt(_INTERRUPT))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.grace):
+                while (signals := await self.running.hear()) is not None:
+                    for signal in signals:
+                        if isinstance(signal, Wished):
+                            await self.running.send(signal.reply)
+                        if isinstance(signal, Measured):
+                            self._measured = signal
+                            return
+        self.must_end = True
+
+
+def _shown(lines: Sequence[bytes]) -> str:
+    return " / ".join(line.decode("utf-8", errors="replace").strip()[:100] for line in lines)

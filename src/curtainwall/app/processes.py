@@ -1,0 +1,93 @@
+"""The parts behind local agents, put together: program, confinement, pool, and their ways out."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from curtainwall.agents.process import Around, Folders, Limits, ProcessAgent, find_claude
+from curtainwall.app.accesses import accesses, how_to_get
+from curtainwall.app.config import Config
+from curtainwall.app.models import model_settings
+from curtainwall.app.process_ways import ProcessWays
+from curtainwall.app.wiring import Wired
+from curtainwall.egress import Authority, Egress
+from curtainwall.facts import scope_of_address
+from curtainwall.host import Dialler, Missing, find_bubblewrap
+from curtainwall.model import CommandRefused, Journal, NotFound, SessionId, Workspace
+
+_MIB: Final = 1024 * 1024
+_PROVIDER: Final = "anthropic"
+_OWN_CHOICE: Final = frozenset({"", "auto"})
+
+
+class Processes:
+    """Everything that local agents need, made when it is first needed."""
+
+    def __init__(self, wired: Wired, journal: Journal) -> None:
+        self._wired = wired
+        self._journal = journal
+        self._config = wired.setup.config
+        self._accesses = accesses(self._config, wired.masker.learn)
+        self._agent: ProcessAgent | None = None
+        self._egress: Egress | None = None
+
+    async def see_that_it_can(self, agent: str) -> None:
+        """Raise, with what to do, where the program, the confinement or the key is missing."""
+        find_claude(self._config.processes.program)
+        found = await asyncio.to_thread(find_bubblewrap)
+        if isinstance(found, Missing):
+            raise NotFound(f"`{agent}` cannot be confined here: {found.reason}; {found.remedy}")
+        if _PROVIDER not in self._accesses:
+            raise NotFound(f"`{agent}` has no key for its models; {how_to_get((_PROVIDER,))}")
+
+    def see_model(self, agent: str, model: str) -> None:
+        """Raise where the agent cannot use a model of this name."""
+        provider, _, name = model.partition(":")
+        if model not in _OWN_CHOICE and not (name and provider == _PROVIDER):
+            raise CommandRefused(f"`{agent}` cannot use the model `{model}`; it takes {_PROVIDER}:NAME, or `auto` for its own choice")
+
+    async def agent(self) -> ProcessAgent:
+        """Return the agent that keeps the processes of all sessions."""
+        if self._agent is None:
+            wired = self._wired
+            authority = await asyncio.to_thread(Authority, wired.setup.home.root / "ca")
+            self._egress = Egress(authority, Dialler(scope_of_address))
+            price = model_settings(self._config, wired.masker.learn).price
+            around = Around(
+                feed=wired.house.feed,
+                gate=wired.gate,
+                journal=self._journal,
+                clock=wired.house.clock,
+                masker=wired.masker,
+                outside=ProcessWays(wired, self._journal, self._egress, self._accesses, price),
+                folders_of=self._folders_of,
+                program_of=lambda: find_claude(self._config.processes.program),
+                limits=limits_of(self._config),
+            )
+            self._agent = ProcessAgent(around)
+        return self._agent
+
+    async def close(self) -> None:
+        """End the processes, and let go of everything."""
+        if self._agent is not None:
+            await self._agent.close()
+        if self._egress is not None:
+            self._egress.close()
+
+    def _folders_of(self, session: SessionId, workspace: Workspace) -> Folders:
+        home = self._wired.setup.home
+        place, run = home.session(session), home.root / "run"
+        return Folders(Path(workspace.path), place.root / "orientation", run / session, place.root / "state", run / "conversations")
+
+
+def limits_of(config: Config) -> Limits:
+    """Return how much processes may use."""
+    told = config.processes
+    return Limits(
+        processes=told.most,
+        memory=told.memory * _MIB,
+        idle=float(told.idle),
+        health=float(told.health),
+        silence=float(told.silence),
+        turn=float(told.turn),
+    )

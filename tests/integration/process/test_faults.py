@@ -1,0 +1,175 @@
+"""A local agent that misbehaves: each fault has its own name, in bounded time, and the next message works."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from curtainwall.agents.process import (
+    AgentCrashed,
+    AgentErred,
+    AgentGarbled,
+    AgentSilent,
+    Limits,
+    NoAnswer,
+    WrongVersion,
+)
+from curtainwall.model import ExtensionNoted, InterruptTurn, TextStreamed, TurnStatus
+from tests.support import fake_claude
+from tests.support.covers import covers
+from tests.support.houses import ANN, run, until
+from tests.support.processed import Turned, processed
+
+QUICK = Limits(silence=1.0, grace=1.0)
+
+
+def fault_in(turned: Turned) -> object:
+    """Return the name of what went wrong, as the log has it."""
+    noted = [event.data for event in turned.events if isinstance(event, ExtensionNoted) and "fault" in event.data]
+    return noted[-1]["fault"] if noted else None
+
+
+@pytest.mark.parametrize(
+    ("words", "fault", "told"),
+    [
+        (fake_claude.HANGS, AgentSilent, "no sign of life for 1 seconds"),
+        (fake_claude.GARBAGE, AgentGarbled, "Segmentation fault 0"),
+        (fake_claude.LEAVES, NoAnswer, "ended without an answer"),
+        (fake_claude.CRASHES, AgentCrashed, "exit code 139"),
+        (fake_claude.ERRS, AgentErred, "it was too much"),
+    ],
+)
+@covers("process.faults-are-typed", "process.works-again")
+def test_a_fault_has_its_name_in_bounded_time_and_the_next_message_works(
+    short_path: Path, fake: Path, words: str, fault: type, told: str
+) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake, limits=QUICK) as rig:
+            session = await rig.open()
+            assert (await rig.say(session, "first")).text == "message 1: first"
+            began = time.monotonic()
+            failed = await rig.say(session, words)
+            assert time.monotonic() - began < 20
+            assert failed.end.status is TurnStatus.FAILED
+            assert told in failed.end.failure
+            assert fault_in(failed) == fault.__name__
+            after = await rig.say(session, "third")
+            assert after.text == "message 3: third", "the conversation goes on, with what was said before"
+            assert len(rig.transcripts(session)) == 1
+
+    run(scenario())
+
+
+def test_a_thought_before_the_answer_is_no_answer(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            turned = await rig.say(session, fake_claude.THINKS)
+            assert turned.is_done
+            assert turned.text == f"message 1: {fake_claude.THINKS}"
+
+    run(scenario())
+
+
+def test_what_was_shown_of_half_an_answer_is_kept(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            turned = await rig.say(session, fake_claude.CRASHES)
+            assert "half an " in [event.text for event in turned.events if isinstance(event, TextStreamed)]
+
+    run(scenario())
+
+
+@covers("process.says-what-to-do")
+def test_a_program_that_is_not_there_is_said_within_a_second_and_how_to_get_it(short_path: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=short_path / "nothing") as rig:
+            session = await rig.open()
+            began = time.monotonic()
+            turned = await rig.say(session, "hello")
+            assert time.monotonic() - began < 1
+            assert turned.end.status is TurnStatus.FAILED
+            assert "install it (`npm install" in turned.end.failure
+            assert rig.agent.alive == 0
+
+    run(scenario())
+
+
+def test_an_option_that_the_program_does_not_know_names_the_version_that_does(short_path: Path) -> None:
+    program = short_path / "old"
+    program.write_text("#!/bin/sh\necho \"error: unknown option '--tools'\" >&2\nexit 1\n")
+    program.chmod(0o755)
+
+    async def scenario() -> None:
+        async with processed(short_path, program=program) as rig:
+            turned = await rig.say(await rig.open(), "hello")
+            assert fault_in(turned) == WrongVersion.__name__
+            assert "--tools" in turned.end.failure
+            assert "install Claude Code 2.1" in turned.end.failure
+
+    run(scenario())
+
+
+def test_without_a_key_nothing_is_started_and_the_message_says_where_one_goes(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            rig.ways.key = ""
+            session = await rig.open()
+            turned = await rig.say(session, "hello")
+            assert "ANTHROPIC_API_KEY" in turned.end.failure
+            assert not list(rig.folders(session).state.glob("started-*"))
+            rig.ways.key = "there now"
+            assert (await rig.say(session, "again")).text.endswith("hello\n\nagain"), "what was not delivered is delivered then"
+
+    run(scenario())
+
+
+@covers("process.interrupt")
+@pytest.mark.parametrize(("words", "starts"), [(fake_claude.HANGS, 1), (fake_claude.DEAF, 2)])
+def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_listen_is_ended(
+    short_path: Path, fake: Path, words: str, starts: int
+) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake, limits=Limits(grace=1.0)) as rig:
+            session = await rig.open()
+            before = len(rig.events(session))
+            await rig.tell(session, words)
+            async with rig.journal.listen(session) as live:
+                assert (await anext(live)).text == "half an "
+            await rig.house.send(session, InterruptTurn(by=ANN))
+            turned = await rig.ended(session, before)
+            assert turned.end.status is TurnStatus.INTERRUPTED
+            assert [event.text for event in turned.events if isinstance(event, TextStreamed)] == ["half an "]
+            assert (await rig.say(session, "next")).text == "message 2: next"
+            assert len(list(rig.folders(session).state.glob("started-*"))) == starts
+
+    run(scenario())
+
+
+def test_a_turn_that_works_for_too_long_is_stopped_and_keeps_what_was_shown(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake, limits=Limits(turn=1.0)) as rig:
+            session = await rig.open()
+            turned = await rig.say(session, fake_claude.HANGS)
+            assert turned.end.status is TurnStatus.FAILED
+            assert "stopped after 1 seconds of work" in turned.end.failure
+            assert [event.text for event in turned.events if isinstance(event, TextStreamed)] == ["half an "]
+            assert (await rig.say(session, "next")).text == "message 2: next"
+            assert len(list(rig.folders(session).state.glob("started-*"))) == 1
+
+    run(scenario())
+
+
+def test_a_process_that_dies_while_nobody_needs_it_is_not_missed(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            await rig.say(session, "first")
+            running = rig.agent._pool._seats[session].running
+            assert running is not None
+            running.process.kill()
+            await until(lambda: not running.is_alive)
+            assert (await rig.say(session, "second")).text == "message 2: second"
+
+    run(scenario())

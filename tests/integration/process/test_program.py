@@ -1,0 +1,68 @@
+"""`curtainwall` with a local agent: the real program, the real Claude Code, our own proxy, and a provider that does what it is told."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.app.conftest import Program, finished, make_program
+from tests.support.covers import covers
+from tests.support.prompted import Prompted, prompted_beside
+from tests.support.real_parts import CLAUDE
+from tests.support.upstream import KEY
+
+AGENT = ("--agent", "claude-local", "--model", "anthropic:claude-sonnet-4-5")
+
+
+@pytest.fixture
+def provider() -> Iterator[Prompted]:
+    with prompted_beside() as site:
+        yield site
+
+
+@pytest.fixture
+def program(short_path: Path, provider: Prompted, real_part: Callable[[str], str]) -> Iterator[Program]:
+    real_part("claude-code")
+    scratch = short_path.resolve()
+    make_program(scratch)
+    made = Program(scratch)
+    made.configure(f'[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n')
+    try:
+        yield made
+    finally:
+        finished(made)
+
+
+def told(program: Program, session: str, kind: str) -> list[dict[str, Any]]:
+    """Return the events of one kind in a session's log."""
+    lines = map(json.loads, program("sessions", "export", session).stdout.splitlines())
+    return [line["event"] for line in lines if line["type"] == kind]
+
+
+@covers("process.by-name")
+def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provider: Prompted) -> None:
+    first = program.json("start", *AGENT, "word=alpha", ANTHROPIC_API_KEY=KEY)
+    assert (first["status"], first["text"]) == ("done", "HEARD: alpha")
+    task = 'word=beta CALL write_file {"path": "made.txt", "content": "x"}'
+    second = program.json("start", "--resume", first["session"], task, ANTHROPIC_API_KEY=KEY)
+    assert second["status"] == "done"
+    assert "wrote 1 bytes" in second["text"]
+    third = program.json("start", "--resume", first["session"], "word=gamma", ANTHROPIC_API_KEY=KEY)
+    assert third["text"] == "HEARD: alpha, beta, gamma"
+    turns = {event["turn"] for event in told(program, first["session"], "TurnEnded")}
+    calls, models = told(program, first["session"], "CallRequested"), told(program, first["session"], "ModelResponded")
+    assert {call["turn"] for call in calls} <= turns
+    assert calls
+    assert {model["turn"] for model in models} == turns, "what its models used belongs to its turns"
+    assert all(asked.headers.get("x-api-key") == KEY for asked in provider.asked), "its own key is a stand-in"
+
+
+@covers("process.says-what-to-do")
+def test_without_a_program_or_a_key_the_command_says_what_to_do(program: Program) -> None:
+    assert "set ANTHROPIC_API_KEY" in program("start", *AGENT, "hello", fails=True).stderr
+    program.configure('[processes]\nprogram = "/nowhere/claude"\n')
+    done = program("start", *AGENT, "hello", fails=True, ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 1
+    assert "install it (`npm install" in done.stderr

@@ -1,0 +1,102 @@
+#!/usr/bin/python3 -I
+"""A stand-in for Claude Code, for what the real one cannot be brought to do: it speaks stream-json and misbehaves where it is told to."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, SLOWLY, DEAF, WRITES = (
+    "please hang",
+    "please babble",
+    "please leave",
+    "please crash",
+    "please think",
+    "please err",
+    "please be slow",
+    "please be deaf",
+    "please write only",
+)
+
+
+def value_of(option: str) -> str:
+    return sys.argv[sys.argv.index(option) + 1] if option in sys.argv else ""
+
+
+CONVERSATION = value_of("--session-id") or value_of("--resume")
+STATE = Path(os.environ.get("CLAUDE_CONFIG_DIR", ""))
+PLACE = STATE / "projects" / "".join(each if each.isascii() and each.isalnum() else "-" for each in os.getcwd()) / f"{CONVERSATION}.jsonl"
+
+
+def tell(**event: object) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def keep(**entry: object) -> None:
+    with PLACE.open("a") as file:
+        file.write(json.dumps(entry, separators=(",", ":")) + "\n")
+
+
+def remembered() -> int:
+    return sum(1 for line in PLACE.read_text().splitlines() if '"type":"user"' in line)
+
+
+def answer(text: str, mark: str) -> None:
+    keep(type="user", uuid=mark, message={"role": "user", "content": text})
+    tell(type="system", subtype="init", session_id=CONVERSATION, mcp_servers=[{"name": "curtainwall", "status": "connected"}])
+    if HANGS in text:
+        piece("half an ")
+        (STATE / "hanging").touch()
+        return
+    if GARBAGE in text:
+        for number in range(100):
+            print(f"Segmentation fault {number}")
+        sys.stdout.flush()
+        return
+    if LEAVES in text:
+        sys.exit(0)
+    if CRASHES in text:
+        piece("half an ")
+        os._exit(139)
+    if SLOWLY in text:
+        time.sleep(0.3)
+    if THINKS in text:
+        tell(type="assistant", parent_tool_use_id=None, message={"content": [{"type": "thinking", "thinking": "hm"}]})
+    if ERRS in text:
+        tell(type="result", subtype="error_max_turns", is_error=True, errors=["it was too much"], session_id=CONVERSATION)
+        return
+    said = f"message {remembered()}: {text}"
+    keep(type="assistant", uuid="a", message={"role": "assistant", "stop_reason": "end_turn", "content": [{"type": "text", "text": said}]})
+    if WRITES in text:
+        (STATE / "written").touch()
+        return
+    tell(type="assistant", parent_tool_use_id=None, message={"content": [{"type": "text", "text": said}]})
+    tell(type="result", subtype="success", is_error=False, result=said, session_id=CONVERSATION, usage={}, total_cost_usd=0.0)
+
+
+def piece(text: str) -> None:
+    tell(type="stream_event", parent_tool_use_id=None, event={"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}})
+
+
+def main() -> None:
+    if "--resume" in sys.argv and not PLACE.exists():
+        print(f"No conversation found with session ID: {CONVERSATION}", file=sys.stderr)
+        sys.exit(1)
+    PLACE.parent.mkdir(parents=True, exist_ok=True)
+    (STATE / f"started-{os.getpid()}-{time.time_ns()}").touch()
+    is_deaf = False
+    for line in sys.stdin:
+        event = json.loads(line)
+        if event["type"] == "user":
+            is_deaf = DEAF in event["message"]["content"]
+            answer(event["message"]["content"].replace(DEAF, HANGS), event["uuid"])
+        elif event["type"] == "control_request" and not is_deaf:
+            tell(type="control_response", response={"subtype": "error", "request_id": event["request_id"]})
+            if event["request"]["subtype"] == "interrupt":
+                tell(type="result", subtype="error_during_execution", is_error=True, errors=[], session_id=CONVERSATION)
+
+
+if __name__ == "__main__":
+    main()
