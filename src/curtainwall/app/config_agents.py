@@ -42,8 +42,8 @@ class AgentSection(Section):
     )
     resume: tuple[str, ...] = Field((), description="what its command line ends with when something was said before")
     providers: dict[str, str] = Field(
-        default_factory=dict[str, str],
-        description='the models that it talks to, each with the variable for its key: `openai = "OPENAI_API_KEY"`',
+        {},
+        description="the providers of its models, each with the variable that its key goes into",
     )
     env: tuple[Variable, ...] = Field((), description='variables that it gets besides: `["REGION=eu"]`; never a secret, it can read them')
     programs: tuple[Lent, ...] = Field((), description="programs of this machine that it sees read-only, as `HERE:INSIDE`")

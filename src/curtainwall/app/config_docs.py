@@ -155,12 +155,13 @@ _EXAMPLES = {
 _EXAMPLES_IN = {
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "hooks": {"file": '"~/.claude/settings.json"'},
+    "agents.NAME": {"image": '"my/image:1"', "command": '["my-agent"]', "providers": '{ openai = "OPENAI_API_KEY" }'},
 }
 
 
 def _written(name: str) -> str:
-    """Return the name of a table as it could stand in a file; a model's provider has small letters."""
-    return name.replace("models.NAME", "models.local")
+    """Return the name of a table as it could stand in a file; those of models and agents have small letters."""
+    return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.mine")
 
 
 def _example(field: FieldInfo) -> str:
