@@ -167,17 +167,17 @@ _EXAMPLES = {
 
 # Of the sources of a credential only one may stand there.
 _EXAMPLES_IN = {
-    "agents.NAME": {"command": "[]"},
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "webhooks.hooks.NAME": {"secret-env": '"CI_SECRET"', "secret-file": ""},
     "notify": {"command": '["notify-me"]'},
     "hooks": {"file": '"~/.claude/settings.json"'},
+    "agents.NAME": {"image": '"my/image:1"', "command": '["my-agent"]', "providers": '{ openai = "OPENAI_API_KEY" }'},
 }
 
 
 def _written(name: str) -> str:
-    """Return the name of a table as it could stand in a file; a model's provider has small letters, and only known agents need no more."""
-    return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.codex")
+    """Return the name of a table as it could stand in a file; those of models and agents have small letters."""
+    return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.mine")
 
 
 def _example(field: FieldInfo) -> str:

@@ -1,7 +1,7 @@
 """Foreign agents in containers without a network: adapters, images, the engine, and the agent that keeps them."""
 
 from curtainwall.agents.container.adapters import Adapter, Adapters, PlainAgent
-from curtainwall.agents.container.agent import Around, ContainerAgent
+from curtainwall.agents.container.agent import ContainerAgent
 from curtainwall.agents.container.engine import Engine
 from curtainwall.agents.container.fleet import Fleet
 from curtainwall.agents.container.images import Images
@@ -16,6 +16,7 @@ from curtainwall.agents.container.terms import (
     Program,
     Reach,
 )
+from curtainwall.agents.container.turn import Around
 
 __all__ = [
     "EGRESS_SOCKET",

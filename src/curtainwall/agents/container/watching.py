@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -24,14 +25,21 @@ from curtainwall.model import (
     session_stream,
 )
 
+_WRITTEN_EVERY: Final = 30.0
 USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
+
+
+Write = Callable[[float], Awaitable[None]]
+"""Writes down seconds of work."""
 
 
 class Watch:
     """Follows the log of one turn. While a human is asked and the agent is silent, its container is paused and its time does not count."""
 
-    def __init__(self, engine: Engine, container: str, limits: Limits) -> None:
+    def __init__(self, engine: Engine, container: str, limits: Limits, write: Write) -> None:
         self._engine = engine
+        self._write = write
+        self._written = 0.0
         self._container = container
         self._limits = limits
         self._asked: set[ApprovalId] = set()
@@ -64,10 +72,17 @@ class Watch:
                     why = f"stopped after {self._limits.turn:g} seconds of work, which is the most for one turn"
                     return TurnResult(status=TurnStatus.FAILED, failure=why)
                 await self._pause_or_go_on()
+                if self.worked - self._written >= _WRITTEN_EVERY:
+                    await self.write_down()
         finally:
             self._count()
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
+
+    async def write_down(self) -> None:
+        """Have the work so far written down, as far as it is not."""
+        seconds, self._written = max(0.0, self.worked - self._written), self.worked
+        await self._write(seconds)
 
     def _take(self, event: AnyEvent) -> None:
         match event:
@@ -86,7 +101,7 @@ class Watch:
 
     def _next_look(self) -> float | None:
         if not self._asked:
-            return max(0.0, self._limits.turn - self.worked)
+            return min(_WRITTEN_EVERY, max(0.0, self._limits.turn - self.worked))
         return None if self._is_paused else max(0.0, self._heard_at + self._limits.pause_after - time.monotonic())
 
     async def _pause_or_go_on(self) -> None:
