@@ -14,6 +14,7 @@ from curtainwall.app.wiring import Wired, open_house, set_up
 from curtainwall.model import (
     AnswerApproval,
     AnyEvent,
+    ApprovalId,
     ApprovalQuery,
     MessageId,
     Route,
@@ -93,7 +94,7 @@ class Home:
 
 async def answer(wired: Wired, session: SessionId, approval: str, *, granted: bool = True) -> None:
     """Answer an ask as somebody in a browser does."""
-    await wired.house.send(session, AnswerApproval(by=ANN, approval=approval, granted=granted), f"answer to {approval}")  # type: ignore[arg-type]
+    await wired.house.send(session, AnswerApproval(by=ANN, approval=ApprovalId(approval), granted=granted), f"answer to {approval}")
 
 
 def open_asks(wired: Wired) -> list[tuple[SessionId, str]]:
