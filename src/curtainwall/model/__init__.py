@@ -223,6 +223,7 @@ from curtainwall.model.ports import (
     Blobs,
     Clock,
     Desk,
+    Explaining,
     Feed,
     Gate,
     HookReply,
@@ -289,7 +290,10 @@ from curtainwall.model.views import (
     Opening,
     PendingAsk,
     QueuedMessage,
+    RuleStanding,
+    RuleTold,
     SessionView,
+    VerdictTold,
 )
 
 __all__ = [
@@ -377,6 +381,7 @@ __all__ = [
     "Entry",
     "Event",
     "ExpireApprovals",
+    "Explaining",
     "ExtensionNoted",
     "Facts",
     "Feed",
@@ -475,6 +480,8 @@ __all__ = [
     "RuleDisabled",
     "RuleEnabled",
     "RuleId",
+    "RuleStanding",
+    "RuleTold",
     "Save",
     "SavedProgram",
     "Scope",
@@ -518,6 +525,7 @@ __all__ = [
     "Usage",
     "UserPromptSubmit",
     "Verdict",
+    "VerdictTold",
     "Waiting",
     "Who",
     "WithdrawMessage",

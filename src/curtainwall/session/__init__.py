@@ -49,7 +49,7 @@ from curtainwall.session.evolve import (
     fold,
 )
 from curtainwall.session.in_force import (
-    RuleInForce,
+    label_words,
     rules_in_force,
 )
 from curtainwall.session.plans import (
@@ -120,7 +120,6 @@ __all__ = [
     "OpenCall",
     "Phase",
     "ProjectState",
-    "RuleInForce",
     "Rules",
     "Said",
     "SessionState",
@@ -153,6 +152,7 @@ __all__ = [
     "forget_oldest",
     "inert",
     "label_lines",
+    "label_words",
     "lift",
     "plan_text",
     "proceed",
