@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,10 @@ bcrypt_rounds: 4
 rc_message: {{per_second: {rate}, burst_count: {burst}}}
 rc_login: {{address: {{per_second: 1000, burst_count: 1000}}, account: {{per_second: 1000, burst_count: 1000}}}}
 rc_joins: {{local: {{per_second: 1000, burst_count: 1000}}}}
-rc_invites: {{per_room: {{per_second: 1000, burst_count: 1000}}, per_user: {{per_second: 1000, burst_count: 1000}}, per_issuer: {{per_second: 1000, burst_count: 1000}}}}
+rc_invites:
+  per_room: {{per_second: 1000, burst_count: 1000}}
+  per_user: {{per_second: 1000, burst_count: 1000}}
+  per_issuer: {{per_second: 1000, burst_count: 1000}}
 """
 _LOG = """
 version: 1
@@ -163,7 +166,9 @@ class Person:
 
     async def look(self, wait: int = 200) -> None:
         """Take in what is new."""
-        response = await self.client.sync(timeout=wait, sync_filter={"room": {"timeline": {"limit": 500}}}, full_state=not self.client.next_batch)
+        response = await self.client.sync(
+            timeout=wait, sync_filter={"room": {"timeline": {"limit": 500}}}, full_state=not self.client.next_batch
+        )
         assert isinstance(response, SyncResponse), response
         for room, info in response.rooms.join.items():
             for event in info.timeline.events:
@@ -258,7 +263,7 @@ class Person:
 @asynccontextmanager
 async def person(server: Synapse, name: str, directory: Path, device: str = "PHONE") -> AsyncGenerator[Person]:
     """Log somebody in with a device of their own."""
-    directory.mkdir(parents=True, exist_ok=True)
+    os.makedirs(directory, exist_ok=True)
     client = AsyncClient(server.url, server.user(name), device, str(directory), AsyncClientConfig(store_name=f"{name}{device}.db"))
     try:
         response = await client.login("secret")
@@ -270,5 +275,3 @@ async def person(server: Synapse, name: str, directory: Path, device: str = "PHO
         await client.close()
         if client.store is not None:
             client.store.database.close()
-
-

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
 
@@ -273,6 +274,13 @@ class Config(Section):
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
+    matrix: MatrixSection = MatrixSection.model_construct()
+
+    @model_validator(mode="after")
+    def _has_operators(self) -> "Config":
+        if self.matrix.homeserver is not None and "matrix" not in self.channels:
+            raise ValueError("`channels.matrix.operators` is missing; without anybody who may answer asks there, Matrix is not served")
+        return self
 
 
 def load_config(path: Path) -> Config:

@@ -56,18 +56,23 @@ class HouseDesk:
         self._wanted = wanted
         self._threshold = threshold
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
-        """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
+        """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there.
+
+        The same key twice is the same command, and hooks hear of it once.
+        """
+        if key is not None and self._wired.store.inbox.outcome(session_stream(session), key) is not None:
+            return await self._wired.house.send(session, command, key)
         if isinstance(command, RevokeGrant) and command.grant not in self._state(session).grants:
             await self._wired.house.revoke(command.grant, command.by)
             return self._wired.house.feed.head(session_stream(session))
         command = self._masked(command)
         if isinstance(command, SendMessage) and command.role == "human":
-            command = await self._heard(session, command)
+            command = await self._heard(session, command, key)
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
             self._find_model(command.model)
-        return await self._wired.house.send(session, command)
+        return await self._wired.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
         """Return the session as it is now; raise `NotFound`."""
@@ -112,7 +117,7 @@ class HouseDesk:
         told = {name: self._wired.tools.masked(words) for name, words in written.items() if isinstance(words, str) and words}
         return command.model_copy(update=told) if told else command
 
-    async def _heard(self, session: SessionId, said: SendMessage) -> SendMessage:
+    async def _heard(self, session: SessionId, said: SendMessage, key: str | None) -> SendMessage:
         """Pass a message by the user's hooks: they may keep it away from the agent, or add to it."""
         state = self._state(session)
         place = Place(session=session, workspace=state.workspace, mode=state.mode)
@@ -121,7 +126,7 @@ class HouseDesk:
             raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
         if reply.context:
             note = SendMessage(by=SYSTEM, message=MessageId(self._wired.house.mint()), text=reply.context, role="context")
-            await self._wired.house.send(session, note)
+            await self._wired.house.send(session, note, None if key is None else f"{key} context")
         return said
 
     def _state(self, session: SessionId) -> SessionState:

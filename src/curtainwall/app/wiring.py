@@ -112,14 +112,20 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
         lists=Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams),
         protection=protection_for(home, config, extra, environ),
     )
-    servers = server_specs(config, (*model_variables(config), *credential_variables(config)), environ)
+    servers = server_specs(config, (*model_variables(config), *credential_variables(config), *config.matrix.variables), environ)
     return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ))
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*credential_files(config), *model_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    ours = (
+        *credential_files(config),
+        *model_files(config),
+        *config.matrix.files,
+        *led_to(home, environ),
+        *(() if hooks is None else (str(hooks),)),
+    )
     never = (*config.protected.never, *ours, *(str(path.absolute()) for path in policy_files))
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
 
@@ -271,7 +277,8 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         House(store, clock, lambda: rules) as house,
         aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
     ):
-        around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
+        withheld = (*model_variables(setup.config), *credential_variables(setup.config), *setup.config.matrix.variables)
+        around = Surroundings(masker, withheld=frozenset(withheld))
         hooks = user_hooks(setup.hooks, around, setup.home, house)
         gate = SessionGate(house, tools, hooks, parts.approver)
         yield Wired(setup, store, house, tools, gate, hooks, masker)

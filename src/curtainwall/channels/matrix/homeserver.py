@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, cast
+from typing import Final
 from urllib.parse import quote, urlencode
 
 from aiohttp import ClientError
@@ -78,7 +78,7 @@ class Homeserver:
         told |= {"since": since} if since else {}
         told |= {"full_state": "true"} if whole else {}
         # A first look at many rooms takes a homeserver long.
-        return await self.ask("GET", f"/sync?{urlencode(told)}", wait=wait + 120, tries=1)
+        return await self.ask("GET", f"/sync?{urlencode(told)}", wait=wait + 120, tries=2)
 
     async def before(self, room: str, start: str, end: str, wanted: Mapping[str, object]) -> Raw:
         """Return a page of what was said in a room before a point, newest first, down to another."""
@@ -157,8 +157,3 @@ def quiet_library() -> None:
     """Keep the library's own remarks, some of which quote messages, out of our logs."""
     for name in ("nio", "peewee"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def raw_json(value: object) -> dict[str, object]:
-    """Return a JSON object as the library takes it."""
-    return cast("dict[str, object]", value)

@@ -23,4 +23,6 @@ def _reader() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # imported late: only a channel that speaks needs it
 
     # Tags that somebody wrote stay text; a picture would tell its server who reads, and links of other kinds would run something.
-    return MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": False}).enable("table").enable("strikethrough").disable("image")
+    return (
+        MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": False}).enable("table").enable("strikethrough").disable("image")
+    )

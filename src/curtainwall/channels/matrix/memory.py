@@ -10,6 +10,7 @@ from curtainwall.model import Marks
 
 CHANNEL: Final = "matrix"
 _MOST_SEALED: Final = 500
+_MOST_TWINS: Final = 100_000
 
 
 class Memory:
@@ -18,6 +19,7 @@ class Memory:
     def __init__(self, marks: Marks, user: str) -> None:
         self._marks = marks
         self._of = f"{CHANNEL} {user}"
+        self._twins = f"{CHANNEL} {user} twins"
 
     def get(self, name: str) -> str | None:
         """Return what was remembered."""
@@ -53,9 +55,22 @@ class Memory:
         """Forget something that was opened."""
         await self.set({f"sealed {sealed.head.event}": None})
 
+    # What was encrypted once
+
+    async def is_repeated(self, twin: str, event: str) -> bool:
+        """Tell whether the same encrypted bytes came as another event before; from here on, they have come as this one."""
+        known = self._marks.get(self._twins, twin)
+        if known is None:
+            await self._marks.set(self._twins, {twin: event})
+        return known not in (None, event)
+
+    async def tidy(self) -> None:
+        """Forget half of very many encrypted bytes, so that they do not become ever more."""
+        twins = self._marks.all(self._twins)
+        if len(twins) > _MOST_TWINS:
+            await self._marks.set(self._twins, dict.fromkeys(list(twins)[: len(twins) // 2]))
+
 
 def transaction(name: str) -> str:
     """Return the id that makes a homeserver take the same thing once, however often it is sent."""
     return f"cw{hashlib.sha256(name.encode()).hexdigest()[:40]}"
-
-

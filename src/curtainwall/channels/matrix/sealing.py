@@ -228,7 +228,11 @@ def _kept(events: Iterable[Raw]) -> Iterator[dict[str, object]]:
         kind, content = raw.get("type"), table(raw.get("content"))
         if kind not in _KEPT_STATE or not isinstance(raw.get("state_key"), str):
             continue
-        kept = {"membership": content.get("membership")} if kind == "m.room.member" else {"algorithm": text_of(content.get("algorithm")) or "unknown"}
+        kept = (
+            {"membership": content.get("membership")}
+            if kind == "m.room.member"
+            else {"algorithm": text_of(content.get("algorithm")) or "unknown"}
+        )
         event: dict[str, object] = {
             "type": kind,
             "state_key": raw.get("state_key"),

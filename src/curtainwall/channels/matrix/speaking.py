@@ -12,7 +12,6 @@ from nio import RoomSendResponse
 from nio.exceptions import LocalProtocolError, OlmUnverifiedDeviceError, SendRetryError
 
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused
-from curtainwall.channels.matrix.markdown import to_html
 from curtainwall.channels.matrix.memory import Memory, transaction
 from curtainwall.channels.matrix.sealing import Sealing
 from curtainwall.model import TryLater
@@ -29,11 +28,11 @@ Content = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Something to say: plain, with markdown or as a remark of ours; `mention` names who should look."""
+    """Something to say: plain, with a form of its own, or as a remark of ours; `mention` names who should look."""
 
     text: str
+    html: str | None = None
     notice: bool = False
-    markdown: bool = False
     thread: str = ""
     reply_to: str = ""
     mention: tuple[str, ...] = ()
@@ -99,9 +98,8 @@ def content_of(words: Words) -> Content:
     """Return an event's content; where both forms would be too much for one event, the plain one is enough."""
     content: Content = {"msgtype": "m.notice" if words.notice else "m.text", "body": words.text or "…"}
     content["m.mentions"] = {"user_ids": list(words.mention)} if words.mention else {}
-    html = to_html(words.text) if words.markdown else None
-    if html is not None:
-        content |= {"format": "org.matrix.custom.html", "formatted_body": html}
+    if words.html is not None:
+        content |= {"format": "org.matrix.custom.html", "formatted_body": words.html}
         if len(json.dumps(content, ensure_ascii=False).encode()) > _LARGEST_EVENT:
             del content["format"], content["formatted_body"]
     if words.thread:
@@ -130,16 +128,21 @@ def changed(event: str, content: Content) -> Content:
     }
 
 
-def pieces(text: str, size: int = PIECE) -> Sequence[str]:
-    """Return a text in pieces that an event can hold, cut between lines where that is possible; code stays code."""
+def pieces(text: str, first: int = PIECE) -> Sequence[str]:
+    """Return a text in pieces that an event can hold, cut between lines where that is possible; code stays code.
+
+    What is longer than one event begins with a short piece, of which `first` is the size.
+    """
     found: list[str] = []
+    size = PIECE if len(text) <= PIECE else first
     while len(text) > size:
         cut = text.rfind("\n", size // 2, size)
         cut = size if cut < 0 else cut
         piece, text = text[:cut], text[cut:].removeprefix("\n")
         fence = _open_fence(piece)
-        found.append(f"{piece}\n{fence[:3]}" if fence else piece)
+        found.append(f"{piece}\n```" if fence else piece)
         text = f"{fence}\n{text}" if fence else text
+        size = PIECE
     return [*found, text]
 
 
