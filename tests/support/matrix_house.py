@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from curtainwall.agents.builtin import Model
+from curtainwall.agents.builtin.models.estimates import free_usage, pieces
+from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Prompt, Reply
 from curtainwall.app.matrix_service import matrix_of
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import open_house, set_up
@@ -24,13 +26,31 @@ from tests.support.talking import Home
 QUICK = Pace(first=0.2, again=0.3, look=0.05)
 
 
-def configure(home: Home, server: Synapse, *, model: str = "demo", matrix: str = "", operators: Sequence[str] = ("ann",), more: str = "") -> None:
-    """Write the configuration of a house that is `@wall` on a homeserver."""
-    people = ", ".join(f'"{server.user(name)}"' for name in operators)
+def configure(home: Home, server: Synapse, *, model: str = "demo", matrix: str = "", user: str = "wall") -> None:
+    """Write the configuration of a house that is somebody on a homeserver, with ann as its operator."""
     home.configure(
-        f'[model]\nname = "{model}"\n[channels.matrix]\noperators = [{people}]\n[matrix]\nhomeserver = "{server.url}"\n'
-        f'user = "{server.user("wall")}"\ndevice = "WALL"\npassword-env = "WALL_PASSWORD"\n{matrix}\n{more}'
+        f'[model]\nname = "{model}"\n[channels.matrix]\noperators = ["{server.user("ann")}"]\n[matrix]\nhomeserver = "{server.url}"\n'
+        f'user = "{server.user(user)}"\ndevice = "WALL"\npassword-env = "WALL_PASSWORD"\n{matrix}\n'
     )
+
+
+@dataclass
+class Echo:
+    """A model that says what it heard since it last spoke, word by word; a pause makes it slow."""
+
+    pause: float = 0.0
+    name: str = "echo"
+    context_size: int = 1_000_000
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        heard: list[str] = []
+        for item in prompt.items:
+            heard = [*heard, item.text] if isinstance(item, HumanSaid) else [] if isinstance(item, AgentSaid) else heard
+        said = AgentSaid(text=f"heard: {' | '.join(heard)}")
+        for piece in pieces(said.text):
+            yield Delta(piece)
+            await asyncio.sleep(self.pause)
+        yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
 
 
 @dataclass
@@ -65,7 +85,7 @@ async def served(pace: Pace = QUICK, models: Sequence[Model] = ()) -> AsyncGener
                 if row.status != "closed":
                     work.turns.attend(row.session)
             reports: list[str] = []
-            matrix = matrix_of(work, reports.append, pace)
+            matrix = matrix_of(work, reports.append, pace, model=name)
             assert matrix is not None
             task = asyncio.create_task(matrix.run())
             here = Served(work, matrix, task, reports)
@@ -79,11 +99,13 @@ async def served(pace: Pace = QUICK, models: Sequence[Model] = ()) -> AsyncGener
 
 
 @contextmanager
-def process(home: Home, log: Path) -> Generator["subprocess.Popen[bytes]"]:
+def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Popen[bytes]"]:
     """Serve the house in a process of its own, and kill it at the end if nobody did."""
     environ = {**os.environ, **home.environ, "WALL_PASSWORD": "secret", "PYTHONPATH": str(ROOT)}
     with log.open("ab") as out:
-        running = subprocess.Popen([sys.executable, "-m", "tests.support.matrix_house"], cwd=ROOT, env=environ, stdout=out, stderr=out)
+        running = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.matrix_house", model], cwd=ROOT, env=environ, stdout=out, stderr=out
+        )
     try:
         yield running
     finally:
@@ -93,7 +115,7 @@ def process(home: Home, log: Path) -> Generator["subprocess.Popen[bytes]"]:
 
 
 async def _serve() -> None:
-    async with served() as here:
+    async with served(models=[Echo()] if sys.argv[1:] == ["echo"] else ()) as here:
         await here.task
 
 

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import secrets
 import socket
 import sqlite3
 import subprocess
@@ -68,13 +69,20 @@ class Synapse:
     root: Path
     port: int
     process: "subprocess.Popen[bytes] | None" = None
+    suffix: str = ""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def user(self, name: str) -> str:
-        return f"@{name}:{SERVER}"
+        return f"@{name}{self.suffix}:{SERVER}"
+
+    def settle(self, *names: str) -> None:
+        """Let people with new accounts live here, so that no test meets the devices of another."""
+        self.suffix = f"-{secrets.token_hex(3)}"
+        for name in names:
+            self.register(name)
 
     def start(self) -> None:
         command = [str(SYNAPSE), "-m", "synapse.app.homeserver", "--config-path", str(self.root / "homeserver.yaml")]
@@ -104,12 +112,13 @@ class Synapse:
     def register(self, name: str, password: str = "secret") -> str:
         """Make a user and return its id; one that is there already is left as it is."""
         nonce = json.load(urllib.request.urlopen(f"{self.url}/_synapse/admin/v1/register", timeout=30))["nonce"]
+        name = f"{name}{self.suffix}"
         text = b"\0".join((nonce.encode(), name.encode(), password.encode(), b"notadmin"))
         mac = hmac.new(_SECRET.encode(), text, hashlib.sha1).hexdigest()
         told = {"nonce": nonce, "username": name, "password": password, "admin": False, "mac": mac}
         request = urllib.request.Request(f"{self.url}/_synapse/admin/v1/register", json.dumps(told).encode(), method="POST")
         urllib.request.urlopen(request, timeout=30).read()
-        return self.user(name)
+        return f"@{name}:{SERVER}"
 
     def database(self) -> sqlite3.Connection:
         """Open the homeserver's own database, as whoever owns the machine can."""

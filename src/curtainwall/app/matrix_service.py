@@ -123,7 +123,7 @@ class RoomsOfHouse:
             return False
 
 
-def matrix_of(work: AtWork, report: Report, pace: Pace | None = None) -> Matrix | None:
+def matrix_of(work: AtWork, report: Report, pace: Pace | None = None, model: str = "") -> Matrix | None:
     """Return the channel that the configuration asks for, or None; raise `Broken` where its secret is not at hand."""
     setup, house = work.wired.setup, work.wired.house
     section, operators = setup.config.matrix, setup.config.channels.get(CHANNEL)
@@ -134,7 +134,7 @@ def matrix_of(work: AtWork, report: Report, pace: Pace | None = None) -> Matrix 
     people = People(section.user, frozenset(operators.operators), frozenset(section.users), section.trust_homeserver)
     terms = Terms(people, frozenset(section.rooms), section.pinned, pace or Pace())
     workspace = None if section.workspace is None else Path(_expanded(section.workspace, os.environ))
-    doors = RoomsOfHouse(work, Wanted(default_model_of(work.wired), workspace))
+    doors = RoomsOfHouse(work, Wanted(model or default_model_of(work.wired), workspace))
     line = Line(desk=work.desk, feed=house.feed, listening=work.journal, clock=house.clock)
 
     def log_places(session: SessionId) -> Sequence[str]:
