@@ -1,4 +1,4 @@
-"""A house that is served on Matrix alone: inside a test, or as a process of its own that can be killed."""
+"""A house that is served on Matrix: inside a test, or as a process of its own that can be killed."""
 
 import asyncio
 import os
@@ -7,23 +7,17 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.agents.builtin import Model
-from curtainwall.agents.builtin.models.estimates import free_usage, pieces
+from curtainwall.agents.builtin.models.estimates import free_usage
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Prompt, Reply
-from curtainwall.app.matrix_service import matrix_of
-from curtainwall.app.openings import Wanted
-from curtainwall.app.wiring import open_house, set_up
-from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
-from curtainwall.channels.matrix import Matrix, Pace
-from curtainwall.model import MessageAccepted, Recorded, Route, SessionId, SessionQuery, session_stream
+from curtainwall.app.serving import Serving, serving
+from curtainwall.model import MessageAccepted, Recorded, Route, SessionId, session_stream
 from tests.support.repository import ROOT
 from tests.support.synapse import Synapse
 from tests.support.talking import Home
-
-QUICK = Pace(first=0.2, again=0.3, look=0.05)
 
 
 def configure(home: Home, server: Synapse, *, model: str = "demo", matrix: str = "", user: str = "wall") -> None:
@@ -36,7 +30,7 @@ def configure(home: Home, server: Synapse, *, model: str = "demo", matrix: str =
 
 @dataclass
 class Echo:
-    """A model that says what it heard since it last spoke, word by word; a pause makes it slow."""
+    """A model that says what it heard since it last spoke; it may pause in the middle."""
 
     pause: float = 0.0
     name: str = "echo"
@@ -47,55 +41,40 @@ class Echo:
         for item in prompt.items:
             heard = [*heard, item.text] if isinstance(item, HumanSaid) else [] if isinstance(item, AgentSaid) else heard
         said = AgentSaid(text=f"heard: {' | '.join(heard)}")
-        for piece in pieces(said.text):
-            yield Delta(piece)
-            await asyncio.sleep(self.pause)
+        middle = len(said.text) // 2
+        yield Delta(said.text[:middle])
+        await asyncio.sleep(self.pause)
+        yield Delta(said.text[middle:])
         yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
 
 
 @dataclass
 class Served:
-    """A house at work, its channel, and what the channel reported."""
+    """A house that is served."""
 
-    work: AtWork
-    matrix: Matrix
-    task: "asyncio.Task[None]"
-    reports: list[str] = field(default_factory=list)
+    serving: Serving
+
+    @property
+    def health(self) -> str:
+        return self.serving.supervisor.health()["matrix"]
 
     def session_at(self, room: str) -> SessionId:
-        found = self.work.wired.store.index.session_at(Route(channel="matrix", reference=room))
+        found = self.serving.wired.store.index.session_at(Route(channel="matrix", reference=room))
         assert found is not None
         return found
 
     def log(self, room: str) -> Sequence[Recorded]:
-        return self.work.wired.house.feed.read(session_stream(self.session_at(room)))
+        return self.serving.wired.house.feed.read(session_stream(self.session_at(room)))
 
     def accepted(self, room: str) -> list[str]:
         return [it.event.text for it in self.log(room) if isinstance(it.event, MessageAccepted)]
 
 
 @asynccontextmanager
-async def served(pace: Pace = QUICK, models: Sequence[Model] = ()) -> AsyncGenerator[Served]:
+async def served(*models: Model) -> AsyncGenerator[Served]:
     """Serve the house that the environment names until the context is left."""
-    async with open_house(set_up()) as wired:
-        own, found = {model.name: model for model in models}, models_of(wired)
-        name = models[0].name if models else default_model_of(wired)
-        async with agents_at_work(wired, lambda name: own.get(name) or found(name), Wanted(name)) as work:
-            for row in wired.store.index.sessions(SessionQuery(channel="matrix", limit=1_000)):
-                if row.status != "closed":
-                    work.turns.attend(row.session)
-            reports: list[str] = []
-            matrix = matrix_of(work, reports.append, pace, model=name)
-            assert matrix is not None
-            task = asyncio.create_task(matrix.run())
-            here = Served(work, matrix, task, reports)
-            try:
-                yield here
-                if task.done():
-                    task.result()
-            finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+    async with serving(models=models) as house:
+        yield Served(house)
 
 
 @contextmanager
@@ -115,8 +94,8 @@ def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Pop
 
 
 async def _serve() -> None:
-    async with served(models=[Echo()] if sys.argv[1:] == ["echo"] else ()) as here:
-        await here.task
+    async with serving(models=[Echo()] if sys.argv[1:] == ["echo"] else ()):
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

@@ -57,11 +57,9 @@ class HouseDesk:
         self._threshold = threshold
 
     async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
-        """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there.
-
-        The same key twice is the same command, and hooks hear of it once.
-        """
+        """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
         if key is not None and self._wired.store.inbox.outcome(session_stream(session), key) is not None:
+            # It was decided before, and hooks have heard it then.
             return await self._wired.house.send(session, command, key)
         if isinstance(command, RevokeGrant) and command.grant not in self._state(session).grants:
             await self._wired.house.revoke(command.grant, command.by)

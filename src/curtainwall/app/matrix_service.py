@@ -1,8 +1,8 @@
 """Matrix introduced to the house: rooms lead to sessions, and what they bring is decided like everything else."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,23 +10,21 @@ from curtainwall.app.config import Config
 from curtainwall.app.desk import HouseDesk
 from curtainwall.app.home import Home, private_directory, user_homes
 from curtainwall.app.keys import house_key
-from curtainwall.app.openings import Wanted, open_new, state_of
-from curtainwall.app.working import AtWork, default_model_of
+from curtainwall.app.openings import Wanted, state_of
+from curtainwall.app.places import HousePlaces
+from curtainwall.app.services import Service
+from curtainwall.app.serving import Serving
 from curtainwall.channels.asks import AskDesk, Board
-from curtainwall.channels.line import Line
-from curtainwall.channels.matrix import CHANNEL, Account, House, Matrix, Pace, People, Report, Terms
+from curtainwall.channels.matrix import CHANNEL, Account, House, Matrix, People, Terms
 from curtainwall.host import FromEnvironment, FromFile
 from curtainwall.model import (
-    AddRoute,
     AnswerApproval,
     AnyCommand,
-    Broken,
     Desk,
     NotFound,
     Opened,
     Opening,
     Route,
-    RuleId,
     SessionId,
     SessionQuery,
     SessionRow,
@@ -47,10 +45,10 @@ class KeyedDesk:
         self._desk = desk
         self._key = key
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         """Have a command decided once and return where the log ends then."""
         about = f" {command.approval}" if isinstance(command, AnswerApproval) else ""
-        return await self._desk.send(session, command, f"{self._key}{about}")
+        return await self._desk.send(session, command, key or f"{self._key}{about}")
 
     def view(self, session: SessionId) -> SessionView:
         """Return the session as it is now; raise `NotFound`."""
@@ -73,77 +71,63 @@ class KeyedDesk:
 class RoomsOfHouse:
     """Where rooms lead, as the house's log has it."""
 
-    work: AtWork
-    wanted: Wanted
+    serving: Serving
+    places: HousePlaces
 
     def session_at(self, room: str) -> SessionId | None:
         """Return the session that a room leads to, or None."""
-        return self.work.wired.store.index.session_at(_place(room))
+        return self.places.session_at(_place(room))
 
     async def enter(self, room: str, by: Who) -> SessionId:
         """Return the session that a room leads to; where there is none, or it is closed, one is opened."""
-        wired, place = self.work.wired, _place(room)
         found = self.session_at(room)
-        if found is None or self._is_closed(found):
-            found = await wired.house.bind(place, SessionId(wired.house.mint()), by, instead_of=found)
-        # Also where a process ended between the promise of a session and its opening.
-        await open_new(wired, self.wanted_in(room), by, session=found)
-        self.work.turns.attend(found)
-        return found
-
-    def wanted_in(self, room: str) -> Wanted:
-        """Return what the session of a room should be."""
-        told = self.wanted
-        return Wanted(told.model, told.workspace, f"matrix {room}", told.agent, told.mode, (_place(room),))
+        if found is not None and self._is_closed(found):
+            house = self.serving.wired.house
+            await house.bind(_place(room), SessionId(house.mint()), by, instead_of=found)
+        return await self.places.lead(_place(room), by)
 
     async def lead(self, room: str, session: SessionId, by: Who) -> None:
         """Let a room lead to another session from here on, and its asks be shown there."""
-        house, place = self.work.wired.house, _place(room)
-        await house.send(session, AddRoute(by=by, route=place))
-        await house.bind(place, session, by, instead_of=self.session_at(room))
-        self.work.turns.attend(session)
+        await self.places.move(_place(room), session, by, self.session_at(room))
 
     def desk(self, key: str) -> Desk:
         """Return a desk on which the same command under the same key is done once."""
-        return KeyedDesk(self.work.desk, key)
+        return KeyedDesk(self.serving.work.desk, key)
 
     def board(self, room: str, desk: AskDesk | None = None) -> Board:
-        """Return the asks that are shown in a room."""
-        wired = self.work.wired
-        return Board(desk or self.work.desk, wired.house.feed, wired.store.index, self._reason_of, ShownAt(CHANNEL, room))
-
-    def _reason_of(self, rule: RuleId) -> str:
-        card = self.work.wired.setup.policy.card(rule)
-        return "" if card is None else card.reason or card.title
+        """Return the asks that are shown in a room, answered over a desk."""
+        wired, at = self.serving.wired, ShownAt(CHANNEL, room)
+        return Board(desk or self.serving.work.desk, wired.house.feed, wired.store.index, self.serving.reason_of, at)
 
     def _is_closed(self, session: SessionId) -> bool:
         try:
-            return state_of(self.work.wired, session).closed is not None
+            return state_of(self.serving.wired, session).closed is not None
         except NotFound:
             return False
 
 
-def matrix_of(work: AtWork, report: Report, pace: Pace | None = None, model: str = "") -> Matrix | None:
-    """Return the channel that the configuration asks for, or None; raise `Broken` where its secret is not at hand."""
-    setup, house = work.wired.setup, work.wired.house
-    section, operators = setup.config.matrix, setup.config.channels.get(CHANNEL)
-    if section.homeserver is None or section.user is None:
-        return None
-    if operators is None:
-        raise Broken("`channels.matrix.operators` is missing; without anybody who may answer asks there, Matrix is not served")
+def services(serving: Serving) -> Iterable[Service]:
+    """Return the channel that the configuration asks for, if it does."""
+    section, operators = serving.config.matrix, serving.config.channels.get(CHANNEL)
+    if section.homeserver is None or section.user is None or operators is None:
+        return ()
     people = People(section.user, frozenset(operators.operators), frozenset(section.users), section.trust_homeserver)
-    terms = Terms(people, frozenset(section.rooms), section.pinned, pace or Pace())
+    terms = Terms(people, frozenset(section.rooms), section.pinned)
     workspace = None if section.workspace is None else Path(_expanded(section.workspace, os.environ))
-    doors = RoomsOfHouse(work, Wanted(model or default_model_of(work.wired), workspace))
-    line = Line(desk=work.desk, feed=house.feed, listening=work.journal, clock=house.clock)
 
-    def log_places(session: SessionId) -> Sequence[str]:
-        return (f"log: `curtainwall sessions show {session}`", f"audit: {setup.home.session(session).audit}")
+    def wanted_at(place: Route) -> Wanted:
+        return replace(serving.wanted_at(place), workspace=workspace)
 
     async def find_account() -> Account:
-        return await account_of(setup.home, setup.config, work.wired.masker.learn)
+        return await account_of(serving.wired.setup.home, serving.config, serving.wired.masker.learn)
 
-    return Matrix(find_account, terms, House(doors, line, work.wired.store.marks, log_places), report)
+    def log_places(session: SessionId) -> Sequence[str]:
+        home = serving.wired.setup.home
+        return f"log: {home.database}", f"audit: {home.session(session).audit}"
+
+    doors = RoomsOfHouse(serving, HousePlaces(serving.wired, serving.work.turns.attend, wanted_at))
+    house = House(doors, serving.line, serving.marks, log_places)
+    return (Matrix(find_account, terms, house, lambda words: serving.book.say(f"matrix: {words}", service=CHANNEL)),)
 
 
 async def account_of(home: Home, config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> Account:

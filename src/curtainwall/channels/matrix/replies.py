@@ -72,6 +72,7 @@ class Replies:
         self._saying = Saying()
         self._turn: TurnId | None = None
         self._count = 0
+        self._logged = ""
         self._draft: _Draft | None = None
         self._began: float | None = None
         self._busy = asyncio.Lock()
@@ -106,14 +107,15 @@ class Replies:
     async def _take(self, event: AnyEvent) -> None:
         match event:
             case TurnStarted():
-                self._turn, self._count = event.turn, 0
-                self._forget()
+                # What is heard live may be ahead of the log, and belong to this turn already.
+                self._turn, self._count, self._logged = event.turn, 0, ""
             case TextStreamed():
+                self._logged += event.text
                 self._hear(logged=event.text)
             case AgentSpoke():
                 await self._finish(event.text)
-            case ModelFailed() | TurnEnded() if self._saying.text:
-                await self._finish(self._saying.text)
+            case ModelFailed() | TurnEnded() if self._logged:
+                await self._finish(self._logged)
             case _:
                 pass
 
@@ -187,14 +189,12 @@ class Replies:
                 await insist(lambda number=number, words=words: self._speaking.say(self._room, f"{name} part {number}", words))
         self._count += 1
         self._saying.spoke(text)
-        self._draft, self._began = None, None
+        self._draft, self._logged = None, ""
+        self._began = self._now() if self._saying.text else None
 
     @property
     def _name(self) -> str:
         return f"{self._room} {self._turn} {self._count}"
-
-    def _forget(self) -> None:
-        self._saying, self._draft, self._began = Saying(), None, None
 
     async def _remark(self, name: str, text: str) -> None:
         words = Words(plain(text), notice=True)
