@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import ClientError
-from nio.exceptions import LocalProtocolError
 
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.account import Account
@@ -15,6 +14,7 @@ from curtainwall.channels.matrix.events import Raw, Sealed, read_event, table, t
 from curtainwall.channels.matrix.hearing import Hearing, People, forgotten
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
 from curtainwall.channels.matrix.invitations import invitations
+from curtainwall.channels.matrix.library import LocalProtocolError
 from curtainwall.channels.matrix.memory import Memory
 from curtainwall.channels.matrix.missed import MOST, TIMELINE, said_since
 from curtainwall.channels.matrix.replies import Pace, insist

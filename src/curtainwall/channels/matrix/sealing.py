@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from nio import AsyncClient, SyncResponse
-from nio.events import Event as NioEvent
-from nio.events import MegolmEvent, ToDeviceEvent
-
 from curtainwall.channels.matrix.events import Raw, Sealed, rows, table, text_of
+from curtainwall.channels.matrix.library import AsyncClient, MegolmEvent, SyncResponse, ToDeviceEvent
+from curtainwall.channels.matrix.library import Event as NioEvent
 
 _KEPT_STATE: Final = ("m.room.member", "m.room.encryption")
 _ENOUGH_KEYS: Final = 4_096
@@ -47,7 +45,7 @@ class Sealing:
     @property
     def fingerprint(self) -> str:
         """The fingerprint of our own device, which people compare."""
-        keys = cast("Mapping[str, str]", cast("Any", self._olm).account.identity_keys)
+        keys = cast("Mapping[str, str]", self._olm.account.identity_keys)
         return keys["ed25519"]
 
     @property
@@ -73,7 +71,7 @@ class Sealing:
         if not isinstance(raw.get("content"), dict) or text_of(raw.get("type")) is None or text_of(raw.get("sender")) is None:
             return False
         try:
-            event = ToDeviceEvent.parse_event(dict(raw))
+            event = cast("Any", ToDeviceEvent).parse_event(dict(raw))
             return event is not None and self._olm.handle_to_device_event(event) is not None
         except Exception:  # noqa: BLE001 - whatever somebody sends to our device, the next message counts
             return False

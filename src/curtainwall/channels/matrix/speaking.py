@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import ClientError
-from nio import RoomSendResponse
-from nio.exceptions import LocalProtocolError, OlmUnverifiedDeviceError, SendRetryError
 
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused
+from curtainwall.channels.matrix.library import LocalProtocolError, OlmUnverifiedDeviceError, RoomSendResponse, SendRetryError
 from curtainwall.channels.matrix.memory import Memory, transaction
 from curtainwall.channels.matrix.sealing import Sealing
 from curtainwall.model import TryLater
