@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,13 @@ from curtainwall.agents.builtin.models.estimates import free_usage
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Prompt, Reply
 from curtainwall.app.serving import Serving, serving
 from curtainwall.model import MessageAccepted, Recorded, Route, SessionId, session_stream
+from tests.support.hostile_homeserver import Enemy
 from tests.support.repository import ROOT
 from tests.support.synapse import Synapse
 from tests.support.talking import Home
 
 
-def configure(home: Home, server: Synapse, *, model: str = "demo", matrix: str = "", user: str = "wall") -> None:
+def configure(home: Home, server: Synapse | Enemy, *, model: str = "demo", matrix: str = "", user: str = "wall") -> None:
     """Write the configuration of a house that is somebody on a homeserver, with ann as its operator."""
     home.configure(
         f'[model]\nname = "{model}"\n[channels.matrix]\noperators = ["{server.user("ann")}"]\n[matrix]\nhomeserver = "{server.url}"\n'
@@ -75,6 +76,13 @@ async def served(*models: Model) -> AsyncGenerator[Served]:
     """Serve the house that the environment names until the context is left."""
     async with serving(models=models) as house:
         yield Served(house)
+
+
+async def eventually(is_so: Callable[[], bool], bound: float = 60) -> None:
+    """Wait until something is so, with a bound."""
+    async with asyncio.timeout(bound):
+        while not is_so():  # noqa: ASYNC110 - nobody tells when it is
+            await asyncio.sleep(0.05)
 
 
 @contextmanager

@@ -158,7 +158,7 @@ class _Ear:
         token = text_of(told.get("next_batch"), _LONGEST_TOKEN)
         if token is None:
             raise TryLater("the homeserver's answer makes no sense")
-        await self.sealing.take(told)
+        keys_came = await self.sealing.take(told)
         await self.sealing.maintain()
         found = table(told.get("rooms"))
         for room, info in table(found.get("join")).items():
@@ -166,7 +166,9 @@ class _Ear:
                 await self._hear_in(room, table(info), since)
         for room in table(found.get("leave")):
             self.rooms.leave(room)
-        await self._try_again()
+        if keys_came or self.is_first:
+            await self._try_again()
+        await self.hearing.sum_up(token)
         await self._accept(found)
         await self.memory.set({"token": token, **forgotten(self._heard, self.memory)})
         self._heard.clear()
@@ -220,15 +222,15 @@ class _Ear:
     async def _say_unreadable(self, sealed: Sealed) -> None:
         """Say that something cannot be read, once for everything that was encrypted with the same key."""
         key = text_of(table(sealed.raw.get("content")).get("session_id")) or sealed.head.event
-        text = f"what {sealed.head.sender} wrote cannot be decrypted yet; it is kept and taken up when its key comes, or write it again"
-        words = Words(text, notice=True, reply_to=sealed.head.event)
-        await insist(lambda: self.speaking.say(sealed.head.room, f"{sealed.head.room} unreadable {key}", words))
+        name = f"unreadable {sealed.head.room} {key}"
+        if self.memory.get(name) is None:
+            text = f"what {sealed.head.sender} wrote cannot be decrypted yet; it is kept and taken up when its key comes, or write it again"
+            await self.hearing.refuse(sealed.head, text)
+            await self.memory.set({name: sealed.head.event})
 
     async def _remark(self, sealed: Sealed, text: str) -> None:
         if self.terms.people.may_talk(sealed.head.sender):
-            name = f"{sealed.head.room} reply {sealed.head.event} sealed {text[:20]}"
-            words = Words(text, notice=True, reply_to=sealed.head.event)
-            await insist(lambda: self.speaking.say(sealed.head.room, name, words))
+            await self.hearing.refuse(sealed.head, text)
 
     async def _try_again(self) -> None:
         """Open what could not be opened before, where its key has come."""

@@ -1,6 +1,7 @@
 """What people in rooms write: talk goes to the room's session, control words of operators are carried out, strangers go no further."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -32,6 +33,7 @@ from curtainwall.model import (
 )
 
 _LONGEST_LIST: Final = 60_000
+_MOST_REFUSED: Final = 10
 
 
 class Doors(Protocol):
@@ -85,6 +87,7 @@ class Hearing:
         self._speaking = speaking
         self._memory = memory
         self._log_places = log_places
+        self._refused: Counter[str] = Counter()
 
     async def take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
         """Do what somebody wants with an event; raise `TryLater` where it has to be heard again."""
@@ -97,20 +100,20 @@ class Hearing:
         match event:
             case Said() if encrypted and not event.sealed:
                 words = "this came unencrypted into an encrypted room, where anybody on the way could have written it; it was not taken"
-                await self._reply(event.head, words)
+                await self.refuse(event.head, words)
             case Said():
                 await self._said(event)
             case Reacted():
                 await self._reacted(event, asking)
             case Shown():
-                await self._reply(event.head, f"a {event.kind} cannot be taken here; write what it is about")
+                await self.refuse(event.head, f"a {event.kind} cannot be taken here; write what it is about")
             case Sealed():
                 pass
 
     async def _turn_away(self, head: Head) -> None:
         name = f"stranger {head.room} {head.sender}"
         if self._memory.get(name) is None:
-            await self._reply(head, f"{head.sender} is not on the list of people who may talk here; nothing of theirs is taken")
+            await self.refuse(head, f"{head.sender} is not on the list of people who may talk here; nothing of theirs is taken")
             await self._memory.set({name: head.event})
 
     async def _said(self, said: Said) -> None:
@@ -118,10 +121,10 @@ class Hearing:
         if not _is_control(text):
             await self._talk(head, text.strip()[1:] if text.strip().startswith("//") else text)
         elif not self._people.may_control(head.sender):
-            await self._reply(head, f"only operators may do that, and {head.sender} is none; `//` before it sends it as a message")
+            await self.refuse(head, f"only operators may do that, and {head.sender} is none; `//` before it sends it as a message")
         elif not said.sealed and not self._people.trusts_homeserver:
             words = "slash words count in encrypted rooms alone: here the homeserver could write them in your name"
-            await self._reply(head, f"{words} (`trust-homeserver` in the configuration allows it)")
+            await self.refuse(head, f"{words} (`trust-homeserver` in the configuration allows it)")
         else:
             await self._control(head, text)
 
@@ -238,13 +241,27 @@ class Hearing:
         if posted is None:
             return
         if not self._people.may_control(reacted.head.sender):
-            await self._reply(reacted.head, f"only operators may answer, and {reacted.head.sender} is none", about=reacted.about)
+            await self.refuse(reacted.head, f"only operators may answer, and {reacted.head.sender} is none", about=reacted.about)
         elif not self._people.trusts_homeserver:
             how = f"write `/approve {posted.approval}` or `/deny {posted.approval}`"
             words = f"a sign is no answer here, because the homeserver could make it up; {how}"
-            await self._reply(reacted.head, words, about=reacted.about)
+            await self.refuse(reacted.head, words, about=reacted.about)
         else:
             await self._answer(reacted.head, posted.approval, granted=sign in YES, of=posted.session)
+
+    async def refuse(self, head: Head, text: str, about: str = "") -> None:
+        """Say why something was not taken; of a flood, only so often."""
+        self._refused[head.room] += 1
+        if self._refused[head.room] <= _MOST_REFUSED:
+            await self._reply(head, text, about)
+
+    async def sum_up(self, look: str) -> None:
+        """Say how much more was refused than was told since the last look."""
+        refused, self._refused = self._refused, Counter()
+        for room, count in refused.items():
+            if count > _MOST_REFUSED:
+                words = Words(f"{count - _MOST_REFUSED} more were not taken", notice=True)
+                await insist(lambda room=room, words=words: self._speaking.say(room, f"{room} flood {look}", words))
 
     async def _reply(self, head: Head, text: str, about: str = "") -> None:
         parts = pieces(text[:_LONGEST_LIST])
