@@ -9,6 +9,7 @@ import pytest
 
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.model import ApprovalAnswered, MessageId, ModeChanged, Route, RuleDisabled, SendMessage, Who, session_stream
+from tests.support.covers import covers
 from tests.support.hostile_homeserver import ROOM, garbage, hostile, sync
 from tests.support.matrix_house import configure, eventually, served
 from tests.support.synapse import homeserver, person
@@ -30,6 +31,7 @@ def script(home: Home) -> str:
     return f"script:{path}"
 
 
+@covers("matrix.garbage")
 def test_ten_thousand_events_of_a_hostile_homeserver_crash_nothing_and_approve_nothing(home: Home) -> None:
     with hostile() as enemy:
         configure(home, enemy, model=script(home), matrix='users = ["*"]')
@@ -58,6 +60,7 @@ def test_ten_thousand_events_of_a_hostile_homeserver_crash_nothing_and_approve_n
         run(attack(), 115)
 
 
+@covers("matrix.forgery")
 def test_what_is_forged_in_the_homeservers_database_approves_nothing_unless_it_is_trusted(
     home: Home, real_part: Callable[[str], str], tmp_path: Path
 ) -> None:

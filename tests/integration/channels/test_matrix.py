@@ -9,6 +9,7 @@ import pytest
 
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.model import ApprovalAnswered, MessageId, Route, SendMessage, TurnEnded, Who, session_stream
+from tests.support.covers import covers
 from tests.support.matrix_house import Echo, configure, process, served
 from tests.support.synapse import Person, Synapse, homeserver, person
 from tests.support.talking import Home, home, run
@@ -47,6 +48,7 @@ def writes(home: Home, name: str = "note.txt", content: str = "x") -> dict[str, 
     return {"tool": "filesystem.write_file", "arguments": {"path": str(home.outside / name), "content": content}}
 
 
+@covers("matrix.conversation")
 def test_a_conversation_in_an_encrypted_room_with_an_ask_that_an_operator_approves(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse, model=script(home, {"text": "hello **you**"}, writes(home), {"text": "it is written"}))
     wall = synapse.user("wall")
@@ -82,6 +84,7 @@ async def ask_in(ann: Person, room: str, wall: str, words: str = "write it") -> 
     return str(card.text.split()[0])
 
 
+@covers("matrix.operators-alone")
 def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     bob_may_talk = f'users = ["{synapse.user("bob")}"]'
     configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}, {"text": "hello bob"}), matrix=bob_may_talk)
@@ -126,6 +129,7 @@ def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Ho
     run(talk(), 110)
 
 
+@covers("matrix.restart-in-an-ask")
 def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse, model=script(home, {"text": "one moment"}, writes(home), {"text": "it is written"}))
     wall = synapse.user("wall")
@@ -151,6 +155,7 @@ def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(h
     run(talk(), 110)
 
 
+@covers("matrix.once-and-in-order")
 def test_a_burst_is_answered_in_order_and_once_also_where_it_came_while_nobody_listened(
     home: Home, synapse: Synapse, tmp_path: Path
 ) -> None:
@@ -182,6 +187,7 @@ def _heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
     return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
 
 
+@covers("matrix.asks-of-others")
 def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}))
     wall = synapse.user("wall")
@@ -209,6 +215,7 @@ def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(hom
     run(talk(), 110)
 
 
+@covers("matrix.as-it-comes")
 def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_thread(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)
     wall = synapse.user("wall")

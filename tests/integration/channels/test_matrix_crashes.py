@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.covers import covers
 from tests.support.matrix_house import Echo, configure, eventually, process, served
 from tests.support.synapse import Person, Synapse, homeserver, person
 from tests.support.talking import Home, home, run
@@ -36,6 +37,7 @@ def heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
     return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
 
 
+@covers("matrix.once-and-in-order")
 def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)
     wall = synapse.user("wall")
@@ -65,6 +67,7 @@ def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home
     run(talk(), 110)
 
 
+@covers("matrix.late-keys")
 def test_what_cannot_be_decrypted_is_said_and_taken_up_when_its_key_comes(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)
     wall = synapse.user("wall")
@@ -109,6 +112,7 @@ async def _raw(ann: Person, room: str, event: str) -> dict[str, object]:
         return await response.json()
 
 
+@covers("matrix.repeated-bytes")
 def test_encrypted_bytes_that_are_sent_again_are_not_taken_again(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)
     wall = synapse.user("wall")
@@ -130,6 +134,7 @@ def test_encrypted_bytes_that_are_sent_again_are_not_taken_again(home: Home, syn
     run(talk(), 110)
 
 
+@covers("matrix.patience")
 def test_a_homeserver_that_slows_us_down_or_goes_away_is_waited_for(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)
     wall = synapse.user("wall")
@@ -149,5 +154,30 @@ def test_a_homeserver_that_slows_us_down_or_goes_away_is_waited_for(home: Home, 
             await ann.say(room, "are you there")
             await ann.hears(room, wall, "heard: are you there")
             assert here.health == ""
+
+    run(talk(), 110)
+
+
+@covers("matrix.named-devices")
+def test_only_named_devices_of_a_user_count_and_are_sent_keys(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as phone, person(synapse, "ann", tmp_path / "desk", "DESK") as desk:
+            assert phone.client.olm is not None
+            fingerprint = phone.client.olm.account.identity_keys["ed25519"]
+            configure(home, synapse, matrix=f'devices = ["{phone.user} {fingerprint}"]')
+            async with served(Echo()) as here:
+                room = await phone.room(wall)
+                await phone.joined(room, wall)
+                await desk.until(lambda: room in desk.client.rooms)
+                await desk.joined(room, wall)
+                await desk.say(room, "from the desk")
+                await phone.hears(room, wall, "device `DESK` is none of those that the configuration names")
+                await phone.say(room, "from the phone")
+                await phone.hears(room, wall, "heard: from the phone")
+                assert here.accepted(room) == ["from the phone"]
+                await desk.until(lambda: sum(event.sender == wall for _, event in desk.unread) >= 2)
+                assert desk.heard(room, wall) == []
 
     run(talk(), 110)

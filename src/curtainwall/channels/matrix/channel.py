@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiohttp import ClientError
-
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.account import Account
 from curtainwall.channels.matrix.asking import Asking
@@ -14,7 +12,7 @@ from curtainwall.channels.matrix.events import Raw, Sealed, read_event, table, t
 from curtainwall.channels.matrix.hearing import Hearing, People, forgotten
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
 from curtainwall.channels.matrix.invitations import invitations
-from curtainwall.channels.matrix.library import LocalProtocolError
+from curtainwall.channels.matrix.library import ClientError, LocalProtocolError
 from curtainwall.channels.matrix.memory import Memory
 from curtainwall.channels.matrix.missed import MOST, TIMELINE, said_since
 from curtainwall.channels.matrix.replies import Pace, insist

@@ -8,11 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from aiohttp import ClientError
-
 from curtainwall.channels.matrix.account import Account
 from curtainwall.channels.matrix.events import Raw, table, text_of
-from curtainwall.channels.matrix.library import AsyncClient, AsyncClientConfig, LoginResponse
+from curtainwall.channels.matrix.library import AsyncClient, AsyncClientConfig, ClientError, LoginResponse
 from curtainwall.model import Broken, CommandRefused, TryLater
 
 _LARGEST: Final = 64 * 1024 * 1024

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import ClientError
-
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused
-from curtainwall.channels.matrix.library import LocalProtocolError, OlmUnverifiedDeviceError, RoomSendResponse, SendRetryError
+from curtainwall.channels.matrix.library import ClientError, LocalProtocolError, OlmUnverifiedDeviceError, RoomSendResponse, SendRetryError
 from curtainwall.channels.matrix.memory import Memory, transaction
 from curtainwall.channels.matrix.sealing import Sealing
 from curtainwall.model import TryLater
