@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.account import Account
@@ -20,7 +20,7 @@ from curtainwall.channels.matrix.rooms import RoomDoors, Rooms
 from curtainwall.channels.matrix.sealing import Sealing
 from curtainwall.channels.matrix.speaking import Speaking, Words
 from curtainwall.channels.slash import LogPlaces
-from curtainwall.model import Broken, Marks, TryLater
+from curtainwall.model import Broken, CurtainwallError, Marks, TryLater
 
 _LONGEST_TOKEN: Final = 4_096
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -96,8 +96,14 @@ class Matrix:
     async def run(self) -> None:
         """Hear and answer until cancelled."""
         quiet_library()
-        house, terms = self._house, self._terms
         account = await self._find_account()
+        try:
+            await self._run_as(account)
+        except ExceptionGroup as faults:
+            raise _first_of(faults) from faults
+
+    async def _run_as(self, account: Account) -> None:
+        house, terms = self._house, self._terms
         with account.locked():
             async with connected(account) as homeserver:
                 await self._memory.tidy()
@@ -182,7 +188,7 @@ class _Ear:
         if missed.cut:
             text = f"more was written here than can be read at once; of what came before the last {MOST} messages nothing was taken"
             words = Words(text, notice=True)
-            await insist(lambda: self.speaking.say(room, f"{room} cut {since}", words))
+            await insist(lambda: self.speaking.say(room, f"{room} cut {since}", words), tries=3)
         for raw in missed.events:
             await self._take(raw, room, asking)
 
@@ -191,10 +197,15 @@ class _Ear:
         if event is None or event.head.sender == self.homeserver.account.user:
             return
         self._heard.append(event.head.event)
-        if isinstance(event, Sealed):
-            await self._open(event, asking, is_new=True)
-        else:
-            await self.hearing.take(event, encrypted=self.sealing.is_encrypted(room), asking=asking)
+        try:
+            if isinstance(event, Sealed):
+                await self._open(event, asking, is_new=True)
+            else:
+                await self.hearing.take(event, encrypted=self.sealing.is_encrypted(room), asking=asking)
+        except (CurtainwallError, ClientError, OSError, TimeoutError):
+            raise
+        except Exception as fault:  # noqa: BLE001 - one event that we are not up to must not keep all others from being heard
+            await self.hearing.refuse(event.head, f"this was not taken: a fault of ours, {type(fault).__name__}")
 
     async def _open(self, sealed: Sealed, asking: Asking, *, is_new: bool) -> None:
         opened = await self.sealing.open(sealed)
@@ -243,6 +254,13 @@ class _Ear:
                     await self.homeserver.join(room)
                 except Refused:
                     continue
+
+
+def _first_of(fault: Exception) -> Exception:
+    """Return what went wrong first among things that ran side by side."""
+    while isinstance(fault, ExceptionGroup):
+        fault = cast("ExceptionGroup[Exception]", fault).exceptions[0]
+    return fault
 
 
 def spelled(fingerprint: str) -> str:

@@ -14,17 +14,15 @@ from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
 from curtainwall.channels.plain import plain_line
-from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Misspoken, Outcome, Request, parse
+from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Outcome, Request, parse
 from curtainwall.channels.slash.requests import Fork, New, Pending, Reset
 from curtainwall.model import (
-    AlreadyAnswered,
     AnswerApproval,
     ApprovalId,
     CurtainwallError,
     Desk,
     GrantScope,
     MessageId,
-    NotFound,
     SendMessage,
     SessionId,
     TryLater,
@@ -34,6 +32,7 @@ from curtainwall.model import (
 
 _LONGEST_LIST: Final = 60_000
 _MOST_REFUSED: Final = 10
+_TRIES: Final = 3
 
 
 class Doors(Protocol):
@@ -91,6 +90,14 @@ class Hearing:
 
     async def take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
         """Do what somebody wants with an event; raise `TryLater` where it has to be heard again."""
+        try:
+            await self._take(event, encrypted=encrypted, asking=asking)
+        except TryLater:
+            raise
+        except CurtainwallError as refusal:
+            await self._reply(event.head, plain_line(str(refusal)))
+
+    async def _take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
         if event.head.sender == self._people.own:
             return
         if not self._people.may_talk(event.head.sender):
@@ -130,20 +137,11 @@ class Hearing:
 
     async def _talk(self, head: Head, text: str) -> None:
         by = _who(head)
-        try:
-            session = await self._doors.enter(head.room, by)
-            await self._doors.desk(_key(head)).send(session, SendMessage(by=by, message=_message_id(head), text=text))
-        except TryLater:
-            raise
-        except CurtainwallError as refusal:
-            await self._reply(head, plain_line(str(refusal)))
+        session = await self._doors.enter(head.room, by)
+        await self._doors.desk(_key(head)).send(session, SendMessage(by=by, message=_message_id(head), text=text))
 
     async def _control(self, head: Head, text: str) -> None:
-        try:
-            request = parse(text)
-        except Misspoken as mistake:
-            await self._reply(head, plain_line(str(mistake)))
-            return
+        request = parse(text)
         match request:
             case Approve(approval=approval) if approval is not None:
                 await self._answer(head, approval, granted=True, scope=request.scope)
@@ -180,12 +178,8 @@ class Hearing:
         await self._memory.set({begun: None})
 
     async def _whole_ask(self, head: Head, approval: str) -> None:
-        try:
-            card = self._doors.board(head.room).find(approval)
-        except CurtainwallError as refusal:
-            await self._reply(head, plain_line(str(refusal)))
-        else:
-            await self._reply(head, "\n".join(plain_line(line, 20_000) for line in card.shown.split("\n")))
+        card = self._doors.board(head.room).find(approval)
+        await self._reply(head, "\n".join(plain_line(line, 20_000) for line in card.shown.split("\n")))
 
     async def _answer(
         self,
@@ -206,11 +200,7 @@ class Hearing:
             # A restart came in between: what this very message answered is answered by it again, and by nobody else.
             await self._again(head, desk, kept, granted=granted, scope=scope, reason=reason)
             return
-        try:
-            card = board.find(approval, of)
-        except (AlreadyAnswered, NotFound) as refusal:
-            await self._reply(head, plain_line(str(refusal)))
-            return
+        card = board.find(approval, of)
         await self._memory.set({begun: json.dumps([[session, ask] for session, ask in card.joined])})
         answered = await board.answer(card, granted=granted, by=_who(head), scope=scope, reason=reason)
         await self._reply(head, plain_line(answered.text))
@@ -261,17 +251,17 @@ class Hearing:
         for room, count in refused.items():
             if count > _MOST_REFUSED:
                 words = Words(f"{count - _MOST_REFUSED} more were not taken", notice=True)
-                await insist(lambda room=room, words=words: self._speaking.say(room, f"{room} flood {look}", words))
+                await insist(lambda room=room, words=words: self._speaking.say(room, f"{room} flood {look}", words), _TRIES)
 
     async def _reply(self, head: Head, text: str, about: str = "") -> None:
         parts = pieces(text[:_LONGEST_LIST])
         name = f"{head.room} reply {head.event}"
         first = await insist(
-            lambda: self._speaking.say(head.room, name, Words(parts[0], notice=True, reply_to=about or head.event)),
+            lambda: self._speaking.say(head.room, name, Words(parts[0], notice=True, reply_to=about or head.event)), _TRIES
         )
         for number, part in enumerate(parts[1:] if first else ()):
             words = Words(part, notice=True, thread=first or "")
-            await insist(lambda number=number, words=words: self._speaking.say(head.room, f"{name} {number}", words))
+            await insist(lambda number=number, words=words: self._speaking.say(head.room, f"{name} {number}", words), _TRIES)
 
 
 def forgotten(heads: Sequence[str], memory: Memory) -> Mapping[str, None]:

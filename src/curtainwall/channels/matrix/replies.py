@@ -216,8 +216,11 @@ class Replies:
         return asyncio.get_running_loop().time()
 
 
-async def insist(act: Callable[[], Awaitable[T]]) -> T | None:
-    """Do something until it works, with pauses that grow; None where the homeserver will never have it."""
+async def insist(act: Callable[[], Awaitable[T]], tries: int | None = None) -> T | None:
+    """Do something until it works, with pauses that grow; None where the homeserver will never have it.
+
+    After so many tries, where that is limited, raise `TryLater`.
+    """
     pause = 1.0
     while True:
         try:
@@ -225,6 +228,9 @@ async def insist(act: Callable[[], Awaitable[T]]) -> T | None:
         except Refused:
             return None
         except TryLater:
+            tries = None if tries is None else tries - 1
+            if tries == 0:
+                raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -62,10 +62,18 @@ class Sealing:
                 came |= self._take_to_device(raw)
             self._olm.collect_key_requests()
             response = SyncResponse.from_dict(_for_library(told))
+            self._forget_members(told)
             if isinstance(response, SyncResponse):
                 # Nothing in there waits: the library calls back nobody, so that the transaction is not shared.
                 await self._client.receive_response(response)
         return came
+
+    def _forget_members(self, told: Raw) -> None:
+        """Where more happened than the homeserver tells, somebody may have come or gone: who is there is asked before we speak again."""
+        for room, info in table(table(told.get("rooms")).get("join")).items():
+            known = self._client.rooms.get(room)
+            if known is not None and table(table(info).get("timeline")).get("limited") is True:
+                known.members_synced = False
 
     def _take_to_device(self, raw: Raw) -> bool:
         if not isinstance(raw.get("content"), dict) or text_of(raw.get("type")) is None or text_of(raw.get("sender")) is None:
@@ -161,6 +169,7 @@ class Sealing:
             return
         if not known.members_synced:
             await client.joined_members(room)
+            client.invalidate_outbound_session(room)
         if client.should_query_keys:
             await client.keys_query()
         for user in known.users:

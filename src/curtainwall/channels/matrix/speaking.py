@@ -73,6 +73,8 @@ class Speaking:
 
     async def _send(self, room: str, name: str, content: Content) -> str:
         client = self._homeserver.client
+        if room not in client.rooms:
+            raise Refused(f"nothing can be said in `{room}`: we are not in there")
         async with self._turns[room]:
             try:
                 async with asyncio.timeout(_BOUND):
