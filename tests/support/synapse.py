@@ -265,7 +265,8 @@ class Person:
             return any(member.user_id == user for member in getattr(response, "members", ()))
 
         async with asyncio.timeout(_PATIENCE):
-            while not await is_there():
+            # Somebody whose devices are not known yet is sent no keys.
+            while not await is_there() or not list(self.client.device_store.active_user_devices(user)):
                 await self.look()
 
 

@@ -14,19 +14,19 @@ from curtainwall.app.openings import Wanted
 from curtainwall.app.places import HousePlaces
 from curtainwall.app.reloading import Reloading
 from curtainwall.app.services import Service, Supervisor
+from curtainwall.app.taking_up import TakingUp
 from curtainwall.app.wiring import Parts, Setup, Wired, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
 from curtainwall.channels.asks import Board
 from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.line import Line
-from curtainwall.model import HOUSE_CHANNELS, Marks, Millis, Route, RuleId, SessionId, SessionQuery, ShownAt, StreamId, TryLater
+from curtainwall.model import Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
 
-SERVICES: tuple[str, ...] = ("matrix",)
+SERVICES: tuple[str, ...] = ("notify", "status", "traces", "matrix")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
 change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
 
-_MANY = 1_000_000
 _INSTANCE = StreamId("serve")
 
 
@@ -54,10 +54,12 @@ class Serving:
     model: str
     """The model of a new session where nobody names one."""
     reloading: Reloading = field(init=False)
+    taking_up: TakingUp = field(init=False)
     _made: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def __post_init__(self) -> None:
         self.reloading = Reloading(self.work.wired.in_force, self.restart, self.book)
+        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend)
 
     @property
     def wired(self) -> Wired:
@@ -106,17 +108,9 @@ class Serving:
         card = self.wired.setup.policy.card(rule)
         return "" if card is None else card.reason or card.title
 
-    def take_up(self) -> int:
-        """Look after every session that was born on a channel of ours and has not ended; return how many these are."""
-        rows = self.wired.store.index.sessions(SessionQuery(limit=_MANY))
-        ours = [row.session for row in rows if row.channel not in HOUSE_CHANNELS and row.status != "closed"]
-        for session in ours:
-            self.work.turns.attend(session)
-        return len(ours)
-
     def run(self) -> None:
         """Run what the configuration asks for."""
-        self.supervisor.start([self.reloading])
+        self.supervisor.start([self.reloading, self.taking_up])
         for name in SERVICES:
             self._start(name)
 
@@ -163,9 +157,9 @@ async def serving(
             wanted = Wanted(models[0].name if models else default_model_of(wired))
             async with agents_at_work(wired, lambda name: own.get(name) or found(name), wanted) as work:
                 served = Serving(work, book, supervisor, wired.house.clock.now(), wanted.model)
+                taken = served.taking_up.take_up()
                 served.run()
                 try:
-                    taken = served.take_up()
                     book.say(f"serving `{setup.home.root}`, {taken} sessions taken up", sessions=taken, policy=setup.policy.version)
                     yield served
                 finally:

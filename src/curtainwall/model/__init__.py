@@ -223,6 +223,7 @@ from curtainwall.model.ports import (
     Blobs,
     Clock,
     Desk,
+    Explaining,
     Feed,
     Gate,
     HookReply,
@@ -280,7 +281,10 @@ from curtainwall.model.views import (
     Opening,
     PendingAsk,
     QueuedMessage,
+    RuleStanding,
+    RuleTold,
     SessionView,
+    VerdictTold,
 )
 
 __all__ = [
@@ -360,6 +364,7 @@ __all__ = [
     "Entry",
     "Event",
     "ExpireApprovals",
+    "Explaining",
     "ExtensionNoted",
     "Facts",
     "Feed",
@@ -458,6 +463,8 @@ __all__ = [
     "RuleDisabled",
     "RuleEnabled",
     "RuleId",
+    "RuleStanding",
+    "RuleTold",
     "Save",
     "SavedProgram",
     "Scope",
@@ -501,6 +508,7 @@ __all__ = [
     "Usage",
     "UserPromptSubmit",
     "Verdict",
+    "VerdictTold",
     "Waiting",
     "Who",
     "WithdrawMessage",

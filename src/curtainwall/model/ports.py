@@ -18,7 +18,7 @@ from curtainwall.model.people import Route, Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
 from curtainwall.model.verdicts import Mode, Verdict
-from curtainwall.model.views import Opened, Opening, SessionView
+from curtainwall.model.views import Opened, Opening, RuleStanding, SessionView, VerdictTold
 
 
 class Log(Protocol):
@@ -330,6 +330,18 @@ class Desk(Protocol):
 
     def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
         """Return in words which rules are in force, or why an approval or a call was judged as it was and what would change it."""
+        ...
+
+
+class Explaining(Protocol):
+    """Rules and verdicts of a session, for whoever wants to know why."""
+
+    def rules(self, session: SessionId) -> Sequence[RuleStanding]:
+        """Return every rule with its standing in the session; raise `NotFound`."""
+        ...
+
+    def why(self, session: SessionId, about: str = "") -> VerdictTold:
+        """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
         ...
 
 

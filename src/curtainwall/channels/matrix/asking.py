@@ -1,8 +1,10 @@
 """Asks in a room: each a tagged message that says how to answer it, and in the end by whom it was."""
 
+import asyncio
 import html
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +17,7 @@ from curtainwall.channels.when import clock_time
 from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId
 
 _LONGEST: Final = 12_000
+_PATIENCE: Final = 30.0
 
 YES: Final = frozenset({"👍", "✅", "✔", "☑"})
 NO: Final = frozenset({"👎", "❌", "✖"})
@@ -37,18 +40,27 @@ class Asking:
         self._memory = memory
         self._room = room
         self._operators = tuple(operators)
+        self._in_step = asyncio.Event()
 
     async def run(self) -> None:
         """Keep the room in step with the asks that are routed to it, until cancelled."""
         await self._catch_up()
+        for card in self._board.cards():
+            await self._show(card)
+        self._in_step.set()
         async for card in self._board.follow():
             if card.settled is None:
                 await self._show(card)
             else:
                 await self._settle(card.session, card.approval, _end_of(card))
 
-    def posted(self, event: str) -> Posted | None:
-        """Return the ask that a message of ours in this room shows, or showed until it was settled."""
+    async def posted(self, event: str) -> Posted | None:
+        """Return the ask that a message of ours in this room shows, or showed until it was settled.
+
+        After a restart it may not be known yet that the message was ours; that is waited for, within bounds.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._in_step.wait(), _PATIENCE)
         settled = self._memory.get(f"settled {self._room} {event}")
         if settled is not None:
             session, approval = settled.split(" ")

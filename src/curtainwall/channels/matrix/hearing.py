@@ -227,7 +227,7 @@ class Hearing:
         sign = reacted.sign.replace("\ufe0f", "")
         # A sign may come with a colour of skin.
         sign = "".join(letter for letter in sign if not 0x1F3FB <= ord(letter) <= 0x1F3FF)
-        posted = asking.posted(reacted.about) if asking is not None and sign in YES | NO else None
+        posted = await asking.posted(reacted.about) if asking is not None and sign in YES | NO else None
         if posted is None:
             return
         if not self._people.may_control(reacted.head.sender):
