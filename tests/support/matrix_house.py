@@ -5,16 +5,32 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from curtainwall.agents.builtin import Model
 from curtainwall.agents.builtin.models.estimates import free_usage
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Prompt, Reply
 from curtainwall.app.serving import Serving, serving
-from curtainwall.model import MessageAccepted, Recorded, Route, SessionId, session_stream
+from curtainwall.app.wiring import Parts
+from curtainwall.model import (
+    Blobs,
+    Inbox,
+    Index,
+    Leases,
+    Log,
+    Marks,
+    MessageAccepted,
+    Recorded,
+    Route,
+    SessionId,
+    session_stream,
+)
+from curtainwall.runtime import SystemClock
+from curtainwall.session import lift
+from curtainwall.store import SqliteStore
 from tests.support.hostile_homeserver import Enemy
 from tests.support.repository import ROOT
 from tests.support.synapse import Synapse
@@ -71,11 +87,55 @@ class Served:
         return [it.event.text for it in self.log(room) if isinstance(it.event, MessageAccepted)]
 
 
+@dataclass
+class HaltingMarks:
+    """Marks that keep so many changes and then stop for good, as a process does that is killed right before the next."""
+
+    marks: Marks
+    left: int
+    halted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def get(self, channel: str, name: str) -> str | None:
+        return self.marks.get(channel, name)
+
+    def all(self, channel: str) -> Mapping[str, str]:
+        return self.marks.all(channel)
+
+    async def set(self, channel: str, marks: Mapping[str, str | None]) -> None:
+        if self.left == 0:
+            self.halted.set()
+            await asyncio.Event().wait()
+        self.left -= 1
+        await self.marks.set(channel, marks)
+
+
+@dataclass
+class HaltingStore:
+    """A store whose marks halt."""
+
+    log: Log
+    inbox: Inbox
+    leases: Leases
+    blobs: Blobs
+    index: Index
+    marks: HaltingMarks
+
+
 @asynccontextmanager
 async def served(*models: Model) -> AsyncGenerator[Served]:
     """Serve the house that the environment names until the context is left."""
     async with serving(models=models) as house:
         yield Served(house)
+
+
+@asynccontextmanager
+async def halting(home: Home, after: int, *models: Model) -> AsyncGenerator[HaltingMarks]:
+    """Serve the house until its channel has remembered so many things, and stop it there."""
+    async with SqliteStore.open(home.root, SystemClock(), decode=lift) as store:
+        marks = HaltingMarks(store.marks, after)
+        parts = Parts(store=HaltingStore(store.log, store.inbox, store.leases, store.blobs, store.index, marks))
+        async with serving(models=models, parts=parts):
+            yield marks
 
 
 async def eventually(is_so: Callable[[], bool], bound: float = 60) -> None:
@@ -89,10 +149,9 @@ async def eventually(is_so: Callable[[], bool], bound: float = 60) -> None:
 def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Popen[bytes]"]:
     """Serve the house in a process of its own, and kill it at the end if nobody did."""
     environ = {**os.environ, **home.environ, "WALL_PASSWORD": "secret", "PYTHONPATH": str(ROOT)}
+    words = ["tests.support.matrix_house", model] if model else ["curtainwall", "serve"]
     with log.open("ab") as out:
-        running = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.matrix_house", model], cwd=ROOT, env=environ, stdout=out, stderr=out
-        )
+        running = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, env=environ, stdout=out, stderr=out)
     try:
         yield running
     finally:

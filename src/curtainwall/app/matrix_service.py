@@ -10,7 +10,7 @@ from curtainwall.app.config import Config
 from curtainwall.app.desk import HouseDesk
 from curtainwall.app.home import Home, private_directory, user_homes
 from curtainwall.app.keys import house_key
-from curtainwall.app.openings import Wanted, state_of
+from curtainwall.app.openings import Wanted
 from curtainwall.app.places import HousePlaces
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
@@ -21,7 +21,6 @@ from curtainwall.model import (
     AnswerApproval,
     AnyCommand,
     Desk,
-    NotFound,
     Opened,
     Opening,
     Route,
@@ -80,10 +79,6 @@ class RoomsOfHouse:
 
     async def enter(self, room: str, by: Who) -> SessionId:
         """Return the session that a room leads to; where there is none, or it is closed, one is opened."""
-        found = self.session_at(room)
-        if found is not None and self._is_closed(found):
-            house = self.serving.wired.house
-            await house.bind(_place(room), SessionId(house.mint()), by, instead_of=found)
         return await self.places.lead(_place(room), by)
 
     async def lead(self, room: str, session: SessionId, by: Who) -> None:
@@ -98,12 +93,6 @@ class RoomsOfHouse:
         """Return the asks that are shown in a room, answered over a desk."""
         wired, at = self.serving.wired, ShownAt(CHANNEL, room)
         return Board(desk or self.serving.work.desk, wired.house.feed, wired.store.index, self.serving.reason_of, at)
-
-    def _is_closed(self, session: SessionId) -> bool:
-        try:
-            return state_of(self.serving.wired, session).closed is not None
-        except NotFound:
-            return False
 
 
 def services(serving: Serving) -> Iterable[Service]:

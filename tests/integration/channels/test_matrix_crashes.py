@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.covers import covers
-from tests.support.matrix_house import Echo, configure, eventually, process, served
+from tests.support.matrix_house import Echo, configure, eventually, halting, process, served
 from tests.support.synapse import Person, Synapse, homeserver, person
 from tests.support.talking import Home, home, run
 
@@ -48,7 +48,7 @@ def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home
                 room = await ann.room(wall)
                 await ann.joined(room, wall)
             number = 0
-            for pause in (0.0, 0.1, 0.3):
+            for pause in (0.0, 0.2):
                 with process(home, tmp_path / "wall.log", "echo") as running:
                     await ann.say(room, f"m{number}")
                     # It is killed while it takes in what comes, right after it answered something.
@@ -65,6 +65,32 @@ def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home
             assert heard_by_echo(ann, room, wall) == [*(f"m{each}" for each in range(number)), "last"]
 
     run(talk(), 110)
+
+
+@covers("matrix.once-and-in-order")
+def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_repeats_nothing(
+    home: Home, synapse: Synapse, tmp_path: Path
+) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served(Echo()):
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "first")
+                await ann.hears(room, wall, "heard: first")
+            for after in range(9):
+                await ann.say(room, f"m{after}")
+                async with halting(home, after, Echo()) as marks:
+                    await asyncio.wait_for(marks.halted.wait(), 60)
+            async with served(Echo()):
+                await ann.say(room, "last")
+                await ann.until(lambda: "last" in heard_by_echo(ann, room, wall))
+            assert heard_by_echo(ann, room, wall) == ["first", *(f"m{after}" for after in range(9)), "last"]
+
+    run(talk(), 115)
 
 
 @covers("matrix.late-keys")
