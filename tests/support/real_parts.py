@@ -33,6 +33,9 @@ OPENCODE = _MODULES / f"opencode-linux-{_PROCESSOR}" / "bin" / "opencode"
 GEMINI = _MODULES / "@google" / "gemini-cli"
 """The CLI agents: three programs, and a bundle for node."""
 
+SYNAPSE = ROOT / ".tools" / "synapse" / "bin" / "python"
+"""The Python that has the homeserver."""
+
 
 @dataclass(frozen=True)
 class RealPart:
@@ -88,6 +91,12 @@ def _packed(place: Path) -> str | None:
     return str(json.loads(about.read_text(encoding="utf-8"))["version"]) if about.is_file() else None
 
 
+def _synapse() -> str | None:
+    """Return the homeserver's version from its package; starting it to ask would take a second in every run."""
+    about = next(SYNAPSE.parents[1].glob("lib/python3*/site-packages/matrix_synapse-*.dist-info"), None)
+    return about.name.removeprefix("matrix_synapse-").removesuffix(".dist-info") if about is not None and SYNAPSE.exists() else None
+
+
 REAL_PARTS = {
     part.name: part
     for part in (
@@ -100,6 +109,7 @@ REAL_PARTS = {
         RealPart("codex", lambda: _packed(CODEX.parents[3]), "scripts/setup-system agents"),
         RealPart("opencode", lambda: _packed(OPENCODE.parents[1]), "scripts/setup-system agents"),
         RealPart("gemini", lambda: _packed(GEMINI), "scripts/setup-system agents"),
+        RealPart("synapse", _synapse, "scripts/setup-system matrix"),
         RealPart("git", lambda: _first_line_of("git", "--version"), "apt-get install git"),
     )
 }

@@ -11,6 +11,7 @@ from curtainwall.app.config_agents import Agents, AgentSection, ContainersSectio
 from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.app.config_lines import line_of
+from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_webhooks import WebhooksSection
@@ -299,6 +300,13 @@ class Config(Section):
     agents: Agents = Field(default_factory=dict[str, AgentSection], description="by the agent's name")
     containers: ContainersSection = ContainersSection.model_construct()
     processes: ProcessesSection = ProcessesSection.model_construct()
+    matrix: MatrixSection = MatrixSection.model_construct()
+
+    @model_validator(mode="after")
+    def _has_operators(self) -> "Config":
+        if self.matrix.homeserver is not None and "matrix" not in self.channels:
+            raise ValueError("`channels.matrix.operators` is missing; without anybody who may answer asks there, Matrix is not served")
+        return self
 
 
 def load_config(path: Path) -> Config:

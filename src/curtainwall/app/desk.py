@@ -68,7 +68,7 @@ class HouseDesk:
             return self._wired.house.feed.head(session_stream(session))
         command = self._masked(command)
         if isinstance(command, SendMessage) and command.role == "human":
-            command = await self._heard(session, command)
+            command = await self._heard(session, command, key)
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
             self._see_model(session, command.model)
@@ -126,7 +126,7 @@ class HouseDesk:
         told = {name: self._wired.tools.masked(words) for name, words in written.items() if isinstance(words, str) and words}
         return command.model_copy(update=told) if told else command
 
-    async def _heard(self, session: SessionId, said: SendMessage) -> SendMessage:
+    async def _heard(self, session: SessionId, said: SendMessage, key: str | None) -> SendMessage:
         """Pass a message by the user's hooks: they may keep it away from the agent, or add to it."""
         state = self._state(session)
         place = Place(session=session, workspace=state.workspace, mode=state.mode)
@@ -135,7 +135,7 @@ class HouseDesk:
             raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
         if reply.context:
             note = SendMessage(by=SYSTEM, message=MessageId(self._wired.house.mint()), text=reply.context, role="context")
-            await self._wired.house.send(session, note)
+            await self._wired.house.send(session, note, None if key is None else f"{key} context")
         return said
 
     def _state(self, session: SessionId) -> SessionState:

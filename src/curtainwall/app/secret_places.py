@@ -7,9 +7,9 @@ from curtainwall.app.model_keys import model_files, model_variables
 
 def secret_files(config: Config) -> tuple[str, ...]:
     """Return the files that hold secrets."""
-    return (*credential_files(config), *model_files(config), *config.webhooks.files)
+    return (*credential_files(config), *model_files(config), *config.webhooks.files, *config.matrix.files)
 
 
 def secret_variables(config: Config) -> tuple[str, ...]:
     """Return the variables that hold secrets."""
-    return (*model_variables(config), *credential_variables(config), *config.webhooks.variables)
+    return (*model_variables(config), *credential_variables(config), *config.webhooks.variables, *config.matrix.variables)

@@ -1,0 +1,139 @@
+"""Asks in a room: each a tagged message that says how to answer it, and in the end by whom it was."""
+
+import asyncio
+import html
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.channels.asks import Board, Card
+from curtainwall.channels.matrix.memory import Memory, transaction
+from curtainwall.channels.matrix.replies import insist
+from curtainwall.channels.matrix.speaking import Speaking, Words
+from curtainwall.channels.plain import plain_line
+from curtainwall.channels.when import clock_time
+from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId
+
+_LONGEST: Final = 12_000
+_PATIENCE: Final = 30.0
+
+YES: Final = frozenset({"👍", "✅", "✔", "☑"})
+NO: Final = frozenset({"👎", "❌", "✖"})
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """An ask that was shown in a room."""
+
+    session: SessionId
+    approval: ApprovalId
+
+
+class Asking:
+    """The asks of one room, wherever they come from."""
+
+    def __init__(self, board: Board, speaking: Speaking, memory: Memory, room: str, operators: Sequence[str]) -> None:
+        self._board = board
+        self._speaking = speaking
+        self._memory = memory
+        self._room = room
+        self._operators = tuple(operators)
+        self._in_step = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep the room in step with the asks that are routed to it, until cancelled."""
+        await self._catch_up()
+        for card in self._board.cards():
+            await self._show(card)
+        self._in_step.set()
+        async for card in self._board.follow():
+            if card.settled is None:
+                await self._show(card)
+            else:
+                await self._settle(card.session, card.approval, _end_of(card))
+
+    async def posted(self, event: str) -> Posted | None:
+        """Return the ask that a message of ours in this room shows, or showed until it was settled.
+
+        After a restart it may not be known yet that the message was ours; that is waited for, within bounds.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._in_step.wait(), _PATIENCE)
+        settled = self._memory.get(f"settled {self._room} {event}")
+        if settled is not None:
+            session, approval = settled.split(" ")
+            return Posted(SessionId(session), ApprovalId(approval))
+        for name, value in self._memory.named(f"asked {self._room} ").items():
+            told = json.loads(value)
+            if told["event"] == event:
+                _, _, session, approval = name.split(" ")
+                return Posted(SessionId(session), ApprovalId(approval))
+        return None
+
+    async def _catch_up(self) -> None:
+        """Say of the cards that were settled while nobody looked that they are."""
+        for name in self._memory.named(f"asked {self._room} "):
+            _, _, session, approval = name.split(" ")
+            try:
+                self._board.find(approval, SessionId(session))
+            except AlreadyAnswered as ended:
+                await self._settle(SessionId(session), ApprovalId(approval), str(ended))
+            except NotFound:
+                await self._settle(SessionId(session), ApprovalId(approval), "it is no longer asked")
+
+    async def _show(self, card: Card) -> None:
+        name = self._name(card.session, card.approval)
+        words = _words(card, self._operators)
+        event = await insist(lambda: self._speaking.say(self._room, f"card {name}", words))
+        if event is None:
+            return
+        before = json.loads(self._memory.get(f"asked {name}") or "{}")
+        if before and before["text"] != words.text:
+            await insist(lambda: self._speaking.change(self._room, f"card {name} {transaction(words.text)}", event, words))
+        await self._memory.set({f"asked {name}": json.dumps({"event": event, "text": words.text})})
+
+    async def _settle(self, session: SessionId, approval: ApprovalId, how: str) -> None:
+        name = self._name(session, approval)
+        told = json.loads(self._memory.get(f"asked {name}") or "{}")
+        if told and not told.get("settled"):
+            first, _, rest = str(told["text"]).partition("\n")
+            card = rest.rpartition("\n\n")[0]
+            text = f"{how}\n{first}\n{card}"
+            words = Words(
+                text, html=f"<strong>{html.escape(how)}</strong><br>{html.escape(first)}<pre><code>{html.escape(card)}</code></pre>"
+            )
+            await insist(lambda: self._speaking.change(self._room, f"card {name} settled", told["event"], words))
+            await self._memory.set(
+                {f"asked {name}": None, f"sent card {name}": None, f"settled {self._room} {told['event']}": f"{session} {approval}"}
+            )
+
+    def _name(self, session: SessionId, approval: ApprovalId) -> str:
+        return f"{self._room} {session} {approval}"
+
+
+def _words(card: Card, operators: Sequence[str]) -> Words:
+    lines = "\n".join(line.text for line in card.lines)
+    if len(lines) > _LONGEST:
+        cut = len(lines) - _LONGEST
+        lines = f"{lines[:_LONGEST]}\n…[{cut} characters are not shown here; `/pending {card.approval}` shows the ask as it is logged]…"
+    tag = plain_line(f"{card.approval} waits for an answer {card.tag}", 500)
+    how = f"`/approve {card.approval}` · `/approve {card.approval} session` · `/deny {card.approval} REASON` · `/why {card.approval}`"
+    form = f"<strong>{html.escape(tag)}</strong><pre><code>{html.escape(lines)}</code></pre>{_code(how)}"
+    return Words(f"{tag}\n{lines}\n\n{how}", html=form, mention=tuple(operators))
+
+
+def _code(text: str) -> str:
+    """Return a text in which what stands between backticks is code."""
+    parts = text.split("`")
+    return "".join(f"<code>{html.escape(part)}</code>" if number % 2 else html.escape(part) for number, part in enumerate(parts))
+
+
+def _end_of(card: Card) -> str:
+    settled = card.settled
+    assert settled is not None
+    why = f" ({settled.reason})" if settled.reason else ""
+    by = f" by {settled.by}" if settled.by else ""
+    verb = {"granted": "approved", "denied": "denied"}.get(settled.how, settled.how)
+    return plain_line(f"{card.approval} was {verb}{by} at {clock_time(settled.at)}{why}", 500)

@@ -1,0 +1,269 @@
+"""The Matrix channel: one session per room, heard and answered over one device of one user."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from curtainwall.channels.line import Line
+from curtainwall.channels.matrix.account import Account
+from curtainwall.channels.matrix.asking import Asking
+from curtainwall.channels.matrix.events import Raw, Sealed, read_event, table, text_of
+from curtainwall.channels.matrix.hearing import Hearing, People, forgotten
+from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
+from curtainwall.channels.matrix.invitations import invitations
+from curtainwall.channels.matrix.library import ClientError, LocalProtocolError
+from curtainwall.channels.matrix.memory import Memory
+from curtainwall.channels.matrix.missed import MOST, TIMELINE, said_since
+from curtainwall.channels.matrix.replies import Pace, insist
+from curtainwall.channels.matrix.rooms import RoomDoors, Rooms
+from curtainwall.channels.matrix.sealing import Sealing
+from curtainwall.channels.matrix.speaking import Speaking, Words
+from curtainwall.channels.slash import LogPlaces
+from curtainwall.model import Broken, CurtainwallError, Marks, TryLater
+
+_LONGEST_TOKEN: Final = 4_096
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+
+FindAccount = Callable[[], Awaitable[Account]]
+"""Finds out who we are on the homeserver, with the secret that goes with it."""
+
+Report = Callable[[str], None]
+"""Tells whoever reads the logs what they should know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the configuration says besides who we are: with whom, where, whose devices, and how fast."""
+
+    people: People
+    rooms: frozenset[str] = frozenset()
+    pinned: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    pace: Pace = field(default_factory=Pace)
+    wait: int = 25
+
+    def may_enter(self, room: str, inviter: str) -> bool:
+        """Tell whether an invitation is taken: into a room of the list, or, without a list, from an operator."""
+        return room in self.rooms if self.rooms else self.people.may_control(inviter)
+
+    def is_heard(self, room: str) -> bool:
+        """Tell whether what is said in a room concerns us."""
+        return room.startswith("!") and not any(map(str.isspace, room)) and (not self.rooms or room in self.rooms)
+
+    @property
+    def wanted(self) -> Mapping[str, object]:
+        """What the homeserver should send, and no more than that."""
+        nothing: dict[str, object] = {"not_types": ["*"]}
+        rooms: dict[str, object] = {"rooms": sorted(self.rooms)} if self.rooms else {}
+        state = {"types": ["m.room.member", "m.room.encryption"], "lazy_load_members": True}
+        return {
+            "presence": nothing,
+            "account_data": nothing,
+            "room": {**rooms, "timeline": TIMELINE, "state": state, "ephemeral": nothing, "account_data": nothing},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What the channel is given by the house."""
+
+    doors: RoomDoors
+    line: Line
+    marks: Marks
+    log_places: LogPlaces
+
+
+class Matrix:
+    """The channel as a service: it runs until cancelled, and says how it is."""
+
+    def __init__(self, find_account: FindAccount, terms: Terms, house: House, report: Report) -> None:
+        self._find_account = find_account
+        self._terms = terms
+        self._house = house
+        self._memory = Memory(house.marks, terms.people.own)
+        self._report = report
+        self._trouble = "it has not reached the homeserver yet"
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return "matrix"
+
+    def health(self) -> str:
+        """Return what is wrong, or nothing."""
+        return self._trouble
+
+    async def run(self) -> None:
+        """Hear and answer until cancelled."""
+        quiet_library()
+        account = await self._find_account()
+        try:
+            await self._run_as(account)
+        except ExceptionGroup as faults:
+            raise _first_of(faults) from faults
+
+    async def _run_as(self, account: Account) -> None:
+        house, terms = self._house, self._terms
+        with account.locked():
+            async with connected(account) as homeserver:
+                await self._memory.tidy()
+                sealing = Sealing(homeserver.client, terms.pinned)
+                self._report(f"this is {account.user}, device {account.device}, fingerprint {spelled(sealing.fingerprint)}")
+                speaking = Speaking(homeserver, sealing, self._memory)
+                hearing = Hearing(house.doors, house.line, terms.people, speaking, self._memory, house.log_places)
+                async with asyncio.TaskGroup() as tasks:
+                    operators = sorted(terms.people.operators)
+                    rooms = Rooms(house.doors, house.line, speaking, self._memory, terms.pace, operators, tasks)
+                    tasks.create_task(rooms.follow(), name="rooms that lead elsewhere")
+                    ear = _Ear(homeserver, sealing, speaking, hearing, rooms, self._memory, terms)
+                    await self._listen(ear)
+
+    async def _listen(self, ear: "_Ear") -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await ear.hear()
+            except (TryLater, ClientError, TimeoutError, LocalProtocolError) as fault:
+                # Nothing is lost: what was not taken in whole is asked for again.
+                words = str(fault) or type(fault).__name__
+                if words != self._trouble:
+                    self._report(words)
+                self._trouble = words
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            except Refused as fault:
+                raise Broken(str(fault)) from fault
+            else:
+                self._trouble, pause = "", _FIRST_PAUSE
+
+
+@dataclass(slots=True)
+class _Ear:
+    """One look at a time at what is new; what a look brought is done before it counts as heard."""
+
+    homeserver: Homeserver
+    sealing: Sealing
+    speaking: Speaking
+    hearing: Hearing
+    rooms: Rooms
+    memory: Memory
+    terms: Terms
+    is_first: bool = True
+    _heard: list[str] = field(default_factory=list[str])
+
+    async def hear(self) -> None:
+        """Take in what is new, whole, and remember that it is.
+
+        INVARIANT: the token is kept after everything that came with it is done. A crash before that brings it again, under the same ids.
+        """
+        since = self.memory.get("token")
+        # The library knows no rooms after a restart, so their state is wanted once again.
+        told = await self.homeserver.sync(since, self.terms.wanted, wait=0 if self.is_first else self.terms.wait, whole=self.is_first)
+        token = text_of(told.get("next_batch"), _LONGEST_TOKEN)
+        if token is None:
+            raise TryLater("the homeserver's answer makes no sense")
+        keys_came = await self.sealing.take(told)
+        await self.sealing.maintain()
+        found = table(told.get("rooms"))
+        for room, info in table(found.get("join")).items():
+            if self.terms.is_heard(room):
+                await self._hear_in(room, table(info), since)
+        for room in table(found.get("leave")):
+            self.rooms.leave(room)
+        if keys_came or self.is_first:
+            await self._try_again()
+        await self.hearing.sum_up(token)
+        await self._accept(found)
+        await self.memory.set({"token": token, **forgotten(self._heard, self.memory)})
+        self._heard.clear()
+        self.is_first = False
+
+    async def _hear_in(self, room: str, info: Raw, since: str | None) -> None:
+        asking = self.rooms.enter(room)
+        try:
+            missed = await said_since(self.homeserver, room, info, since, self.homeserver.account.user)
+        except Refused:
+            # We were sent out of the room meanwhile.
+            return
+        if missed.cut:
+            text = f"more was written here than can be read at once; of what came before the last {MOST} messages nothing was taken"
+            words = Words(text, notice=True)
+            await insist(lambda: self.speaking.say(room, f"{room} cut {since}", words), tries=3)
+        for raw in missed.events:
+            await self._take(raw, room, asking)
+
+    async def _take(self, raw: Raw, room: str, asking: Asking) -> None:
+        event = read_event(raw, room)
+        if event is None or event.head.sender == self.homeserver.account.user:
+            return
+        self._heard.append(event.head.event)
+        try:
+            if isinstance(event, Sealed):
+                await self._open(event, asking, is_new=True)
+            else:
+                await self.hearing.take(event, encrypted=self.sealing.is_encrypted(room), asking=asking)
+        except (CurtainwallError, ClientError, OSError, TimeoutError):
+            raise
+        except Exception as fault:  # noqa: BLE001 - one event that we are not up to must not keep all others from being heard
+            await self.hearing.refuse(event.head, f"this was not taken: a fault of ours, {type(fault).__name__}")
+
+    async def _open(self, sealed: Sealed, asking: Asking, *, is_new: bool) -> None:
+        opened = await self.sealing.open(sealed)
+        if opened is None:
+            if is_new and self.terms.people.may_talk(sealed.head.sender):
+                await self.memory.keep_sealed(sealed)
+                await self._say_unreadable(sealed)
+            return
+        if not is_new:
+            await self.memory.drop_sealed(sealed)
+        if opened.fault:
+            await self._remark(sealed, f"this was not taken: {opened.fault}")
+            return
+        if await self.memory.is_repeated(opened.twin, sealed.head.event):
+            await self._remark(
+                sealed, "this was not taken: the same encrypted bytes were here before, so somebody on the way repeated them"
+            )
+            return
+        event = read_event(opened.raw, sealed.head.room, sealed=True)
+        if event is not None:
+            await self.hearing.take(event, encrypted=True, asking=asking)
+
+    async def _say_unreadable(self, sealed: Sealed) -> None:
+        """Say that something cannot be read, once for everything that was encrypted with the same key."""
+        key = text_of(table(sealed.raw.get("content")).get("session_id")) or sealed.head.event
+        name = f"unreadable {sealed.head.room} {key}"
+        if self.memory.get(name) is None:
+            text = f"what {sealed.head.sender} wrote cannot be decrypted yet; it is kept and taken up when its key comes, or write it again"
+            await self.hearing.refuse(sealed.head, text)
+            await self.memory.set({name: sealed.head.event})
+
+    async def _remark(self, sealed: Sealed, text: str) -> None:
+        if self.terms.people.may_talk(sealed.head.sender):
+            await self.hearing.refuse(sealed.head, text)
+
+    async def _try_again(self) -> None:
+        """Open what could not be opened before, where its key has come."""
+        for sealed in tuple(self.memory.sealed()):
+            if self.terms.is_heard(sealed.head.room):
+                await self._open(sealed, self.rooms.enter(sealed.head.room), is_new=False)
+
+    async def _accept(self, found: Raw) -> None:
+        for room, inviter in invitations(found, self.homeserver.account.user):
+            if self.terms.is_heard(room) and self.terms.may_enter(room, inviter):
+                try:
+                    await self.homeserver.join(room)
+                except Refused:
+                    continue
+
+
+def _first_of(fault: Exception) -> Exception:
+    """Return what went wrong first among things that ran side by side."""
+    while isinstance(fault, ExceptionGroup):
+        fault = cast("ExceptionGroup[Exception]", fault).exceptions[0]
+    return fault
+
+
+def spelled(fingerprint: str) -> str:
+    """Return a fingerprint in groups that people can compare."""
+    groups: Sequence[str] = [fingerprint[start : start + 4] for start in range(0, len(fingerprint), 4)]
+    return " ".join(groups)

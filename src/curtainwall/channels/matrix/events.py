@@ -1,0 +1,141 @@
+"""What a homeserver sends, read with suspicion: each event is something we know, or nothing at all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+LONGEST_TEXT: Final = 40_000
+_LONGEST_ID: Final = 255
+_LONGEST_KEY: Final = 100
+
+Raw = Mapping[str, object]
+"""An event as it came, of which nothing is known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What every event has: its id, who sent it by the homeserver's word, and in which room."""
+
+    event: str
+    sender: str
+    room: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Somebody wrote a text; `sealed` says that it came encrypted, from a device of theirs."""
+
+    head: Head
+    text: str
+    sealed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reacted:
+    """Somebody put a sign under a message. The homeserver can make these up."""
+
+    head: Head
+    about: str
+    sign: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Something encrypted that has still to be opened."""
+
+    head: Head
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Somebody sent something that we cannot take: a picture, a file, a voice."""
+
+    head: Head
+    kind: str
+
+
+Event = Said | Reacted | Sealed | Shown
+
+
+def table(value: object) -> Raw:
+    """Return a JSON object, or an empty one for everything else."""
+    return cast("Raw", value) if isinstance(value, dict) else {}
+
+
+def rows(value: object) -> Sequence[Raw]:
+    """Return the objects of a JSON array, or none for everything else."""
+    return [cast("Raw", each) for each in cast("list[object]", value) if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def text_of(value: object, longest: int = _LONGEST_ID) -> str | None:
+    """Return a text that is not empty and not longer than it may be."""
+    return value if isinstance(value, str) and 0 < len(value) <= longest and _is_whole(value) else None
+
+
+def _is_whole(text: str) -> bool:
+    """Tell whether a text can be written down: half a character cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def head_of(raw: Raw, room: str) -> Head | None:
+    """Return what every event has, or None where this one has not."""
+    event, sender = text_of(raw.get("event_id")), text_of(raw.get("sender"))
+    if event is None or sender is None or not event.startswith("$") or not sender.startswith("@") or ":" not in sender:
+        return None
+    return Head(event, sender, room)
+
+
+def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
+    """Return what an event of a room's timeline is; None for what concerns nobody here, and for what is no event."""
+    head = head_of(raw, room)
+    if head is None or raw.get("state_key") is not None or "redacted_because" in table(raw.get("unsigned")):
+        return None
+    content = table(raw.get("content"))
+    match raw.get("type"):
+        case "m.room.message":
+            return _message(head, content, sealed=sealed)
+        case "m.reaction":
+            return _reaction(head, content)
+        case "m.room.encrypted" if not sealed and content.get("algorithm") == "m.megolm.v1.aes-sha2":
+            return Sealed(head, raw)
+        case _:
+            return None
+
+
+def _message(head: Head, content: Raw, *, sealed: bool) -> Said | Shown | None:
+    relation = table(content.get("m.relates_to"))
+    # What somebody sent is what counts; a change of it afterwards is for readers.
+    if relation.get("rel_type") == "m.replace" or "m.new_content" in content:
+        return None
+    kind = content.get("msgtype")
+    if kind in ("m.text", "m.emote"):
+        text = text_of(content.get("body"), LONGEST_TEXT)
+        if text is None:
+            return Shown(head, "message that is too long") if isinstance(content.get("body"), str) and content.get("body") else None
+        return Said(head, _without_quote(text, relation), sealed)
+    # Notices are how programs talk; answering them is how two programs never stop.
+    kinds = {"m.image": "picture", "m.file": "file", "m.audio": "recording", "m.video": "video", "m.location": "place"}
+    return Shown(head, kinds[kind]) if isinstance(kind, str) and kind in kinds else None
+
+
+def _without_quote(text: str, relation: Raw) -> str:
+    """Return the text without the lines that older clients put before a reply, quoting what it replies to."""
+    if not table(relation.get("m.in_reply_to")) or not text.startswith("> "):
+        return text
+    lines = text.split("\n")
+    while lines and lines[0].startswith(">"):
+        lines.pop(0)
+    return "\n".join(lines).lstrip("\n") or text
+
+
+def _reaction(head: Head, content: Raw) -> Reacted | None:
+    relation = table(content.get("m.relates_to"))
+    about, sign = text_of(relation.get("event_id")), text_of(relation.get("key"), _LONGEST_KEY)
+    if relation.get("rel_type") != "m.annotation" or about is None or sign is None:
+        return None
+    return Reacted(head, about, sign)

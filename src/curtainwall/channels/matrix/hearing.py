@@ -1,0 +1,298 @@
+"""What people in rooms write: talk goes to the room's session, control words of operators are carried out, strangers go no further."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from curtainwall.channels.asks import AskDesk, Board
+from curtainwall.channels.line import Line
+from curtainwall.channels.matrix.asking import NO, YES, Asking
+from curtainwall.channels.matrix.events import Event, Head, Reacted, Said, Sealed, Shown
+from curtainwall.channels.matrix.memory import CHANNEL, Memory
+from curtainwall.channels.matrix.replies import insist
+from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
+from curtainwall.channels.plain import plain_line
+from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Outcome, Request, parse
+from curtainwall.channels.slash.requests import Fork, New, Pending, Reset
+from curtainwall.model import (
+    AnswerApproval,
+    ApprovalId,
+    CurtainwallError,
+    Desk,
+    GrantScope,
+    MessageId,
+    SendMessage,
+    SessionId,
+    TryLater,
+    Who,
+    session_stream,
+)
+
+_LONGEST_LIST: Final = 60_000
+_MOST_REFUSED: Final = 10
+_TRIES: Final = 3
+
+
+class Doors(Protocol):
+    """The house, as far as rooms lead into it."""
+
+    async def enter(self, room: str, by: Who) -> SessionId:
+        """Return the session that a room leads to; where there is none, or it is closed, one is opened."""
+        ...
+
+    async def lead(self, room: str, session: SessionId, by: Who) -> None:
+        """Let a room lead to another session from here on, and its asks be shown there."""
+        ...
+
+    def desk(self, key: str) -> Desk:
+        """Return a desk on which the same command under the same key is done once."""
+        ...
+
+    def board(self, room: str, desk: AskDesk | None = None) -> Board:
+        """Return the asks that are shown in a room, answered over a desk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Who may do what: operators control, talkers talk; `*` is everybody in the room, `*:server` everybody of a server."""
+
+    own: str
+    operators: frozenset[str]
+    talkers: frozenset[str]
+    trusts_homeserver: bool
+
+    def may_talk(self, user: str) -> bool:
+        """Tell whether what somebody says goes to the session."""
+        return user in self.operators or not self.talkers.isdisjoint({user, "*", f"*:{user.partition(':')[2]}"})
+
+    def may_control(self, user: str) -> bool:
+        """Tell whether somebody may answer asks and use control words."""
+        return user in self.operators
+
+
+class Hearing:
+    """What is heard in every room, one event after the other, each once.
+
+    INVARIANT: whatever is done for an event carries its id, so that doing it again after a crash is the same deed.
+    """
+
+    def __init__(self, doors: Doors, line: Line, people: People, speaking: Speaking, memory: Memory, log_places: LogPlaces) -> None:
+        self._doors = doors
+        self._line = line
+        self._people = people
+        self._speaking = speaking
+        self._memory = memory
+        self._log_places = log_places
+        self._refused: Counter[str] = Counter()
+
+    async def take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
+        """Do what somebody wants with an event; raise `TryLater` where it has to be heard again."""
+        try:
+            await self._take(event, encrypted=encrypted, asking=asking)
+        except TryLater:
+            raise
+        except CurtainwallError as refusal:
+            await self._reply(event.head, plain_line(str(refusal)))
+
+    async def _take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
+        if event.head.sender == self._people.own:
+            return
+        if not self._people.may_talk(event.head.sender):
+            if isinstance(event, Said | Shown):
+                await self._turn_away(event.head)
+            return
+        match event:
+            case Said() if encrypted and not event.sealed:
+                words = "this came unencrypted into an encrypted room, where anybody on the way could have written it; it was not taken"
+                await self.refuse(event.head, words)
+            case Said():
+                await self._said(event)
+            case Reacted():
+                await self._reacted(event, asking)
+            case Shown():
+                await self.refuse(event.head, f"a {event.kind} cannot be taken here; write what it is about")
+            case Sealed():
+                pass
+
+    async def _turn_away(self, head: Head) -> None:
+        name = f"stranger {head.room} {head.sender}"
+        if self._memory.get(name) is None:
+            await self.refuse(head, f"{head.sender} is not on the list of people who may talk here; nothing of theirs is taken")
+            await self._memory.set({name: head.event})
+
+    async def _said(self, said: Said) -> None:
+        head, text = said.head, said.text
+        if not _is_control(text):
+            await self._talk(head, text.strip()[1:] if text.strip().startswith("//") else text)
+        elif not self._people.may_control(head.sender):
+            await self.refuse(head, f"only operators may do that, and {head.sender} is none; `//` before it sends it as a message")
+        elif not said.sealed and not self._people.trusts_homeserver:
+            words = "slash words count in encrypted rooms alone: here the homeserver could write them in your name"
+            await self.refuse(head, f"{words} (`trust-homeserver` in the configuration allows it)")
+        else:
+            await self._control(head, text)
+
+    async def _talk(self, head: Head, text: str) -> None:
+        by = _who(head)
+        session = await self._doors.enter(head.room, by)
+        await self._doors.desk(_key(head)).send(session, SendMessage(by=by, message=_message_id(head), text=text))
+
+    async def _control(self, head: Head, text: str) -> None:
+        request = parse(text)
+        match request:
+            case Approve(approval=approval) if approval is not None:
+                await self._answer(head, approval, granted=True, scope=request.scope)
+            case Deny(approval=approval) if approval is not None:
+                await self._answer(head, approval, granted=False, reason=request.reason)
+            case Approve() | Deny():
+                await self._reply(head, "say which ask: `/approve ID` or `/deny ID`; `/pending` lists them")
+            case Pending(approval=None):
+                cards = self._doors.board(head.room).cards()
+                lines = [plain_line(f"{card.approval}  {card.tool}  {card.tag}", 300) for card in cards]
+                await self._reply(head, "\n".join(lines) or "nothing waits for an answer here")
+            case Pending(approval=approval):
+                await self._whole_ask(head, approval or "")
+            case _:
+                await self._do(head, request)
+
+    async def _do(self, head: Head, request: Request) -> None:
+        by, begun = _who(head), f"doing {head.event}"
+        if isinstance(request, New | Reset | Fork):
+            if self._memory.get(begun) is not None:
+                await self._reply(head, "a restart came in between, and it is unknown whether this was done; `/sessions` shows it")
+                return
+            await self._memory.set({begun: "1"})
+        session = await self._doors.enter(head.room, by)
+        desk = self._doors.desk(_key(head))
+        line = Line(desk, self._line.feed, self._line.listening, self._line.clock)
+        outcome = await Control(line, by, self._log_places).do(session, request)
+        if outcome.go_to is not None:
+            # What was said in there before is not told again.
+            seq = self._line.feed.head(session_stream(outcome.go_to))
+            await self._memory.set({f"cursor {head.room}": json.dumps({"session": outcome.go_to, "seq": seq})})
+            await self._doors.lead(head.room, outcome.go_to, by)
+        await self._reply(head, _told(outcome))
+        await self._memory.set({begun: None})
+
+    async def _whole_ask(self, head: Head, approval: str) -> None:
+        card = self._doors.board(head.room).find(approval)
+        await self._reply(head, "\n".join(plain_line(line, 20_000) for line in card.shown.split("\n")))
+
+    async def _answer(
+        self,
+        head: Head,
+        approval: ApprovalId,
+        *,
+        granted: bool,
+        scope: GrantScope = GrantScope.ONCE,
+        reason: str = "",
+        of: SessionId | None = None,
+    ) -> None:
+        """Answer an ask that is shown in this room, of whichever session it is."""
+        begun = f"doing {head.event}"
+        desk = self._doors.desk(_key(head))
+        board = self._doors.board(head.room, desk)
+        kept = self._memory.get(begun)
+        if kept is not None:
+            # A restart came in between: what this very message answered is answered by it again, and by nobody else.
+            await self._again(head, desk, kept, granted=granted, scope=scope, reason=reason)
+            return
+        card = board.find(approval, of)
+        await self._memory.set({begun: json.dumps([[session, ask] for session, ask in card.joined])})
+        answered = await board.answer(card, granted=granted, by=_who(head), scope=scope, reason=reason)
+        await self._reply(head, plain_line(answered.text))
+        await self._memory.set({begun: None})
+
+    async def _again(self, head: Head, desk: Desk, kept: str, *, granted: bool, scope: GrantScope, reason: str) -> None:
+        refusals: list[str] = []
+        asks: Sequence[Sequence[str]] = json.loads(kept)
+        for session, ask in asks:
+            command = AnswerApproval(by=_who(head), approval=ApprovalId(ask), granted=granted, scope=scope, reason=reason)
+            try:
+                await desk.send(SessionId(session), command)
+            except TryLater:
+                raise
+            except CurtainwallError as refusal:
+                refusals.append(str(refusal))
+        verb = "approved" if granted else "denied"
+        words = f"{verb}: {asks[0][1]}" if len(refusals) < len(asks) else refusals[0]
+        await self._reply(head, plain_line(words))
+        await self._memory.set({f"doing {head.event}": None})
+
+    async def _reacted(self, reacted: Reacted, asking: Asking | None) -> None:
+        """Take a sign as an answer, where the homeserver is trusted not to make them up."""
+        sign = reacted.sign.replace("\ufe0f", "")
+        # A sign may come with a colour of skin.
+        sign = "".join(letter for letter in sign if not 0x1F3FB <= ord(letter) <= 0x1F3FF)
+        posted = await asking.posted(reacted.about) if asking is not None and sign in YES | NO else None
+        if posted is None:
+            return
+        if not self._people.may_control(reacted.head.sender):
+            await self.refuse(reacted.head, f"only operators may answer, and {reacted.head.sender} is none", about=reacted.about)
+        elif not self._people.trusts_homeserver:
+            how = f"write `/approve {posted.approval}` or `/deny {posted.approval}`"
+            words = f"a sign is no answer here, because the homeserver could make it up; {how}"
+            await self.refuse(reacted.head, words, about=reacted.about)
+        else:
+            await self._answer(reacted.head, posted.approval, granted=sign in YES, of=posted.session)
+
+    async def refuse(self, head: Head, text: str, about: str = "") -> None:
+        """Say why something was not taken; of a flood, only so often."""
+        self._refused[head.room] += 1
+        if self._refused[head.room] <= _MOST_REFUSED:
+            await self._reply(head, text, about)
+
+    async def sum_up(self, look: str) -> None:
+        """Say how much more was refused than was told since the last look."""
+        refused, self._refused = self._refused, Counter()
+        for room, count in refused.items():
+            if count > _MOST_REFUSED:
+                words = Words(f"{count - _MOST_REFUSED} more were not taken", notice=True)
+                await insist(lambda room=room, words=words: self._speaking.say(room, f"{room} flood {look}", words), _TRIES)
+
+    async def _reply(self, head: Head, text: str, about: str = "") -> None:
+        parts = pieces(text[:_LONGEST_LIST])
+        name = f"{head.room} reply {head.event}"
+        first = await insist(
+            lambda: self._speaking.say(head.room, name, Words(parts[0], notice=True, reply_to=about or head.event)), _TRIES
+        )
+        for number, part in enumerate(parts[1:] if first else ()):
+            words = Words(part, notice=True, thread=first or "")
+            await insist(lambda number=number, words=words: self._speaking.say(head.room, f"{name} {number}", words), _TRIES)
+
+
+def forgotten(heads: Sequence[str], memory: Memory) -> Mapping[str, None]:
+    """Return the names that are no longer needed once these events are behind us."""
+    events = frozenset(heads)
+    kept = memory.named("sent ")
+    return dict.fromkeys(name for name in kept if " reply " in name and name.rpartition(" reply ")[2].split(" ")[0] in events)
+
+
+def _is_control(text: str) -> bool:
+    """Tell whether a text is a slash word, rightly written or not; a path at the beginning of a sentence is none."""
+    stripped = text.strip()
+    if not stripped.startswith("/") or stripped.startswith("//"):
+        return False
+    word = (stripped[1:].split(maxsplit=1) or [""])[0]
+    return word.casefold() in WORDS
+
+
+def _told(outcome: Outcome) -> str:
+    if outcome.quits or outcome.clears:
+        return "there is nothing to leave or to clear here; the session goes on whenever somebody writes"
+    return "\n".join(outcome.lines) or "done"
+
+
+def _who(head: Head) -> Who:
+    return Who(name=head.sender, channel=CHANNEL)
+
+
+def _key(head: Head) -> str:
+    return f"{CHANNEL} {head.room} {head.event}"
+
+
+def _message_id(head: Head) -> MessageId:
+    return MessageId(head.event)

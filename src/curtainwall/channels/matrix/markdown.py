@@ -1,0 +1,28 @@
+"""What an agent wrote, for a Matrix client: markdown becomes a little HTML, and nothing in it can load, run or call anybody."""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_LONGEST = 20_000
+
+
+def to_html(text: str) -> str | None:
+    """Return the text as HTML, or None where it has no form that would be worth it."""
+    if len(text) > _LONGEST:
+        return None
+    html = _reader().render(text).rstrip("\n")
+    plain = html.removeprefix("<p>").removesuffix("</p>")
+    return html if "<" in plain else None
+
+
+@cache
+def _reader() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # imported late: only a channel that speaks needs it
+
+    # Tags that somebody wrote stay text; a picture would tell its server who reads, and links of other kinds would run something.
+    return (
+        MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": False}).enable("table").enable("strikethrough").disable("image")
+    )

@@ -1,0 +1,76 @@
+"""What the channel remembers between its lives, besides the log: how far it has heard, what it has sent, and what it could not open yet."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from curtainwall.channels.matrix.events import Sealed, head_of, table
+from curtainwall.model import Marks
+
+CHANNEL: Final = "matrix"
+_MOST_SEALED: Final = 500
+_MOST_TWINS: Final = 100_000
+
+
+class Memory:
+    """Names and what they stand for, durable; `user` keeps two accounts apart."""
+
+    def __init__(self, marks: Marks, user: str) -> None:
+        self._marks = marks
+        self._of = f"{CHANNEL} {user}"
+        self._twins = f"{CHANNEL} {user} twins"
+
+    def get(self, name: str) -> str | None:
+        """Return what was remembered."""
+        return self._marks.get(self._of, name)
+
+    async def set(self, told: Mapping[str, str | None]) -> None:
+        """Remember these together; None forgets."""
+        await self._marks.set(self._of, told)
+
+    def named(self, start: str) -> Mapping[str, str]:
+        """Return everything whose name starts so."""
+        return {name: value for name, value in self._marks.all(self._of).items() if name.startswith(start)}
+
+    # What could not be opened yet
+
+    async def keep_sealed(self, sealed: Sealed) -> None:
+        """Keep something encrypted until its key comes; of very many, the newest."""
+        kept = self.named("sealed ")
+        told: dict[str, str | None] = dict.fromkeys(list(kept)[: max(len(kept) + 1 - _MOST_SEALED, 0)])
+        told[f"sealed {sealed.head.event}"] = json.dumps({"room": sealed.head.room, "raw": sealed.raw})
+        await self.set(told)
+
+    def sealed(self) -> Iterable[Sealed]:
+        """Return what still waits for its key."""
+        for value in self.named("sealed ").values():
+            told = table(json.loads(value))
+            raw, room = table(told.get("raw")), str(told.get("room"))
+            head = head_of(raw, room)
+            if head is not None:
+                yield Sealed(head, raw)
+
+    async def drop_sealed(self, sealed: Sealed) -> None:
+        """Forget something that was opened."""
+        await self.set({f"sealed {sealed.head.event}": None})
+
+    # What was encrypted once
+
+    async def is_repeated(self, twin: str, event: str) -> bool:
+        """Tell whether the same encrypted bytes came as another event before; from here on, they have come as this one."""
+        known = self._marks.get(self._twins, twin)
+        if known is None:
+            await self._marks.set(self._twins, {twin: event})
+        return known not in (None, event)
+
+    async def tidy(self) -> None:
+        """Forget half of very many encrypted bytes, so that they do not become ever more."""
+        twins = self._marks.all(self._twins)
+        if len(twins) > _MOST_TWINS:
+            await self._marks.set(self._twins, dict.fromkeys(list(twins)[: len(twins) // 2]))
+
+
+def transaction(name: str) -> str:
+    """Return the id that makes a homeserver take the same thing once, however often it is sent."""
+    return f"cw{hashlib.sha256(name.encode()).hexdigest()[:40]}"

@@ -1,0 +1,243 @@
+"""Matrix on a real homeserver: conversations in encrypted rooms, asks and answers, and everything that comes in between."""
+
+import json
+import re
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.model import ApprovalAnswered, MessageId, Route, SendMessage, TurnEnded, Who, session_stream
+from tests.support.covers import covers
+from tests.support.matrix_house import Echo, configure, process, served
+from tests.support.synapse import Person, Synapse, homeserver, person
+from tests.support.talking import Home, home, run
+
+__all__ = ["home"]
+
+
+@pytest.fixture(scope="module")
+def server(real_part: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Synapse]:
+    real_part("synapse")
+    with homeserver(tmp_path_factory.mktemp("synapse")) as running:
+        yield running
+
+
+@pytest.fixture
+def synapse(server: Synapse) -> Synapse:
+    """Return the homeserver, with people who were never seen there before."""
+    server.settle("wall", "ann", "bob", "eve")
+    return server
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WALL_PASSWORD", "secret")
+
+
+def script(home: Home, *lines: dict[str, object]) -> str:
+    """Write replies for the model that plays them, and return its name."""
+    path = home.root.parent / "script.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return f"script:{path}"
+
+
+def writes(home: Home, name: str = "note.txt", content: str = "x") -> dict[str, object]:
+    """Return a reply that wants to write a file outside of the workspace, which asks."""
+    return {"tool": "filesystem.write_file", "arguments": {"path": str(home.outside / name), "content": content}}
+
+
+@covers("matrix.conversation")
+def test_a_conversation_in_an_encrypted_room_with_an_ask_that_an_operator_approves(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse, model=script(home, {"text": "hello **you**"}, writes(home), {"text": "it is written"}))
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served() as here:
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            await ann.say(room, "good morning")
+            reply = await ann.hears(room, wall, "hello **you**")
+            assert reply.encrypted
+            assert reply.source["content"]["formatted_body"] == "<p>hello <strong>you</strong></p>"
+            await ann.say(room, "write it")
+            card = await ann.hears(room, wall, "waits for an answer")
+            approval = card.text.split()[0]
+            assert not (home.outside / "note.txt").exists()
+            await ann.say(room, f"/approve {approval}")
+            await ann.hears(room, wall, "it is written")
+            await ann.until(lambda: f"was approved by {ann.user}" in card.text)
+            assert (home.outside / "note.txt").read_text() == "x"
+            assert here.health == ""
+
+    run(talk(), 110)
+
+
+async def ask_in(ann: Person, room: str, wall: str, words: str = "write it") -> str:
+    """Say something that makes the agent ask, and return the ask's id."""
+    known = {heard.event for heard in ann.heard(room, wall)}
+    await ann.say(room, words)
+    card = await ann.until(
+        lambda: next((it for it in ann.heard(room, wall) if "waits for an answer" in it.text and it.event not in known), None)
+    )
+    return str(card.text.split()[0])
+
+
+@covers("matrix.operators-alone")
+def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    bob_may_talk = f'users = ["{synapse.user("bob")}"]'
+    configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}, {"text": "hello bob"}), matrix=bob_may_talk)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with (
+            person(synapse, "ann", tmp_path / "ann") as ann,
+            person(synapse, "bob", tmp_path / "bob") as bob,
+            person(synapse, "eve", tmp_path / "eve") as eve,
+            served() as here,
+        ):
+            room = await ann.room(wall, bob.user, eve.user)
+            await bob.client.join(room)
+            await eve.client.join(room)
+            for user in (wall, bob.user, eve.user):
+                await ann.joined(room, user)
+            for other in (bob, eve):
+                await other.until(lambda other=other: room in other.client.rooms)
+                await other.joined(room, wall)
+            approval = await ask_in(ann, room, wall)
+            await bob.say(room, f"/approve {approval}")
+            await ann.hears(room, wall, f"only operators may do that, and {bob.user} is none")
+            await eve.say(room, f"/approve {approval}")
+            await eve.say(room, "let me in")
+            await ann.hears(room, wall, f"{eve.user} is not on the list")
+            await ann.say_openly(room, "m.room.message", {"msgtype": "m.text", "body": f"/approve {approval}"})
+            await ann.hears(room, wall, "came unencrypted into an encrypted room")
+            await ann.react(room, next(it.event for it in ann.heard(room, wall) if "waits for" in it.text), "👍")
+            await ann.hears(room, wall, "a sign is no answer here")
+            assert not (home.outside / "note.txt").exists()
+            await bob.say(room, "hello")
+            await ann.say(room, f"/deny {approval} not today")
+            await ann.hears(room, wall, "hello bob")
+            await ann.say(room, f"/approve {approval}")
+            await ann.hears(room, wall, f"already answered by `{ann.user} on matrix`: denied")
+            assert sum("is not on the list" in it.text for it in ann.heard(room, wall)) == 1
+            answers = [it.event for it in here.log(room) if isinstance(it.event, ApprovalAnswered)]
+            assert [(answer.granted, answer.by.name, answer.reason) for answer in answers] == [(False, ann.user, "not today")]
+            assert here.accepted(room) == ["write it", "hello"]
+
+    run(talk(), 110)
+
+
+@covers("matrix.restart-in-an-ask")
+def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse, model=script(home, {"text": "one moment"}, writes(home), {"text": "it is written"}))
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            with process(home, tmp_path / "first.log") as first:
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "good morning")
+                await ann.hears(room, wall, "one moment")
+                approval = await ask_in(ann, room, wall)
+                first.kill()
+            await ann.say(room, f"/approve {approval}")
+            with process(home, tmp_path / "second.log"):
+                await ann.hears(room, wall, "it is written")
+                await ann.until(lambda: any("was approved by" in it.text or "answered by" in it.text for it in ann.heard(room, wall)))
+            said = [it.text for it in ann.heard(room, wall)]
+            assert sum("one moment" in text for text in said) == 1
+            assert sum("it is written" in text for text in said) == 1
+            assert (home.outside / "note.txt").read_text() == "x"
+
+    run(talk(), 110)
+
+
+@covers("matrix.once-and-in-order")
+def test_a_burst_is_answered_in_order_and_once_also_where_it_came_while_nobody_listened(
+    home: Home, synapse: Synapse, tmp_path: Path
+) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, person(synapse, "wall", tmp_path / "other", "OTHER") as other:
+            async with served(Echo()):
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                for number in range(30):
+                    await ann.say(room, f"m{number}")
+                await other.until(lambda: room in other.client.rooms)
+                await other.say(room, "I am the same user on another device")
+                await ann.until(lambda: "m29" in _heard_by_echo(ann, room, wall))
+            for number in range(30, 135):
+                await ann.say(room, f"m{number}")
+            async with served(Echo()) as again:
+                await ann.until(lambda: "m134" in _heard_by_echo(ann, room, wall))
+                assert _heard_by_echo(ann, room, wall) == [f"m{number}" for number in range(135)]
+                assert again.accepted(room) == [f"m{number}" for number in range(135)]
+
+    run(talk(), 110)
+
+
+def _heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
+    said = [it.text for it in ann.heard(room, wall) if it.text.startswith("heard: ") and not it.text.endswith("…")]
+    return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
+
+
+@covers("matrix.asks-of-others")
+def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}))
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served() as here:
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            wired, by = here.serving.wired, Who(name="nightly", channel="cron")
+            job = await open_new(wired, Wanted(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by)
+            await wired.house.bind(Route(channel="cron", reference="nightly@2026-11-15"), job, by)
+            here.serving.work.turns.attend(job)
+            await wired.house.send(job, SendMessage(by=by, message=MessageId("m1"), text="write it"))
+            card = await ann.hears(room, wall, "waits for an answer")
+            assert f"[cron: nightly, session {job}" in card.text
+            await ann.say(room, f"/approve {card.text.split()[0]}")
+            await ann.until(lambda: f"was approved by {ann.user}" in card.text)
+            async for recorded in wired.house.feed.follow(session_stream(job)):
+                if isinstance(recorded.event, TurnEnded) and recorded.event.status == "done":
+                    break
+            assert (home.outside / "note.txt").read_text() == "x"
+            assert not any("it is written" in it.text for it in ann.heard(room, wall))
+            assert wired.store.index.session_at(Route(channel="matrix", reference=room)) is None
+
+    run(talk(), 110)
+
+
+@covers("matrix.as-it-comes")
+def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_thread(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+    long = " ".join(f"word{number}" for number in range(1_500))
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served(Echo(pause=4)):
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "say this again, slowly, so that everybody can see how it comes and in the end is whole")
+                await ann.until(lambda: any(it.text.endswith("…") for it in ann.heard(room, wall)))
+                whole = await ann.hears(room, wall, "in the end is whole")
+                assert whole.changes >= 1
+                assert len(ann.heard(room, wall)) == 1
+            async with served(Echo()):
+                await ann.say(room, long)
+                await ann.hears(room, wall, "word1499")
+                _, first, *rest = ann.heard(room, wall)
+                assert "more characters are in the thread" in first.text
+                assert {part.thread for part in rest} == {first.event}
+                told = first.text.partition("\n\n… ")[0].removeprefix("heard: ") + "".join(part.text for part in rest)
+                assert re.sub(r"\s", "", told) == re.sub(r"\s", "", long)
+
+    run(talk(), 110)

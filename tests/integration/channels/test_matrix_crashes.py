@@ -1,0 +1,209 @@
+"""Matrix and what goes wrong on the way: crashes, keys that come late, homeservers that slow down or go away."""
+
+import asyncio
+import json
+from collections.abc import Callable, Generator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.covers import covers
+from tests.support.matrix_house import Echo, configure, eventually, halting, process, served
+from tests.support.synapse import Person, Synapse, homeserver, person
+from tests.support.talking import Home, home, run
+
+__all__ = ["home"]
+
+
+@pytest.fixture(scope="module")
+def server(real_part: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Synapse]:
+    real_part("synapse")
+    with homeserver(tmp_path_factory.mktemp("synapse")) as running:
+        yield running
+
+
+@pytest.fixture
+def synapse(server: Synapse, monkeypatch: pytest.MonkeyPatch) -> Synapse:
+    """Return the homeserver, with people who were never seen there before."""
+    monkeypatch.setenv("WALL_PASSWORD", "secret")
+    server.settle("wall", "ann")
+    return server
+
+
+def heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
+    """Return what the echo said it heard, in the order in which it was said."""
+    said = [it.text for it in ann.heard(room, wall) if it.text.startswith("heard: ") and not it.text.endswith("…")]
+    return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
+
+
+@covers("matrix.once-and-in-order")
+def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            with process(home, tmp_path / "wall.log", "echo"):
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+            number = 0
+            for pause in (0.0, 0.2):
+                with process(home, tmp_path / "wall.log", "echo") as running:
+                    await ann.say(room, f"m{number}")
+                    # It is killed while it takes in what comes, right after it answered something.
+                    await ann.until(lambda number=number: f"m{number}" in heard_by_echo(ann, room, wall))
+                    for _ in range(4):
+                        number += 1
+                        await ann.say(room, f"m{number}")
+                    await asyncio.sleep(pause)
+                    running.kill()
+                number += 1
+            with process(home, tmp_path / "wall.log", "echo"):
+                await ann.say(room, "last")
+                await ann.until(lambda: "last" in heard_by_echo(ann, room, wall))
+            assert heard_by_echo(ann, room, wall) == [*(f"m{each}" for each in range(number)), "last"]
+
+    run(talk(), 110)
+
+
+@covers("matrix.once-and-in-order")
+def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_repeats_nothing(
+    home: Home, synapse: Synapse, tmp_path: Path
+) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served(Echo()):
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "first")
+                await ann.hears(room, wall, "heard: first")
+            for after in range(9):
+                await ann.say(room, f"m{after}")
+                async with halting(home, after, Echo()) as marks:
+                    await asyncio.wait_for(marks.halted.wait(), 60)
+            async with served(Echo()):
+                await ann.say(room, "last")
+                await ann.until(lambda: "last" in heard_by_echo(ann, room, wall))
+            assert heard_by_echo(ann, room, wall) == ["first", *(f"m{after}" for after in range(9)), "last"]
+
+    run(talk(), 115)
+
+
+@covers("matrix.late-keys")
+def test_what_cannot_be_decrypted_is_said_and_taken_up_when_its_key_comes(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served(Echo()):
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "first")
+                await ann.hears(room, wall, "heard: first")
+            ann.client.invalidate_outbound_session(room)
+            await ann.say(room, "second")
+            with synapse.database() as database:
+                rows = database.execute("SELECT message_json FROM device_inbox WHERE user_id = ?", (wall,)).fetchall()
+                database.execute("DELETE FROM device_inbox WHERE user_id = ?", (wall,))
+            keys = [told for (row,) in rows if (told := json.loads(row))["type"] == "m.room.encrypted"]
+            assert keys
+            async with served(Echo()) as here:
+                await ann.hears(room, wall, "cannot be decrypted yet")
+                assert here.accepted(room) == ["first"]
+            async with served(Echo()) as here:
+                for number, told in enumerate(keys):
+                    path = f"{synapse.url}/_matrix/client/v3/sendToDevice/m.room.encrypted/again{number}"
+                    body = {"messages": {wall: {"WALL": told["content"]}}}
+                    headers = {"Authorization": f"Bearer {ann.client.access_token}"}
+                    assert ann.client.client_session is not None
+                    async with ann.client.client_session.put(path, json=body, headers=headers) as response:
+                        assert response.status == 200
+                await ann.hears(room, wall, "heard: second")
+                assert here.accepted(room) == ["first", "second"]
+                event = next(it for it in ann.heard(room, ann.user) if it.text == "second")
+                assert await _raw(ann, room, event.event)
+
+    run(talk(), 110)
+
+
+async def _raw(ann: Person, room: str, event: str) -> dict[str, object]:
+    path = f"{ann.client.homeserver}/_matrix/client/v3/rooms/{quote(room)}/event/{quote(event)}"
+    assert ann.client.client_session is not None
+    async with ann.client.client_session.get(path, headers={"Authorization": f"Bearer {ann.client.access_token}"}) as response:
+        return await response.json()
+
+
+@covers("matrix.repeated-bytes")
+def test_encrypted_bytes_that_are_sent_again_are_not_taken_again(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served(Echo()):
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                event = await ann.say(room, "pay the bill")
+                await ann.hears(room, wall, "heard: pay the bill")
+            content = (await _raw(ann, room, event))["content"]
+            async with served(Echo()) as here:
+                assert isinstance(content, dict)
+                await ann.say_openly(room, "m.room.encrypted", content)
+                await ann.hears(room, wall, "somebody on the way repeated them")
+                assert here.accepted(room) == ["pay the bill"]
+
+    run(talk(), 110)
+
+
+@covers("matrix.patience")
+def test_a_homeserver_that_slows_us_down_or_goes_away_is_waited_for(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+    with synapse.database() as database:
+        database.execute("INSERT INTO ratelimit_override (user_id, messages_per_second, burst_count) VALUES (?, 2, 2)", (wall,))
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served(Echo()) as here:
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            for number in range(5):
+                await ann.say(room, f"/help approve\n{number}")
+            await ann.until(lambda: len(ann.heard(room, wall)) == 5)
+            await asyncio.to_thread(synapse.stop)
+            await eventually(lambda: "cannot be reached" in here.health)
+            await asyncio.to_thread(synapse.start)
+            await ann.say(room, "are you there")
+            await ann.hears(room, wall, "heard: are you there")
+            assert here.health == ""
+
+    run(talk(), 110)
+
+
+@covers("matrix.named-devices")
+def test_only_named_devices_of_a_user_count_and_are_sent_keys(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as phone, person(synapse, "ann", tmp_path / "desk", "DESK") as desk:
+            assert phone.client.olm is not None
+            fingerprint = phone.client.olm.account.identity_keys["ed25519"]
+            configure(home, synapse, matrix=f'devices = ["{phone.user} {fingerprint}"]')
+            async with served(Echo()) as here:
+                room = await phone.room(wall)
+                await phone.joined(room, wall)
+                await desk.until(lambda: room in desk.client.rooms)
+                await desk.joined(room, wall)
+                await desk.say(room, "from the desk")
+                await phone.hears(room, wall, "device `DESK` is none of those that the configuration names")
+                await phone.say(room, "from the phone")
+                await phone.hears(room, wall, "heard: from the phone")
+                assert here.accepted(room) == ["from the phone"]
+                await desk.until(lambda: sum(event.sender == wall for _, event in desk.unread) >= 2)
+                assert desk.heard(room, wall) == []
+
+    run(talk(), 110)

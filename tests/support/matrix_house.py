@@ -1,0 +1,169 @@
+"""A house that is served on Matrix: inside a test, or as a process of its own that can be killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from curtainwall.agents.builtin import Model
+from curtainwall.agents.builtin.models.estimates import free_usage
+from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Prompt, Reply
+from curtainwall.app.serving import Serving, serving
+from curtainwall.app.wiring import Parts
+from curtainwall.model import (
+    Blobs,
+    Inbox,
+    Index,
+    Leases,
+    Log,
+    Marks,
+    MessageAccepted,
+    Recorded,
+    Route,
+    SessionId,
+    session_stream,
+)
+from curtainwall.runtime import SystemClock
+from curtainwall.session import lift
+from curtainwall.store import SqliteStore
+from tests.support.hostile_homeserver import Enemy
+from tests.support.repository import ROOT
+from tests.support.synapse import Synapse
+from tests.support.talking import Home
+
+
+def configure(home: Home, server: Synapse | Enemy, *, model: str = "demo", matrix: str = "", user: str = "wall") -> None:
+    """Write the configuration of a house that is somebody on a homeserver, with ann as its operator."""
+    home.configure(
+        f'[model]\nname = "{model}"\n[channels.matrix]\noperators = ["{server.user("ann")}"]\n[matrix]\nhomeserver = "{server.url}"\n'
+        f'user = "{server.user(user)}"\ndevice = "WALL"\npassword-env = "WALL_PASSWORD"\n{matrix}\n'
+    )
+
+
+@dataclass
+class Echo:
+    """A model that says what it heard since it last spoke; it may pause in the middle."""
+
+    pause: float = 0.0
+    name: str = "echo"
+    context_size: int = 1_000_000
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        heard: list[str] = []
+        for item in prompt.items:
+            heard = [*heard, item.text] if isinstance(item, HumanSaid) else [] if isinstance(item, AgentSaid) else heard
+        said = AgentSaid(text=f"heard: {' | '.join(heard)}")
+        middle = len(said.text) // 2
+        yield Delta(said.text[:middle])
+        await asyncio.sleep(self.pause)
+        yield Delta(said.text[middle:])
+        yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
+
+
+@dataclass
+class Served:
+    """A house that is served."""
+
+    serving: Serving
+
+    @property
+    def health(self) -> str:
+        return self.serving.supervisor.health()["matrix"]
+
+    def session_at(self, room: str) -> SessionId:
+        found = self.serving.wired.store.index.session_at(Route(channel="matrix", reference=room))
+        assert found is not None
+        return found
+
+    def log(self, room: str) -> Sequence[Recorded]:
+        return self.serving.wired.house.feed.read(session_stream(self.session_at(room)))
+
+    def accepted(self, room: str) -> list[str]:
+        return [it.event.text for it in self.log(room) if isinstance(it.event, MessageAccepted)]
+
+
+@dataclass
+class HaltingMarks:
+    """Marks that keep so many changes and then stop for good, as a process does that is killed right before the next."""
+
+    marks: Marks
+    left: int
+    halted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def get(self, channel: str, name: str) -> str | None:
+        return self.marks.get(channel, name)
+
+    def all(self, channel: str) -> Mapping[str, str]:
+        return self.marks.all(channel)
+
+    async def set(self, channel: str, marks: Mapping[str, str | None]) -> None:
+        if self.left == 0:
+            self.halted.set()
+            await asyncio.Event().wait()
+        self.left -= 1
+        await self.marks.set(channel, marks)
+
+
+@dataclass
+class HaltingStore:
+    """A store whose marks halt."""
+
+    log: Log
+    inbox: Inbox
+    leases: Leases
+    blobs: Blobs
+    index: Index
+    marks: HaltingMarks
+
+
+@asynccontextmanager
+async def served(*models: Model) -> AsyncGenerator[Served]:
+    """Serve the house that the environment names until the context is left."""
+    async with serving(models=models) as house:
+        yield Served(house)
+
+
+@asynccontextmanager
+async def halting(home: Home, after: int, *models: Model) -> AsyncGenerator[HaltingMarks]:
+    """Serve the house until its channel has remembered so many things, and stop it there."""
+    async with SqliteStore.open(home.root, SystemClock(), decode=lift) as store:
+        marks = HaltingMarks(store.marks, after)
+        parts = Parts(store=HaltingStore(store.log, store.inbox, store.leases, store.blobs, store.index, marks))
+        async with serving(models=models, parts=parts):
+            yield marks
+
+
+async def eventually(is_so: Callable[[], bool], bound: float = 60) -> None:
+    """Wait until something is so, with a bound."""
+    async with asyncio.timeout(bound):
+        while not is_so():  # noqa: ASYNC110 - nobody tells when it is
+            await asyncio.sleep(0.05)
+
+
+@contextmanager
+def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Popen[bytes]"]:
+    """Serve the house in a process of its own, and kill it at the end if nobody did."""
+    environ = {**os.environ, **home.environ, "WALL_PASSWORD": "secret", "PYTHONPATH": str(ROOT)}
+    words = ["tests.support.matrix_house", model] if model else ["curtainwall", "serve"]
+    with log.open("ab") as out:
+        running = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, env=environ, stdout=out, stderr=out)
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.send_signal(signal.SIGKILL)
+        running.wait()
+
+
+async def _serve() -> None:
+    async with serving(models=[Echo()] if sys.argv[1:] == ["echo"] else ()):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
