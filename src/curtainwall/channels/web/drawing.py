@@ -1,0 +1,138 @@
+"""How things of the house are put into words and pieces for the templates; whatever others wrote is visible and inert."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from curtainwall.channels.cards import CardLine, call_in_words, card_lines, whole_card
+from curtainwall.channels.plain import plain, plain_line, short
+from curtainwall.channels.slash.showing import MODES, duration, used_words
+from curtainwall.channels.web.markdown import as_html
+from curtainwall.model import BudgetFigure, BudgetKind, Millis, PendingAsk
+
+LONGEST_TEXT = 20_000
+_BIGGEST_RESULT = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class CardPart:
+    """A titled part of a card, such as a difference."""
+
+    title: str
+    lines: tuple[CardLine, ...]
+
+    @property
+    def is_change(self) -> bool:
+        """Tell whether it shows what would be written."""
+        return any(line.kind in ("added", "removed", "place") for line in self.lines)
+
+
+def card_parts(ask: PendingAsk) -> tuple[CardPart, ...]:
+    """Return the parts of a card below its head: arguments in both forms, and what would change."""
+    parts: list[tuple[str, list[CardLine]]] = []
+    for line in card_lines(ask):
+        if line.kind == "title":
+            parts.append((line.text.removesuffix(":"), []))
+        elif parts:
+            parts[-1][1].append(line)
+    return tuple(CardPart(title, tuple(lines)) for title, lines in parts)
+
+
+def exact(ask: PendingAsk) -> str:
+    """Return the exact text that an answer is about."""
+    return "\n".join(line.text for line in whole_card(ask))
+
+
+def cut(text: str, limit: int = LONGEST_TEXT) -> str:
+    """Return text of any length in a length that a page can hold; a cut is stated."""
+    return text if len(text) <= limit else f"{text[:limit]}\n…[{len(text) - limit:,} more characters are not shown]"
+
+
+def as_text(value: JsonValue | Mapping[str, JsonValue]) -> str:
+    """Return a value as people read it: a text as it is, anything else as JSON."""
+    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2), _BIGGEST_RESULT)
+
+
+def moment(at: Millis | None) -> str:
+    """Return a time as machines read it."""
+    return datetime.fromtimestamp((at or 0) / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def clock(at: Millis | None) -> str:
+    """Return a time as people here read it; an earlier day is named."""
+    if not at:
+        return ""
+    told, today = datetime.fromtimestamp(at / 1000, UTC).astimezone(), datetime.now(UTC).astimezone()
+    return told.strftime("%H:%M" if told.date() == today.date() else "%d %b %H:%M" if told.year == today.year else "%d %b %Y %H:%M")
+
+
+def amount(kind: BudgetKind, value: float) -> str:
+    """Return so much of a budget in words."""
+    match kind:
+        case BudgetKind.DOLLARS:
+            return f"${value:,.2f}"
+        case BudgetKind.SECONDS:
+            return duration(value)
+        case BudgetKind.TOKENS | BudgetKind.STEPS:
+            return f"{value:,.0f}"
+
+
+def share(figure: BudgetFigure) -> int:
+    """Return how much of a budget is used, in hundredths, never more than all."""
+    return min(100, round(100 * figure.used / figure.limit)) if figure.limit > 0 else 100
+
+
+def _inert(value: Any) -> Any:  # noqa: ANN401 - the template engine hands over whatever an expression gave
+    """Make every text that a template shows visible through and through, unless it is HTML that we made."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return plain(value)
+    return value
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates; what they show is escaped and inert by default."""
+    made = Environment(
+        loader=PackageLoader("curtainwall.channels.web"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        finalize=_inert,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "line": plain_line,
+        "short": short,
+        "cut": cut,
+        "markdown": as_html,
+        "moment": moment,
+        "clock": clock,
+        "as_text": as_text,
+        "card_parts": card_parts,
+        "exact": exact,
+        "words": call_in_words,
+        "used": used_words,
+        "share": share,
+        "as_duration": duration,
+    }
+    made.globals |= {"MODES": MODES, "amount": amount}
+    return made
+
+
+def draw(template: str, **values: object) -> str:
+    """Return a page or a piece of one."""
+    return templates().get_template(template).render(**values)
+
+
+def draw_all(template: str, each: Sequence[object], **values: object) -> str:
+    """Return one piece after the other."""
+    found = templates().get_template(template)
+    return "".join(found.render(it=it, **values) for it in each)
