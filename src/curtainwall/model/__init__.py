@@ -200,6 +200,7 @@ from curtainwall.model.listings import (
     SessionQuery,
     SessionRow,
     SessionStatus,
+    ShownAt,
 )
 from curtainwall.model.misfits import (
     misfit,
@@ -234,6 +235,7 @@ from curtainwall.model.ports import (
     Listening,
     Live,
     Log,
+    Marks,
     Place,
     Save,
     ToolHost,
@@ -395,6 +397,7 @@ __all__ = [
     "Live",
     "Log",
     "LoopDetected",
+    "Marks",
     "Meaning",
     "MessageAccepted",
     "MessageId",
@@ -471,6 +474,7 @@ __all__ = [
     "SessionView",
     "SetCompaction",
     "Settlement",
+    "ShownAt",
     "StartTurn",
     "Stop",
     "StopFailure",

@@ -355,3 +355,23 @@ class Feed(Protocol):
     def head(self, stream: StreamId) -> int:
         """Return the cursor behind everything that is there now."""
         ...
+
+    def changes(self) -> AsyncIterator[frozenset[StreamId]]:
+        """Tell for ever which streams changed; the empty set, which comes first, means that any may have."""
+        ...
+
+
+class Marks(Protocol):
+    """What a channel has to remember besides the log: how far it has told something, what it has told already."""
+
+    def get(self, channel: str, name: str) -> str | None:
+        """Return what was remembered under a name."""
+        ...
+
+    def all(self, channel: str) -> Mapping[str, str]:
+        """Return everything that a channel remembers, by name."""
+        ...
+
+    async def set(self, channel: str, marks: Mapping[str, str | None]) -> None:
+        """Remember these durably, all or none; None forgets a name."""
+        ...

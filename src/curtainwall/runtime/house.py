@@ -21,6 +21,7 @@ from curtainwall.model import (
     Index,
     Leases,
     Log,
+    Marks,
     Moment,
     NotFound,
     Outcome,
@@ -71,6 +72,11 @@ class Stores(Protocol):
     @property
     def index(self) -> Index:
         """Return the index."""
+        ...
+
+    @property
+    def marks(self) -> Marks:
+        """Return the marks."""
         ...
 
 
