@@ -8,6 +8,7 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_web import WebSection
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
 
@@ -268,6 +269,7 @@ class Config(Section):
     log: LogSection = LogSection.model_construct()
     protected: ProtectedSection = ProtectedSection.model_construct()
     channels: dict[ChannelName, ChannelSection] = Field(default_factory=dict[str, ChannelSection], description="by the channel's name")
+    web: WebSection = WebSection.model_construct()
     servers: dict[str, ServerSection] = Field(default_factory=dict[str, ServerSection], description="by the name that its tools start with")
     credentials: dict[CredentialName, CredentialSection] = Field(
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"

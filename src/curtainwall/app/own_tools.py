@@ -26,23 +26,35 @@ AskAgain = Callable[[SessionId, Ask], Awaitable[Answer]]
 """The way back to the gate, for a call that leads to another."""
 
 
-def judged_tools(masker: Masker, runners: Mapping[str, Runner] | None = None, environ: Mapping[str, str] = os.environ) -> NativeTools:
+def judged_tools(
+    masker: Masker,
+    runners: Mapping[str, Runner] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    own_ports: frozenset[int] = frozenset(),
+) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
-    return NativeTools(Catalogue(NATIVE_TOOLS), home=user_homes(environ)[0], masker=masker, runners=runners)
+    return NativeTools(Catalogue(NATIVE_TOOLS), home=user_homes(environ)[0], masker=masker, runners=runners, own_ports=own_ports)
 
 
 def run_tools(
-    masker: Masker, credentials: Credentials, protection: Protection, ask_again: AskAgain, session: Mapping[str, Runner]
+    masker: Masker,
+    credentials: Credentials,
+    protection: Protection,
+    ask_again: AskAgain,
+    session: Mapping[str, Runner],
+    own_ports: frozenset[int] = frozenset(),
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
     directories, sandboxes = WorkingDirectories(), Sandboxes()
-    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again), **session}
+    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again, own_ports), **session}
     specs = NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
-        runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}
+        git = git_runners(directories, sandboxes=sandboxes, protected=protection.never, own_ports=own_ports)
+        runners |= {**shell_runners(sandboxes=sandboxes), **git}
     else:
         specs = tuple(spec for spec in specs if spec.server not in CONFINED)
-    return NativeTools(Catalogue(specs), home=user_homes(os.environ)[0], masker=masker, runners=runners, directories=directories)
+    home = user_homes(os.environ)[0]
+    return NativeTools(Catalogue(specs), home=home, masker=masker, runners=runners, directories=directories, own_ports=own_ports)
 
 
 def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:

@@ -17,6 +17,7 @@ from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.protected import led_to, protection_of
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
+from curtainwall.app.web_people import WEB, web_files, web_operators
 from curtainwall.channels import Rendezvous
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
@@ -64,13 +65,18 @@ class Setup:
         config = self.config
         return Rules(
             policy=self.policy,
-            operators={name: frozenset(channel.operators) for name, channel in config.channels.items()},
+            operators={**{name: frozenset(channel.operators) for name, channel in config.channels.items()}, WEB: web_operators(config)},
             deadline=None if config.approvals.deadline is None else config.approvals.deadline * 1000,
             unrouted=config.approvals.unrouted,
             breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),
             calls=config.log.calls,
             logged_bytes=config.log.logged_bytes,
         )
+
+    @property
+    def own_ports(self) -> frozenset[int]:
+        """Return the ports of this machine that are ours; no agent reaches them."""
+        return frozenset({self.config.web.port})
 
     @property
     def limits(self) -> Limits:
@@ -119,7 +125,13 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*credential_files(config), *model_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    ours = (
+        *credential_files(config),
+        *model_files(config),
+        *web_files(config),
+        *led_to(home, environ),
+        *(() if hooks is None else (str(hooks),)),
+    )
     never = (*config.protected.never, *ours, *(str(path.absolute()) for path in policy_files))
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
 
@@ -153,7 +165,7 @@ def _source(path: Path, name: str) -> Source:
 def judging_tools(setup: Setup) -> Hub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
-    return Hub(judged_tools(masker), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
+    return Hub(judged_tools(masker, own_ports=setup.own_ports), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
 
 
 def judging_masker(home: Home) -> Masker:
@@ -262,9 +274,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
 
     protection = setup.policy.protection
     native = (
-        run_tools(masker, credentials, protection, ask_again, session_runners(allow_more))
+        run_tools(masker, credentials, protection, ask_again, session_runners(allow_more), setup.own_ports)
         if runners is None
-        else judged_tools(masker, runners)
+        else judged_tools(masker, runners, own_ports=setup.own_ports)
     )
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,

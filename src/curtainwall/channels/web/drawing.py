@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from curtainwall.channels.cards import CardLine, call_in_words, card_lines, whole_card
 from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.showing import MODES, duration, used_words
+from curtainwall.channels.web.items import scopes_for
 from curtainwall.channels.web.markdown import as_html
 from curtainwall.model import BudgetFigure, BudgetKind, Millis, PendingAsk
 
@@ -89,7 +90,7 @@ def share(figure: BudgetFigure) -> int:
     return min(100, round(100 * figure.used / figure.limit)) if figure.limit > 0 else 100
 
 
-def _inert(value: Any) -> Any:  # noqa: ANN401 - the template engine hands over whatever an expression gave
+def _inert(value: Any) -> Any:
     """Make every text that a template shows visible through and through, unless it is HTML that we made."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return plain(value)
@@ -123,7 +124,7 @@ def templates() -> Environment:
         "share": share,
         "as_duration": duration,
     }
-    made.globals |= {"MODES": MODES, "amount": amount}
+    made.globals |= {"MODES": MODES, "amount": amount, "scopes_for": scopes_for}
     return made
 
 

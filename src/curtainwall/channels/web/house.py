@@ -1,19 +1,19 @@
 """What the web is given by the house beyond a channel's line: lists, rules to try, beginnings, and records."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
+from curtainwall.channels.asks import Board
 from curtainwall.channels.line import Line
-from curtainwall.model import Index, Millis, Mode, Opened, Payload, SessionId, StreamId, Who
+from curtainwall.model import Index, Millis, Mode, Opened, Payload, SessionId, Who
 
 
 @dataclass(frozen=True, slots=True)
-class RuleShown:
-    """A rule as people see it; `disabled_in` names the sessions in which an operator switched it off."""
+class Rule:
+    """A rule as people see it."""
 
     id: str
     title: str
@@ -41,7 +41,7 @@ class Tried:
     effect: str
     reason: str
     resources: tuple[tuple[str, str], ...]
-    rules: tuple[RuleShown, ...]
+    rules: tuple[Rule, ...]
     facts: tuple[str, ...]
     labels: tuple[str, ...]
     changes: tuple[str, ...]
@@ -82,7 +82,7 @@ class Finding:
 class Judging(Protocol):
     """The rules in force, and verdicts without a session."""
 
-    def rules(self) -> Sequence[RuleShown]:
+    def rules(self) -> Sequence[Rule]:
         """Return every rule in force, structural ones first."""
         ...
 
@@ -134,10 +134,6 @@ class Records(Protocol):
         """Return the value of a payload."""
         ...
 
-    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams changed, by any process; the empty set means that any may have."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class House:
@@ -145,6 +141,7 @@ class House:
 
     line: Line
     index: Index
+    board: Board
     judging: Judging
     beginnings: Beginnings
     records: Records

@@ -18,7 +18,7 @@ class Hubs:
     """Streams of this process. A session that nobody has looked at for a while is let go of."""
 
     def __init__(self, house: House) -> None:
-        self._house = house
+        self.house = house
         self._sessions: dict[SessionId, SessionHub] = {}
         self._starting: dict[SessionId, asyncio.Task[SessionHub]] = {}
         self._streams = 0
@@ -41,7 +41,7 @@ class Hubs:
     async def session(self, session: SessionId) -> SessionHub:
         """Return the hub of a session that is there, read up to the end of its log."""
         hub = self._sessions.get(session)
-        if hub is not None:
+        if hub is not None and not hub.is_over:
             hub.last_seen = time.monotonic()
             return hub
         task = self._starting.get(session)
@@ -49,23 +49,27 @@ class Hubs:
             task = self._starting[session] = asyncio.create_task(self._started(session))
         return await asyncio.shield(task)
 
-    async def stream(self, client: Client, leave: Callable[[], None], is_welcome: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Go on with what a client is told; raise `TryLater` where there are too many streams."""
+    async def stream(
+        self, join: Callable[[Client], None], part: Callable[[Client], None], is_welcome: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        """Go on with what a client is told from the moment on in which somebody reads."""
+        client = Client()
+        self._streams += 1
         try:
+            join(client)
             async for message in client.messages(is_welcome):
                 yield message
         finally:
             self._streams -= 1
-            leave()
+            part(client)
 
-    def take_place(self) -> None:
-        """Count one more stream, or raise `TryLater` where there are too many."""
+    def see_that_there_is_room(self) -> None:
+        """Raise `TryLater` where there are too many streams."""
         if self._streams >= _MOST_STREAMS:
             raise TryLater(f"{_MOST_STREAMS} pages listen already; close some")
-        self._streams += 1
 
     async def _started(self, session: SessionId) -> SessionHub:
-        hub = SessionHub(self._house, session)
+        hub = SessionHub(self.house, session)
         try:
             await hub.start()
             self._sessions[session] = hub

@@ -1,7 +1,7 @@
 """A session's conversation as things on a page, each under a name of its own: made from the events alone, one event at a time."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from curtainwall.channels.tale import Tale
 from curtainwall.channels.telling import Tone, tell, tell_change
@@ -22,7 +22,6 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
-    Cover,
     GrantGiven,
     GrantScope,
     HistoryInherited,
@@ -61,6 +60,7 @@ class Item:
 class Said(Item):
     """What a person or a system said to the agent."""
 
+    kind: ClassVar[str] = "said"
     by: str
     text: str
     standing: Literal["queued", "taken", "withdrawn"] = "queued"
@@ -70,6 +70,7 @@ class Said(Item):
 class Spoke(Item):
     """What the agent said, or is saying."""
 
+    kind: ClassVar[str] = "spoke"
     text: str
     is_whole: bool = False
     end: str = ""
@@ -79,6 +80,7 @@ class Spoke(Item):
 class Note(Item):
     """Something that happened, in a line; `session` is another one that it is about."""
 
+    kind: ClassVar[str] = "note"
     tone: Tone
     text: str
     session: SessionId | None = None
@@ -89,20 +91,15 @@ class Ask:
     """The question about a call, open until `settled` says in words how it ended."""
 
     pending: PendingAsk
-    covers: tuple[Cover, ...]
     settled: str = ""
     granted: bool = False
-
-    @property
-    def scopes(self) -> tuple[GrantScope, ...]:
-        """Return how far a yes may reach; the decision itself sees to it once more."""
-        return scopes_for(self.covers)
 
 
 @dataclass(slots=True)
 class Call(Item):
     """What the agent wanted from outside, and what became of it."""
 
+    kind: ClassVar[str] = "call"
     call: CallId
     subject: Subject
     standing: Standing = "requested"
@@ -130,11 +127,11 @@ _OWN_PLACE = (
 _NOBODY = SYSTEM.model_copy(update={"name": "nobody at all"})
 
 
-def scopes_for(covers: tuple[Cover, ...]) -> tuple[GrantScope, ...]:
-    """Return how far a yes to these may reach."""
-    if any(cover.role is Role.RAISE_BUDGET or cover.value == FOLLOW_INSTRUCTIONS for cover in covers):
+def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:
+    """Return how far a yes may reach; the decision itself sees to it once more."""
+    if any(it.role is Role.RAISE_BUDGET or it.value == FOLLOW_INSTRUCTIONS for it in subject.resources):
         return (GrantScope.ONCE,)
-    if any(cover.role is Role.USE_CREDENTIAL for cover in covers):
+    if any(it.role is Role.USE_CREDENTIAL for it in subject.resources):
         return (GrantScope.ONCE, GrantScope.SESSION)
     return tuple(GrantScope)
 
@@ -275,7 +272,7 @@ class Conversation:
                 deadline=event.deadline,
                 shared_by=1,
             )
-            item.ask = Ask(pending, event.covers)
+            item.ask = Ask(pending)
             self._asks[event.approval] = item.key
         return item
 

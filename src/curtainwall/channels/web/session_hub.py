@@ -39,6 +39,9 @@ class SessionHub:
         for it in recorded:
             self._take(it)
         self._tasks = [asyncio.create_task(work) for work in (self._follow(), self._listen(), self._keep_rail())]
+        for task in self._tasks:
+            # Whatever ends one of them ends the hub: browsers come back from their cursors, to a new one.
+            task.add_done_callback(lambda _: self._crowd.close())
 
     async def stop(self) -> None:
         """Let go of everybody and everything."""
@@ -46,6 +49,11 @@ class SessionHub:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it follows no longer."""
+        return any(task.done() for task in self._tasks)
 
     @property
     def is_idle(self) -> bool:
@@ -62,8 +70,8 @@ class SessionHub:
             client.tell(self._put(*missed))
         if self._saying.text:
             client.tell(told_json("say", {"id": self.conversation.saying, "at": 0, "text": plain(self._saying.text), "whole": True}))
-        for name, html in self._rail.items():
-            client.tell(told("put", html) if name else b"")
+        for html in self._rail.values():
+            client.tell(told("put", html))
         self._crowd.join(client)
 
     def part(self, client: Client) -> None:
@@ -72,7 +80,9 @@ class SessionHub:
         self.last_seen = time.monotonic()
 
     def _put(self, *items: AnyItem) -> bytes:
-        return told("put", draw_all("item.html", items, csrf="", load=self._house.records.load), self.conversation.seq)
+        return told(
+            "put", draw_all("item.html", items, csrf="", session=self._session, load=self._house.records.load), self.conversation.seq
+        )
 
     def _take(self, recorded: Recorded) -> AnyItem | None:
         match recorded.event:

@@ -108,6 +108,14 @@ class SignIns:
                 left = (it for it in kept.sign_ins if it.hash != found.hash and not (everywhere and it.user == found.user))
                 put(kept.model_copy(update={"sign_ins": tuple(left)}))
 
+    def end_all(self, user: str | None) -> int:
+        """End every sign-in and every code, of one person or of all, and return how many sign-ins that were."""
+        with self._changing() as (kept, put):
+            codes = tuple(it for it in kept.codes if user is not None and it.user != user)
+            left = tuple(it for it in kept.sign_ins if user is not None and it.user != user)
+            put(_Kept(codes=codes, sign_ins=left))
+            return len(kept.sign_ins) - len(left)
+
     def _kept(self) -> _Kept:
         """Return what the file says, read again only where it changed."""
         try:
