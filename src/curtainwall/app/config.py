@@ -8,6 +8,7 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_lines import line_of
 from curtainwall.app.config_web import WebSection
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
@@ -310,7 +311,8 @@ def parse_config(text: str) -> Config:
     try:
         return Config.model_validate(_with_tuples(told))
     except ValidationError as error:
-        raise ValueError(_explain(error)) from None
+        line = line_of(text, error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
+        raise ValueError(f"{'' if line is None else f'line {line}: '}{_explain(error)}") from None
 
 
 def _with_tuples(value: object) -> object:

@@ -90,6 +90,18 @@ class HouseDesk:
         self._attend(opened.session)
         return opened
 
+    async def begin(self, wanted: Wanted, by: Who) -> Opened:
+        """Open a session that is just so, and let its agent work here; a model that leads nowhere is refused before anything is opened."""
+        self._find_model(wanted.model)
+        session = await open_new(self._wired, wanted, by)
+        self._attend(session)
+        return Opened(session=session)
+
+    @property
+    def usual(self) -> Wanted:
+        """What a new session is where nobody says otherwise."""
+        return self._wanted
+
     def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
         """Return in words which rules are in force, or why a call was judged as it was and what would change it."""
         state = self._state(session)

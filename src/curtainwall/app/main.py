@@ -21,6 +21,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "start": Command("start", "work with an agent: a conversation, or one task", is_group=False),
+    "serve": Command("serve", "run the channels of the configuration, and their sessions", is_group=False),
     "sessions": Command("sessions", "list, show, rename, fork, export, delete … sessions, and raise their budgets"),
     "approvals": Command("approvals", "list what waits for an answer"),
     "approve": Command("approvals", "grant an approval", is_group=False),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import JsonValue
 
@@ -15,10 +15,9 @@ from curtainwall.app.advice import explained
 from curtainwall.app.following import last_lines
 from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, read_json
 from curtainwall.app.machine import examine
-from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.web_people import WEB
 from curtainwall.app.wiring import Setup, Wired, judging_tools, workspace_at
-from curtainwall.app.working import ModelOf
+from curtainwall.app.working import AtWork
 from curtainwall.channels.web import Finding, Rule, Spending, Trial, Tried, Wish
 from curtainwall.model import (
     BadCall,
@@ -92,32 +91,25 @@ class HouseJudging:
 class HouseBeginnings:
     """Sessions that begin on the web, and go on in this process."""
 
-    def __init__(self, wired: Wired, find_model: ModelOf, usual: Wanted, attend: Callable[[SessionId], None]) -> None:
-        self._wired = wired
-        self._find_model = find_model
-        self._usual = usual
-        self._attend = attend
+    def __init__(self, work: AtWork) -> None:
+        self._work = work
 
     async def begin(self, wish: Wish, by: Who) -> Opened:
         """Open a session whose agent works here; raise a refusal that says what is wrong with the wish."""
-        model = wish.model or self._usual.model
-        # Before anything is opened: with a model that is not there, every turn would fail.
-        self._find_model(model)
+        usual = self._work.desk.usual
         workspace = _directory(wish.workspace) if wish.workspace else None
         here = Route(channel=WEB, reference=by.name)
-        wanted = replace(self._usual, model=model, workspace=workspace, name=wish.name, mode=wish.mode, routes=(here,))
-        session = await open_new(self._wired, wanted, by)
-        self._attend(session)
-        return Opened(session=session)
+        wanted = replace(usual, model=wish.model or usual.model, workspace=workspace, name=wish.name, mode=wish.mode, routes=(here,))
+        return await self._work.desk.begin(wanted, by)
 
     def attend(self, session: SessionId) -> None:
         """Let the session's agent go on here, where nobody else does."""
-        self._attend(session)
+        self._work.turns.attend(session)
 
     def models(self) -> Sequence[str]:
         """Return the names of models that could be chosen, the usual one first."""
-        named = (f"{name}:{it.model}" for name, it in self._wired.setup.config.models.items() if it.model)
-        return tuple(dict.fromkeys((self._usual.model, *named, "demo")))
+        named = (f"{name}:{it.model}" for name, it in self._work.wired.setup.config.models.items() if it.model)
+        return tuple(dict.fromkeys((self._work.desk.usual.model, *named, "demo")))
 
 
 class HouseRecords:
@@ -136,7 +128,7 @@ class HouseRecords:
                 told = json.loads(line)
             except ValueError:
                 told = {"type": "unreadable line", "line": line[:500]}
-            found.append(told if isinstance(told, dict) else {"type": "unreadable line"})
+            found.append(cast("dict[str, JsonValue]", told) if isinstance(told, dict) else {"type": "unreadable line"})
         return found
 
     def spending(self, since: Millis) -> Sequence[Spending]:

@@ -94,17 +94,34 @@ class Parts:
     clock: Clock | None = None
 
 
+class InForce:
+    """The setup that decisions stand on right now; another takes its place as a whole, and what is under way is decided by one of them."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.rules = setup.rules
+
+    def take(self, setup: Setup) -> None:
+        """Let every decision from here on stand on this setup."""
+        self.setup, self.rules = setup, setup.rules
+
+
 @dataclass(frozen=True, slots=True)
 class Wired:
     """A house with everything in its place."""
 
-    setup: Setup
+    in_force: InForce
     store: Stores
     house: House
     tools: Hub
     gate: SessionGate
     hooks: UserHooks
     masker: Masker
+
+    @property
+    def setup(self) -> Setup:
+        """The setup that is in force now."""
+        return self.in_force.setup
 
 
 def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
@@ -258,7 +275,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     """Open the house on this machine's store, making what is missing; whoever brings parts of their own gets those in place of ours."""
     setup.home.prepare()
     parts = parts or Parts()
-    clock, rules = parts.clock or SystemClock(), setup.rules
+    clock, in_force = parts.clock or SystemClock(), InForce(setup)
     masker = Masker(house_key(setup.home.mask_key), {**model_secrets(setup.config), **given_secrets(setup.servers)})
     credentials = Credentials(setup.credentials, masker.learn)
     await credentials.learn_at_hand()
@@ -280,10 +297,10 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     )
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
-        House(store, clock, lambda: rules) as house,
+        House(store, clock, lambda: in_force.rules) as house,
         aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
     ):
         around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
         hooks = user_hooks(setup.hooks, around, setup.home, house)
         gate = SessionGate(house, tools, hooks, parts.approver)
-        yield Wired(setup, store, house, tools, gate, hooks, masker)
+        yield Wired(in_force, store, house, tools, gate, hooks, masker)

@@ -21,8 +21,9 @@ from curtainwall.app.keys import house_key
 from curtainwall.app.models import model_settings
 from curtainwall.app.openings import BUILTIN, Wanted
 from curtainwall.app.wiring import Setup, Wired
+from curtainwall.channels.live import FarListening, LiveEndpoint
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Agent, Broken
+from curtainwall.model import Agent, Broken, Listening
 from curtainwall.runtime import HouseJournal, Turns
 from curtainwall.session import SessionState
 from curtainwall.tools.hooks import Pins
@@ -43,6 +44,8 @@ class AtWork:
     turns: Turns
     desk: HouseDesk
     agent: BuiltinAgent
+    listening: Listening
+    """What happens right now, in whichever process."""
 
 
 class InstructionPins:
@@ -86,11 +89,15 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
         return agent if state.opened is not None and state.opened.agent == BUILTIN else None
 
     turns = Turns(house, agent_of, wired.hooks, agent.last_words)
-    try:
-        yield AtWork(wired, journal, turns, HouseDesk(wired, turns.attend, model_of, wanted, threshold), agent)
-    finally:
-        await turns.close()
-        await workers.close()
+    watch = setup.home.root / "run" / "watch"
+    listening = FarListening(journal, house.feed, wired.store.leases, watch)
+    desk = HouseDesk(wired, turns.attend, model_of, wanted, threshold)
+    async with LiveEndpoint(journal, watch).open():
+        try:
+            yield AtWork(wired, journal, turns, desk, agent, listening)
+        finally:
+            await turns.close()
+            await workers.close()
 
 
 def models_of(wired: Wired) -> ModelOf:

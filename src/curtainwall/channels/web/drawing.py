@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -109,22 +109,24 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
-        "line": plain_line,
-        "short": short,
-        "cut": cut,
-        "markdown": as_html,
-        "moment": moment,
-        "clock": clock,
-        "as_text": as_text,
-        "card_parts": card_parts,
-        "exact": exact,
-        "words": call_in_words,
-        "used": used_words,
-        "share": share,
-        "as_duration": duration,
-    }
-    made.globals |= {"MODES": MODES, "amount": amount, "scopes_for": scopes_for}
+    cast("dict[str, object]", made.filters).update(
+        {
+            "line": plain_line,
+            "short": short,
+            "cut": cut,
+            "markdown": as_html,
+            "moment": moment,
+            "clock": clock,
+            "as_text": as_text,
+            "card_parts": card_parts,
+            "exact": exact,
+            "words": call_in_words,
+            "used": used_words,
+            "share": share,
+            "as_duration": duration,
+        }
+    )
+    cast("dict[str, object]", made.globals).update({"MODES": MODES, "amount": amount, "scopes_for": scopes_for})
     return made
 
 

@@ -1,7 +1,7 @@
 """The door: Host and Origin, the cookie, the form's own token, and the headers of every answer. Nothing is reached around it."""
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
@@ -161,7 +161,7 @@ def _plain(status: int, words: str) -> ASGIApp:
     return PlainTextResponse(f"{words}\n", status)
 
 
-def _with_headers(send: Send, is_secure: bool, path: str) -> Callable[[Message], object]:
+def _with_headers(send: Send, is_secure: bool, path: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=message.setdefault("headers", []))

@@ -55,8 +55,16 @@ class Looking:
         rows = self._site.house.index.sessions(query)
         # Rows that come live would not know of a search.
         live = "on=rows" if query == SessionQuery(limit=_SHOWN_ROWS + 1) else "on="
-        shown = {"rows": rows[:_SHOWN_ROWS], "more": len(rows) > _SHOWN_ROWS, "text": text, "status": query.status or ""}
-        return self._site.page(request, "sessions.html", live=live, statuses=get_args(SessionStatus), **shown)
+        return self._site.page(
+            request,
+            "sessions.html",
+            live=live,
+            rows=rows[:_SHOWN_ROWS],
+            more=len(rows) > _SHOWN_ROWS,
+            text=text,
+            chosen=query.status or "",
+            statuses=get_args(SessionStatus),
+        )
 
     async def _new(self, request: Request) -> Response:
         return self._site.page(request, "new.html", models=self._site.house.beginnings.models(), modes=tuple(Mode))

@@ -12,7 +12,7 @@ from curtainwall.channels.plain import plain_line
 from curtainwall.channels.web.drawing import clock
 from curtainwall.channels.web.house import House, Rule, Trial
 from curtainwall.channels.web.site import Site, is_piece
-from curtainwall.model import ApprovalQuery, CommandRefused, Mode, RuleDisabled, SessionId, SessionView, session_stream
+from curtainwall.model import ApprovalQuery, CommandRefused, Mode, RuleDisabled, RuleId, SessionId, SessionView, session_stream
 
 _ASKS_READ = 2_000
 _LONGEST_CALL = 100_000
@@ -44,7 +44,7 @@ def standings(house: House, session: SessionId | None) -> list[Standing]:
     found: list[Standing] = []
     for rule in sorted(house.judging.rules(), key=lambda it: _FILE_ORDER.get(it.kind, 9)):
         state, why = _state(rule, view, switched)
-        found.append(Standing(rule, state, why, counted[rule.id], rule.kind == "ask"))
+        found.append(Standing(rule, state, why, counted[RuleId(rule.id)], rule.kind == "ask"))
     return found
 
 
