@@ -1,5 +1,6 @@
 """The web as a service: the pages introduced to this house, served until somebody stops them."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,7 +32,9 @@ class WebService:
         hubs = Hubs(house)
         app = web_app(house, hubs, doors_of(setup.config), sign_ins_of(setup.home, setup.config), lambda: web_tokens(serving.config))
         self._server = WebServer(app, hubs, bind_of(setup.config.web))
-        serving.book.say(f"the web is at {setup.config.web.address}; sign in with {sign_in_link(setup.home, setup.config)}", service=WEB)
+        # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
+        how = sign_in_link(setup.home, setup.config) if sys.stderr.isatty() else "what `curtainwall web link` prints"
+        serving.book.say(f"the web is at {setup.config.web.address}; sign in with {how}", service=WEB)
         try:
             await self._server.run()
         finally:

@@ -166,7 +166,15 @@ def _cells(told: Told) -> Iterator[str]:
 
 
 def _short(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    match value:
+        case str():
+            return value
+        case {"role": str(role), "value": str(what)}:
+            return f"{role} {what}"
+        case list():
+            return "; ".join(map(_short, value))
+        case _:
+            return json.dumps(value, ensure_ascii=False)
 
 
 def _file(body: str, kind: str, name: str) -> Response:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 640, 150
-_LEFT, _BOTTOM, _TOP = 48, 20, 8
+_LEFT, _RIGHT, _BOTTOM, _TOP = 48, 16, 20, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def bars(title: str, days: Sequence[str], series: Sequence[Series], unit: str = 
     """Return the chart of stacked bars, one for each day."""
     totals = [sum(it.values[place] for it in series) for place in range(len(days))]
     top = _round_up(max(totals, default=0))
-    step = (WIDTH - _LEFT) / max(len(days), 1)
+    step = (WIDTH - _LEFT - _RIGHT) / max(len(days), 1)
     drawn: list[Bar] = []
     for place, day in enumerate(days):
         base = HEIGHT - _BOTTOM

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic import JsonValue
 
 from curtainwall.channels.cards import CardLine, call_in_words, card_lines, whole_card
@@ -46,6 +46,16 @@ def card_parts(ask: PendingAsk) -> tuple[CardPart, ...]:
     return tuple(CardPart(title, tuple(lines)) for title, lines in parts)
 
 
+def wanted(ask: PendingAsk) -> tuple[tuple[str, str], ...]:
+    """Return what is asked for, as the card says it: the role or another word of ours, and the rest of its line."""
+    found: list[tuple[str, str]] = []
+    for line in card_lines(ask):
+        if line.kind == "rule" and not line.text.startswith("because "):
+            role, _, rest = line.text.removeprefix("wants ").partition(" ")
+            found.append((role, rest))
+    return tuple(found)
+
+
 def exact(ask: PendingAsk) -> str:
     """Return the exact text that an answer is about."""
     return "\n".join(line.text for line in whole_card(ask))
@@ -59,6 +69,14 @@ def cut(text: str, limit: int = LONGEST_TEXT) -> str:
 def as_text(value: JsonValue | Mapping[str, JsonValue]) -> str:
     """Return a value as people read it: a text as it is, anything else as JSON."""
     return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2), _BIGGEST_RESULT)
+
+
+def ticks(text: str) -> Markup:
+    """Return a sentence of ours with what stands between backticks set apart; whoever wrote that, it stays text."""
+    parts = plain(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(plain(text))
+    return Markup().join(Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
 
 
 def moment(at: Millis | None) -> str:
@@ -115,11 +133,13 @@ def templates() -> Environment:
             "short": short,
             "cut": cut,
             "markdown": as_html,
+            "ticks": ticks,
             "moment": moment,
             "clock": clock,
             "as_text": as_text,
             "card_parts": card_parts,
             "exact": exact,
+            "wanted": wanted,
             "words": call_in_words,
             "used": used_words,
             "share": share,

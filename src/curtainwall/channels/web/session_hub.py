@@ -99,6 +99,8 @@ class SessionHub:
     async def _follow(self) -> None:
         async for recorded in self._house.line.feed.follow(self._stream, self.conversation.seq):
             item = self._take(recorded)
+            if isinstance(recorded.event, TurnEnded):
+                self._crowd.tell(told_json("doing", {"text": ""}))
             if not isinstance(recorded.event, TextStreamed):
                 self._has_changed.set()
             if not len(self._crowd):

@@ -48,8 +48,9 @@
     if (nothing) nothing.hidden = id("items").children.length > 0;
   }
 
-  const atBottom = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 120;
-  const toBottom = () => window.scrollTo(0, document.documentElement.scrollHeight);
+  // On a phone the side stands below the conversation, so the end of the page is not the end of what is said.
+  const atBottom = () => id("composer") !== null && id("composer").parentElement.getBoundingClientRect().bottom <= window.innerHeight + 160;
+  const toBottom = () => id("composer").parentElement.scrollIntoView({ block: "end" });
 
   // What the agent is saying right now
 
