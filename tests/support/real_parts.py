@@ -100,6 +100,7 @@ REAL_PARTS = {
         RealPart("codex", lambda: _packed(CODEX.parents[3]), "scripts/setup-system agents"),
         RealPart("opencode", lambda: _packed(OPENCODE.parents[1]), "scripts/setup-system agents"),
         RealPart("gemini", lambda: _packed(GEMINI), "scripts/setup-system agents"),
+        RealPart("chromium", lambda: _first_line_of("chromium", "--version"), "scripts/setup-system browser"),
         RealPart("git", lambda: _first_line_of("git", "--version"), "apt-get install git"),
     )
 }
