@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from curtainwall.channels.cards import CardLine, call_in_words, card_lines, whole_card
 from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.showing import MODES, duration, used_words
+from curtainwall.channels.web.breaking import cut
 from curtainwall.channels.web.items import scopes_for
 from curtainwall.channels.web.markdown import as_html
 from curtainwall.model import BudgetFigure, BudgetKind, Millis, PendingAsk
@@ -61,9 +62,9 @@ def exact(ask: PendingAsk) -> str:
     return "\n".join(line.text for line in whole_card(ask))
 
 
-def cut(text: str, limit: int = LONGEST_TEXT) -> str:
+def shown(text: str, limit: int = LONGEST_TEXT) -> str:
     """Return text of any length in a length that a page can hold; a cut is stated."""
-    return text if len(text) <= limit else f"{text[:limit]}\n…[{len(text) - limit:,} more characters are not shown]"
+    return cut(text, limit)
 
 
 def as_text(value: JsonValue | Mapping[str, JsonValue]) -> str:
@@ -131,7 +132,7 @@ def templates() -> Environment:
         {
             "line": plain_line,
             "short": short,
-            "cut": cut,
+            "cut": shown,
             "markdown": as_html,
             "ticks": ticks,
             "moment": moment,

@@ -9,6 +9,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.web.breaking import cut
 
 LONGEST = 60_000
 """Characters of one message that are shown; the rest is stated as cut."""
@@ -19,11 +20,9 @@ _LOWEST = 6
 
 def as_html(text: str) -> Markup:
     """Return a message as HTML that holds nothing but our own elements; a cut is stated."""
-    cut = len(text) - LONGEST
     reader = _reader()
-    tokens = list(_tamed(reader.parse(plain(text[:LONGEST] if cut > 0 else text))))
-    html = Markup(reader.renderer.render(tokens, reader.options, {}))  # noqa: S704 - the renderer escapes whatever it did not make itself
-    return html + Markup('<p class="cut">… {} more characters are not shown</p>').format(f"{cut:,}") if cut > 0 else html
+    tokens = list(_tamed(reader.parse(plain(cut(text, LONGEST)))))
+    return Markup(reader.renderer.render(tokens, reader.options, {}))  # noqa: S704 - the renderer escapes whatever it did not make itself
 
 
 @cache

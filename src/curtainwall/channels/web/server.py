@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -50,17 +50,7 @@ class Bind:
 def web_app(house: House, hubs: Hubs, doors: Doors, sign_ins: SignIns, tokens: Tokens) -> ASGIApp:
     """Return the whole web behind its door."""
     site = Site(house, hubs, doors, sign_ins)
-    routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_STATIC))]
-    for part in (
-        Entering(site, tokens, Tries()),
-        Acting(site),
-        Looking(site),
-        Auditing(site),
-        Ruling(site),
-        Measuring(site),
-        Streaming(site),
-    ):
-        routes += part.routes()
+    routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_STATIC)), *pages(site, tokens)]
 
     async def elsewhere(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -71,6 +61,13 @@ def web_app(house: House, hubs: Hubs, doors: Doors, sign_ins: SignIns, tokens: T
         return answer
 
     return Guard(Starlette(routes=routes, exception_handlers={HTTPException: elsewhere}), doors, sign_ins)
+
+
+def pages(site: Site, tokens: Tokens) -> list[Route]:
+    """Return every page and every form."""
+    entering, acting, looking = Entering(site, tokens, Tries()), Acting(site), Looking(site)
+    parts = (entering, acting, looking, Auditing(site), Ruling(site), Measuring(site), Streaming(site))
+    return [route for part in parts for route in part.routes()]
 
 
 class WebServer:

@@ -6,8 +6,9 @@ import time
 
 from curtainwall.channels.plain import plain
 from curtainwall.channels.saying import Saying
+from curtainwall.channels.web.breaking import cut, is_broken
 from curtainwall.channels.web.clients import Client, Crowd, told, told_json
-from curtainwall.channels.web.drawing import draw, draw_all
+from curtainwall.channels.web.drawing import LONGEST_TEXT, draw, draw_all
 from curtainwall.channels.web.house import House
 from curtainwall.channels.web.items import AnyItem, Conversation, Spoke
 from curtainwall.model import AgentSpoke, CurtainwallError, ModelFailed, Recorded, SessionId, TextStreamed, TurnEnded, session_stream
@@ -69,7 +70,7 @@ class SessionHub:
         elif missed:
             client.tell(self._put(*missed))
         if self._saying.text:
-            client.tell(told_json("say", {"id": self.conversation.saying, "at": 0, "text": plain(self._saying.text), "whole": True}))
+            client.tell(self._said_so_far())
         for html in self._rail.values():
             client.tell(told("put", html))
         self._crowd.join(client)
@@ -78,6 +79,11 @@ class SessionHub:
         """Forget a client that left."""
         self._crowd.part(client)
         self.last_seen = time.monotonic()
+
+    def _said_so_far(self) -> bytes:
+        text = self._saying.text
+        shown = plain(cut(text, LONGEST_TEXT))
+        return told_json("say", {"id": self.conversation.saying, "to": len(text), "text": shown})
 
     def _put(self, *items: AnyItem) -> bytes:
         return told(
@@ -109,8 +115,7 @@ class SessionHub:
                 # The cursor goes on, so that whoever comes back is not told of old things.
                 self._crowd.tell(told("seen", "", recorded.seq))
             elif isinstance(item, Spoke) and not item.is_whole:
-                text = plain(self._saying.text)
-                self._crowd.tell(told_json("say", {"id": item.key, "at": 0, "text": text, "whole": True}))
+                self._crowd.tell(self._said_so_far())
             else:
                 self._crowd.tell(self._put(item))
 
@@ -120,11 +125,13 @@ class SessionHub:
                 if live.kind != "text":
                     self._crowd.tell(told_json("doing", {"text": plain(live.text)[:200]}))
                     continue
-                before = len(plain(self._saying.text))
+                before = len(self._saying.text)
                 self._saying.heard(live.text)
-                after = plain(self._saying.text)
-                if len(after) > before:
-                    self._crowd.tell(told_json("say", {"id": self.conversation.saying, "at": before, "text": after[before:]}))
+                text = self._saying.text
+                # A page holds so much and no more, and no word without an end; the log tells the rest once it is whole.
+                if before < len(text) <= LONGEST_TEXT and is_broken(text):
+                    piece = {"id": self.conversation.saying, "at": before, "to": len(text), "text": plain(text[before:])}
+                    self._crowd.tell(told_json("say", piece))
 
     async def _keep_rail(self) -> None:
         while True:

@@ -7,7 +7,20 @@ from curtainwall.channels.web.guard import HEADERS
 from tests.support.covers import covers
 from tests.support.webs import Visit, Web
 
-PAGES = ("/", "/sessions", "/sessions/new", "/audit", "/audit.jsonl", "/audit.csv", "/rules", "/rules/try", "/usage", "/health", "/grants", "/events")
+PAGES = (
+    "/",
+    "/sessions",
+    "/sessions/new",
+    "/audit",
+    "/audit.jsonl",
+    "/audit.csv",
+    "/rules",
+    "/rules/try",
+    "/usage",
+    "/health",
+    "/grants",
+    "/events",
+)
 
 
 @covers("web.no-entry-without-sign-in")

@@ -16,9 +16,9 @@ HOSTILE = (
     "[x](vbscript:x)",
     "[x](file:///etc/passwd)",
     "![x](https://evil.example/pixel.png)",
-    "<https://evil.example/\"onmouseover=alert(1)>",
-    "[x](https://evil.example/ \"t\\\" onmouseover=alert(1)\")",
-    "```html\"><script>\n<script>alert(1)</script>\n```",
+    '<https://evil.example/"onmouseover=alert(1)>',
+    '[x](https://evil.example/ "t\\" onmouseover=alert(1)")',
+    '```html"><script>\n<script>alert(1)</script>\n```',
     "&lt;script&gt;&#60;script&#62;",
     "# <svg onload=alert(1)>",
     "| <b>a</b> |\n|---|\n| <script> |",
@@ -48,7 +48,14 @@ def test_a_link_says_where_it_leads_whatever_its_text_claims() -> None:
 
 def test_what_people_use_is_drawn() -> None:
     html = str(as_html("# Title\n\n- one\n- **two**\n\n`code`\n\n```python\nx = 1\n```\n\n| a |\n|---|\n| b |"))
-    for piece in ("<h4>Title</h4>", "<li>one</li>", "<strong>two</strong>", "<code>code</code>", "<pre><code>x = 1\n</code></pre>", "<td>b</td>"):
+    for piece in (
+        "<h4>Title</h4>",
+        "<li>one</li>",
+        "<strong>two</strong>",
+        "<code>code</code>",
+        "<pre><code>x = 1\n</code></pre>",
+        "<td>b</td>",
+    ):
         assert piece in html
 
 
@@ -56,6 +63,13 @@ def test_a_message_without_end_is_cut_and_says_so() -> None:
     html = str(as_html("word " * LONGEST))
     assert "240,000 more characters are not shown" in html
     assert len(html) < 2 * LONGEST
+
+
+def test_a_word_that_no_screen_could_show_is_cut_and_says_so() -> None:
+    html = str(as_html("before " + "A" * 50_000 + " after"))
+    assert "49,500 characters without a space are not shown" in html
+    assert html.count("A") == 500
+    assert "after" in html
 
 
 @pytest.mark.parametrize("text", ["[" * 20_000, "> " * 5_000, "*a" * 20_000, "`" * 20_000, "|" * 20_000])

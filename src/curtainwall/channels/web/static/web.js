@@ -23,7 +23,9 @@
   function place(piece) {
     const old = id(piece.id);
     if (old) {
-      if (old.contains(document.activeElement) && piece.id.startsWith("rail-")) return;
+      // Whoever types into it keeps what they typed; it comes again with the next change.
+      const typing = document.activeElement?.matches("input, select, textarea") && old.contains(document.activeElement);
+      if (typing && piece.id.startsWith("rail-")) return;
       const hadFocus = old.contains(document.activeElement) && old.classList.contains("card");
       const opened = [...old.querySelectorAll("details")].map((it) => it.open);
       const same = old.outerHTML.length && piece.dataset.settled !== "yes" && !piece.classList.contains("asked") && !old.classList.contains("asked");
@@ -72,9 +74,9 @@
     }
     const what = item.querySelector(".saying");
     if (!what) return;
-    const now = what.textContent;
-    if (told.whole) { if (told.text.length >= now.length) what.textContent = told.text; }
-    else if (told.at === now.length) what.append(told.text);
+    const known = Number(item.dataset.to || 0);
+    if (told.at === undefined) { if (told.to >= known) { what.textContent = told.text; item.dataset.to = told.to; } }
+    else if (told.at === known) { what.append(told.text); item.dataset.to = told.to; }
     if (stays) toBottom();
   }
 
@@ -162,7 +164,7 @@
     if (isField && event.key === "Escape") { field.blur(); return; }
     if (isField && field.name === "reason" && event.key === "Enter") {
       event.preventDefault();
-      field.form.requestSubmit(field.form.querySelector('[value="deny"]'));
+      field.form.querySelector('[value="deny"]').click();
       return;
     }
     if (isField || event.ctrlKey || event.metaKey || event.altKey || !id("asks")) return;
