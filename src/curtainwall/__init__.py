@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from curtainwall.app.library import Reply, Session, open_session
+    from curtainwall.app.serving import Serving, serving
 
 __version__ = "0.1.0"
 
-__all__ = ["Reply", "Session", "__version__", "open_session"]
+__all__ = ["Reply", "Serving", "Session", "__version__", "open_session", "serving"]
 
 
 def __getattr__(name: str) -> object:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> object:
         from curtainwall.app import library
 
         return getattr(library, name)
+    if name in ("Serving", "serving"):
+        from curtainwall.app import serving as served
+
+        return getattr(served, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

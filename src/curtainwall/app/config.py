@@ -5,11 +5,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, cast, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.app.config_lines import line_of
+from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_web import WebSection
+from curtainwall.channels.places import parse_place
 from curtainwall.host import Sending
 from curtainwall.model import Broken, Role, ToolEffect, misfit
 
@@ -83,6 +85,11 @@ class ListsSection(Section):
     teams: tuple[str, ...] = Field((), description="teams that may be asked")
 
 
+def _place(text: str) -> str:
+    parse_place(text)
+    return text
+
+
 class ApprovalsSection(Section):
     """How humans are asked."""
 
@@ -91,6 +98,10 @@ class ApprovalsSection(Section):
         False, description="also show open asks as files in the session's `escalations/`, and take answers from files there"
     )
     unrouted: Literal["park", "deny"] = Field("park", description="what happens to an ask that can be shown nowhere")
+    remind: Duration | None = Field(None, description='how often `serve` says again that an ask still waits, as `"1h"`; left out, once')
+    targets: tuple[Annotated[str, AfterValidator(_place)], ...] = Field(
+        (), description='places where the asks of every new session are shown besides its own: `"web"`, `"matrix:!room:server"`'
+    )
 
 
 class LimitsSection(Section):
@@ -275,6 +286,8 @@ class Config(Section):
     credentials: dict[CredentialName, CredentialSection] = Field(
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
+    notify: NotifySection = NotifySection.model_construct()
+    serve: ServeSection = ServeSection.model_construct()
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
 
 

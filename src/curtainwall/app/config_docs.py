@@ -14,7 +14,7 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("deadline", "seconds", "timeout", "window")
+_LENGTHS = ("after", "deadline", "every", "remind", "seconds", "timeout", "window")
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration

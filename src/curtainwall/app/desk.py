@@ -4,19 +4,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from curtainwall.app.explanations import Explanations
 from curtainwall.app.forking import fork
 from curtainwall.app.openings import Wanted, open_new, reset, state_of
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import Wired
+from curtainwall.channels.slash import rule_lines, why_lines
 from curtainwall.model import (
     SYSTEM,
     AnyCommand,
     AnyEvent,
-    CallRequested,
     ChangeModel,
     CommandRefused,
+    Explaining,
     MessageId,
-    NotFound,
     Opened,
     Opening,
     Place,
@@ -26,13 +27,11 @@ from curtainwall.model import (
     SessionQuery,
     SessionRow,
     SessionView,
-    Subject,
     UserPromptSubmit,
     Who,
     project_stream,
     session_stream,
 )
-from curtainwall.policy import explain, judge
 from curtainwall.session import SessionState, lift
 
 Attend = Callable[[SessionId], None]
@@ -55,9 +54,13 @@ class HouseDesk:
         self._find_model = find_model
         self._wanted = wanted
         self._threshold = threshold
+        self.explanations: Explaining = Explanations(wired)
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
+        if key is not None and self._wired.store.inbox.outcome(session_stream(session), key) is not None:
+            # It was decided before, and hooks have heard it then.
+            return await self._wired.house.send(session, command, key)
         if isinstance(command, RevokeGrant) and command.grant not in self._state(session).grants:
             await self._wired.house.revoke(command.grant, command.by)
             return self._wired.house.feed.head(session_stream(session))
@@ -67,7 +70,7 @@ class HouseDesk:
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
             self._find_model(command.model)
-        return await self._wired.house.send(session, command)
+        return await self._wired.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
         """Return the session as it is now; raise `NotFound`."""
@@ -104,8 +107,10 @@ class HouseDesk:
 
     def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
         """Return in words which rules are in force, or why a call was judged as it was and what would change it."""
-        state = self._state(session)
-        return self._rules(state, about) if what == "rules" else self._why(state, about)
+        if what == "why":
+            return "\n".join(why_lines(self.explanations.why(session, about)))
+        rules = [rule for rule in self.explanations.rules(session) if about in rule.rule]
+        return "\n".join(rule_lines(rules)) or f"no rule has `{about}` in its name"
 
     async def _open(self, wish: Opening, by: Who) -> Opened:
         if wish.how == "new":
@@ -139,37 +144,3 @@ class HouseDesk:
     def _state(self, session: SessionId) -> SessionState:
         state = self._wired.house.peek(session)
         return state if state is not None and state.opened is not None else state_of(self._wired, session)
-
-    def _rules(self, state: SessionState, about: str) -> str:
-        policy = self._wired.setup.policy
-        lines = [
-            f"{card.kind:<10} {card.id}{' (disabled here)' if card.id in state.disabled else ''}: {card.title}"
-            for card in policy.rules
-            if about in card.id
-        ]
-        return "\n".join(lines) or f"no rule has `{about}` in its name"
-
-    def _why(self, state: SessionState, about: str) -> str:
-        """Return why an open approval, or a call of the log, is judged as it is now."""
-        subject = self._subject(state, about)
-        verdict = judge(self._wired.setup.policy, subject, state.facts)
-        told = explain(self._wired.setup.policy, subject, state.facts, verdict)
-        lines = [f"{subject.tool}: {told.effect}"]
-        lines += (f"  because of {card.id} ({card.source}): {card.reason or card.title}" for card in told.rules)
-        lines += (f"  {fact}" for fact in told.facts)
-        lines += (f"  to change it: {change}" for change in told.changes)
-        return "\n".join(lines)
-
-    def _subject(self, state: SessionState, about: str) -> Subject:
-        for approval, open_ in state.approvals.items():
-            if approval == about and open_.calls:
-                return state.calls[open_.calls[0]].subject
-        assert state.opened is not None
-        wanted: Subject | None = None
-        for entry in self._wired.store.log.read(session_stream(state.opened.session)):
-            event = lift(entry)
-            if isinstance(event, CallRequested) and (event.call == about or not about):
-                wanted = event.subject
-        if wanted is None:
-            raise NotFound(f"there is no open approval and no call `{about}` here")
-        return wanted

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.app.wiring import Wired, workspace_at
+from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     InheritHistory,
     LabelSource,
@@ -62,7 +63,7 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         mode=wanted.mode,
         limits=wired.setup.limits,
         policy=wired.setup.policy.version,
-        routes=wanted.routes,
+        routes=tuple(dict.fromkeys((*wanted.routes, *map(parse_place, wired.setup.config.approvals.targets)))),
     )
 
 

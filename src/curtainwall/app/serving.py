@@ -11,19 +11,22 @@ from curtainwall.agents.builtin import Model
 from curtainwall.app.config import Config
 from curtainwall.app.logs import Logbook
 from curtainwall.app.openings import Wanted
+from curtainwall.app.places import HousePlaces
 from curtainwall.app.reloading import Reloading
 from curtainwall.app.services import Service, Supervisor
-from curtainwall.app.wiring import Parts, Setup, Wired, open_house
+from curtainwall.app.taking_up import TakingUp
+from curtainwall.app.wiring import Parts, Setup, Wired, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
 from curtainwall.channels.asks import Board
+from curtainwall.channels.chat import Chat
+from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.line import Line
-from curtainwall.model import HOUSE_CHANNELS, Marks, Millis, RuleId, SessionQuery, ShownAt, StreamId, TryLater
+from curtainwall.model import Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
 
-SERVICES: tuple[str, ...] = ("web",)
+SERVICES: tuple[str, ...] = ("notify", "status", "traces", "web")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
 change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
 
-_MANY = 1_000_000
 _INSTANCE = StreamId("serve")
 
 
@@ -48,11 +51,15 @@ class Serving:
     book: Logbook
     supervisor: Supervisor
     began: Millis
+    model: str
+    """The model of a new session where nobody names one."""
     reloading: Reloading = field(init=False)
+    taking_up: TakingUp = field(init=False)
     _made: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def __post_init__(self) -> None:
         self.reloading = Reloading(self.work.wired.in_force, self.restart, self.book)
+        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend)
 
     @property
     def wired(self) -> Wired:
@@ -75,6 +82,23 @@ class Serving:
         house = self.wired.house
         return Line(desk=self.work.desk, feed=house.feed, listening=self.work.listening, clock=house.clock)
 
+    def chat(self, channel: str) -> Chat:
+        """Return what a text channel talks to."""
+        return Chat(channel, ChatHouse(self.line, self.places, self.marks, self.board, self._log_places))
+
+    def _log_places(self, session: SessionId) -> tuple[str, ...]:
+        home = self.wired.setup.home
+        return f"log: {home.database}", f"audit: {home.session(session).audit}"
+
+    @property
+    def places(self) -> HousePlaces:
+        """Which session each place leads to."""
+        return HousePlaces(self.wired, self.work.turns.attend, self.wanted_at)
+
+    def wanted_at(self, place: Route) -> Wanted:
+        """Return what a session should be that is opened at a place: its asks are shown there, and where the configuration says."""
+        return Wanted(self.model, name=f"{place.channel} {place.reference}".strip(), routes=(place,))
+
     def board(self, at: ShownAt | None = None) -> Board:
         """Return the board with the asks of a channel, of a place on it, or of the whole house."""
         return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at)
@@ -84,20 +108,11 @@ class Serving:
         card = self.wired.setup.policy.card(rule)
         return "" if card is None else card.reason or card.title
 
-    def take_up(self) -> int:
-        """Look after every session that was born on a channel of ours and has not ended; return how many these are."""
-        rows = self.wired.store.index.sessions(SessionQuery(limit=_MANY))
-        ours = [row.session for row in rows if row.channel not in HOUSE_CHANNELS and row.status != "closed"]
-        for session in ours:
-            self.work.turns.attend(session)
-        return len(ours)
-
-    def run(self, services: Iterable[Service] = ()) -> None:
-        """Run what the configuration asks for, and whatever else is given."""
-        self.supervisor.start([self.reloading])
+    def run(self) -> None:
+        """Run what the configuration asks for."""
+        self.supervisor.start([self.reloading, self.taking_up])
         for name in SERVICES:
             self._start(name)
-        self.supervisor.start(services)
 
     def restart(self, tables: frozenset[str]) -> list[str]:
         """Make services anew whose tables changed, and return the tables that they stand on."""
@@ -123,10 +138,13 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    setup: Setup, book: Logbook | None = None, services: Sequence[Service] = (), parts: Parts | None = None, models: Sequence[Model] = ()
+    setup: Setup | None = None,
+    book: Logbook | None = None,
+    parts: Parts | None = None,
+    models: Sequence[Model] = (),
 ) -> AsyncGenerator[Serving]:
     """Serve the house until the context is left; what runs then is parked. One process at a time serves a home; raise `TryLater`."""
-    book = book or Logbook()
+    book, setup = book or Logbook(), setup or set_up()
     async with open_house(setup, parts=parts) as wired:
         lease = wired.store.leases.take(_INSTANCE)
         if lease is None:
@@ -138,10 +156,10 @@ async def serving(
             own, found = {model.name: model for model in models}, models_of(wired)
             wanted = Wanted(models[0].name if models else default_model_of(wired))
             async with agents_at_work(wired, lambda name: own.get(name) or found(name), wanted) as work:
-                served = Serving(work, book, supervisor, wired.house.clock.now())
-                served.run(services)
+                served = Serving(work, book, supervisor, wired.house.clock.now(), wanted.model)
+                taken = served.taking_up.take_up()
+                served.run()
                 try:
-                    taken = served.take_up()
                     book.say(f"serving `{setup.home.root}`, {taken} sessions taken up", sessions=taken, policy=setup.policy.version)
                     yield served
                 finally:

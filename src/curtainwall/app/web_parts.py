@@ -18,7 +18,8 @@ from curtainwall.app.machine import examine
 from curtainwall.app.web_people import WEB
 from curtainwall.app.wiring import Setup, Wired, judging_tools, workspace_at
 from curtainwall.app.working import AtWork
-from curtainwall.channels.web import Finding, Rule, Spending, Trial, Tried, Wish
+from curtainwall.channels.status import HealthNow
+from curtainwall.channels.web import Finding, Spending, Trial, Tried, Wish
 from curtainwall.model import (
     BadCall,
     Basis,
@@ -31,6 +32,8 @@ from curtainwall.model import (
     Opened,
     Payload,
     Route,
+    RuleStanding,
+    RuleTold,
     SessionId,
     SessionQuery,
     Usage,
@@ -53,9 +56,9 @@ class HouseJudging:
     def __init__(self, setup: Callable[[], Setup]) -> None:
         self._setup = setup
 
-    def rules(self) -> Sequence[Rule]:
-        """Return every rule in force, structural ones first."""
-        return [_shown(card) for card in self._setup().policy.rules]
+    def rules(self) -> Sequence[RuleStanding]:
+        """Return every rule in force as it stands in general."""
+        return [_standing_of(card) for card in self._setup().policy.rules]
 
     def warnings(self) -> Sequence[str]:
         """Return what the reader of the rules should know about them."""
@@ -76,7 +79,7 @@ class HouseJudging:
             effect=ruling.verdict.effect,
             reason=ruling.verdict.reason,
             resources=tuple((it.role.value, it.value) for it in subject.resources) if subject else (),
-            rules=tuple(map(_shown, told.rules)),
+            rules=tuple(map(_told, told.rules)),
             facts=told.facts,
             labels=told.labels,
             changes=told.changes,
@@ -115,9 +118,9 @@ class HouseBeginnings:
 class HouseRecords:
     """What was kept, read from the log and the files beside it."""
 
-    def __init__(self, wired: Wired, services: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, wired: Wired, health: HealthNow) -> None:
         self._wired = wired
-        self._services = services
+        self._health = health
         self._spent = SpendingByDay(wired.store.log)
 
     def audit(self, session: SessionId, most: int) -> Sequence[Mapping[str, JsonValue]]:
@@ -138,8 +141,15 @@ class HouseRecords:
 
     def health(self) -> Sequence[Finding]:
         """Return how the services are, and what this machine can guarantee."""
-        services = [Finding(name, _standing(fault), fault or "runs") for name, fault in self._services().items()]
-        return [*services, *(Finding(it.name, it.standing, it.what, it.todo) for it in examine(self._wired.setup.home))]
+        now = self._health()
+        files = "the old ones stay in force" if now.fault_in_files else ""
+        own = [
+            Finding("configuration and rules", _standing(now.fault_in_files), now.fault_in_files or "in force as they are written", files)
+        ]
+        if now.wait_for_restart:
+            own.append(Finding("restart", "warn", f"tables {', '.join(now.wait_for_restart)} hold from the next start on"))
+        services = [Finding(name, _standing(fault), fault or "runs") for name, fault in now.services.items()]
+        return [*own, *services, *(Finding(it.name, it.standing, it.what, it.todo) for it in examine(self._wired.setup.home))]
 
     def load(self, payload: Payload) -> JsonValue:
         """Return the value of a payload; where it is lost, that in words."""
@@ -205,8 +215,23 @@ def _ruling(judge: Judge, trial: Trial) -> Ruling:
         return Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
 
 
-def _shown(card: RuleCard) -> Rule:
-    return Rule(card.id, card.title, card.reason, card.kind, card.source, card.text)
+def _told(card: RuleCard) -> RuleTold:
+    return RuleTold(rule=card.id, source=card.source, reason=card.title)
+
+
+def _standing_of(card: RuleCard) -> RuleStanding:
+    return RuleStanding(
+        rule=card.id,
+        title=card.title,
+        reason=card.reason,
+        kind=card.kind,
+        source=card.source,
+        text=card.text,
+        status="active",
+        why="",
+        asked=0,
+        labels=(),
+    )
 
 
 def _standing(fault: str) -> Literal["ok", "fail"]:

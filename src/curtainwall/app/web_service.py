@@ -1,16 +1,19 @@
 """The web as a service: the pages introduced to this house, served until somebody stops them."""
 
+import asyncio
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from curtainwall.app.config import Config
 from curtainwall.app.config_web import WebSection
+from curtainwall.app.health import health_of
+from curtainwall.app.http_server import listen, serve_pages
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.web_parts import HouseBeginnings, HouseJudging, HouseRecords
 from curtainwall.app.web_people import WEB, sign_in_link, sign_ins_of, web_operators, web_tokens
-from curtainwall.channels.web import Bind, Doors, House, Hubs, WebServer, web_app
+from curtainwall.channels.web import Doors, House, Hubs, web_app
 
 SECTIONS = frozenset({"web", "channels"})
 """The tables of the configuration that the pages stand on."""
@@ -23,26 +26,33 @@ class WebService:
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
-        self._server: WebServer | None = None
+        self._is_listening = False
 
     async def run(self) -> None:
-        """Serve until cancelled; whoever started us gets a link to sign in with."""
-        serving, setup = self._serving, self._serving.wired.setup
+        """Serve until cancelled; whoever sits at the terminal gets a link to sign in with."""
+        serving, setup, web = self._serving, self._serving.wired.setup, self._serving.config.web
         house = house_of(serving)
         hubs = Hubs(house)
         app = web_app(house, hubs, doors_of(setup.config), sign_ins_of(setup.home, setup.config), lambda: web_tokens(serving.config))
-        self._server = WebServer(app, hubs, bind_of(setup.config.web))
+        ear = listen(web.host, web.port)
         # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
         how = sign_in_link(setup.home, setup.config) if sys.stderr.isatty() else "what `curtainwall web link` prints"
-        serving.book.say(f"the web is at {setup.config.web.address}; sign in with {how}", service=WEB)
+        serving.book.say(f"the web is at {web.address}; sign in with {how}", service=WEB)
+        hubs.start()
+        pages = asyncio.create_task(serve_pages(app, ear, _certificate(web)), name="web: pages")
+        self._is_listening = True
         try:
-            await self._server.run()
+            await asyncio.shield(pages)
         finally:
-            self._server = None
+            self._is_listening = False
+            # Streams have no end of their own; without theirs the server would wait for them.
+            await hubs.stop()
+            pages.cancel()
+            await asyncio.gather(pages, return_exceptions=True)
 
     def health(self) -> str:
         """Return what is wrong, or nothing."""
-        return "" if self._server is not None and self._server.is_listening.is_set() else "it does not listen"
+        return "" if self._is_listening else "it does not listen"
 
 
 def services(serving: Serving) -> Iterable[Service]:
@@ -57,8 +67,9 @@ def house_of(serving: Serving) -> House:
         index=serving.wired.store.index,
         board=serving.board(),
         judging=HouseJudging(lambda: serving.wired.setup),
+        explaining=serving.work.desk.explanations,
         beginnings=HouseBeginnings(serving.work),
-        records=HouseRecords(serving.wired, serving.supervisor.health),
+        records=HouseRecords(serving.wired, lambda: health_of(serving)),
     )
 
 
@@ -75,10 +86,7 @@ def doors_of(config: Config) -> Doors:
     )
 
 
-def bind_of(web: WebSection) -> Bind:
-    """Return where to listen."""
-
-    def file(name: str | None) -> Path | None:
-        return None if name is None else Path(name).expanduser()
-
-    return Bind(web.host, web.port, file(web.certificate), file(web.key))
+def _certificate(web: WebSection) -> tuple[str, str] | None:
+    if web.certificate is None or web.key is None:
+        return None
+    return str(Path(web.certificate).expanduser()), str(Path(web.key).expanduser())

@@ -76,7 +76,8 @@ class Setup:
     @property
     def own_ports(self) -> frozenset[int]:
         """Return the ports of this machine that are ours; no agent reaches them."""
-        return frozenset({self.config.web.port})
+        status = self.config.serve.status_port
+        return frozenset({self.config.web.port, *([status] if status else [])})
 
     @property
     def limits(self) -> Limits:

@@ -18,7 +18,7 @@ from curtainwall.model.people import Route, Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
 from curtainwall.model.verdicts import Mode, Verdict
-from curtainwall.model.views import Opened, Opening, SessionView
+from curtainwall.model.views import Opened, Opening, RuleStanding, SessionView, VerdictTold
 
 
 class Log(Protocol):
@@ -312,8 +312,8 @@ class Agent(Protocol):
 class Desk(Protocol):
     """What a channel can do with sessions; whoever decides for them, here or in another process."""
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
-        """Have a command decided and return where the log ends then; raise its refusal."""
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
+        """Have a command decided and return where the log ends then; raise its refusal. The same key twice is the same command."""
         ...
 
     def view(self, session: SessionId) -> SessionView:
@@ -330,6 +330,38 @@ class Desk(Protocol):
 
     def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
         """Return in words which rules are in force, or why an approval or a call was judged as it was and what would change it."""
+        ...
+
+
+class Explaining(Protocol):
+    """Rules and verdicts of a session, for whoever wants to know why."""
+
+    def rules(self, session: SessionId) -> Sequence[RuleStanding]:
+        """Return every rule with its standing in the session; raise `NotFound`."""
+        ...
+
+    def why(self, session: SessionId, about: str = "") -> VerdictTold:
+        """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
+        ...
+
+
+class Places(Protocol):
+    """Which session a place leads to, and who may do more there than talk."""
+
+    def session_at(self, place: Route) -> SessionId | None:
+        """Return the session that a place leads to."""
+        ...
+
+    async def lead(self, place: Route, by: Who) -> SessionId:
+        """Return the session that a place leads to, opened first where there is none, and let its agent work here."""
+        ...
+
+    async def move(self, place: Route, session: SessionId, by: Who, instead_of: SessionId | None) -> SessionId:
+        """Let a place lead to another session, show that one's asks there, and return the session that it leads to now."""
+        ...
+
+    def may_control(self, who: Who) -> bool:
+        """Tell whether someone may answer asks and use control words, rather than only talk."""
         ...
 
 

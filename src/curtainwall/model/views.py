@@ -9,7 +9,7 @@ from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import ApprovalId, CallId, MessageId, Millis, RuleId, SessionId
 from curtainwall.model.listings import SessionStatus
 from curtainwall.model.subjects import Subject
-from curtainwall.model.verdicts import Mode
+from curtainwall.model.verdicts import Effect, Mode
 
 
 class QueuedMessage(Frozen):
@@ -72,6 +72,42 @@ class SessionView(Frozen):
     budget: tuple[BudgetFigure, ...]
     exhausted: tuple[BudgetKind, ...]
     context: ContextUse
+
+
+class RuleStanding(Frozen):
+    """A rule as it stands in one session: whether it holds there now and why, and how often it asked."""
+
+    rule: RuleId
+    title: str
+    reason: str
+    kind: Literal["allow", "ask", "deny", "label", "structural"]
+    source: str
+    text: str
+    status: Literal["active", "inactive", "disabled"]
+    why: str
+    asked: int
+    labels: tuple[LabelSource, ...]
+
+
+class RuleTold(Frozen):
+    """A rule that decided, where it stands, and what it is there for."""
+
+    rule: RuleId
+    source: str
+    reason: str
+
+
+class VerdictTold(Frozen):
+    """Why a call was judged as it was: what happened then, what the rules in force say now, and what would change that."""
+
+    call: CallId
+    tool: str
+    then: tuple[str, ...]
+    now: Effect
+    rules: tuple[RuleTold, ...]
+    facts: tuple[str, ...]
+    labels: tuple[str, ...]
+    changes: tuple[str, ...]
 
 
 class Opening(Frozen):

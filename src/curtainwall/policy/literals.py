@@ -40,6 +40,24 @@ def labels_awaited(rule: Expr) -> frozenset[str]:
     return frozenset(word for node in _nodes(rule) for attribute, word in _compared(node) if attribute == "labels")
 
 
+def needs(rule: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the labels that must be in force, and the modes of which the session must be in one, for a rule to hold at all."""
+    labels: dict[str, None] = {}
+    modes: dict[str, None] = {}
+    conditions = cast("list[dict[str, object]]", rule.get("conditions", []))
+    waiting = [condition["body"] for condition in conditions if condition["kind"] == "when"]
+    while waiting:
+        node = cast("dict[str, object]", waiting.pop())
+        # What stands in an alternative or under a `not` need not hold.
+        if "&&" in node:
+            waiting.extend(cast("dict[str, object]", node["&&"]).values())
+        elif node.keys() & {"contains", "containsAll"}:
+            labels |= dict.fromkeys(word for name, word in _compared(node) if name == "labels")
+        elif "==" in node:
+            modes |= dict.fromkeys(word for name, word in _compared(node) if name == "mode")
+    return tuple(sorted(labels)), tuple(sorted(modes))
+
+
 def _compared(node: dict[str, object]) -> Iterator[tuple[str, str]]:
     """Yield attribute and word of each comparison that this node makes, whichever side they stand on."""
     for op in ("==", "!=", "contains", "containsAny", "containsAll"):

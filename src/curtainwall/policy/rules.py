@@ -7,7 +7,7 @@ from typing import Literal, cast
 from curtainwall.model import Broken, Label, RuleId
 from curtainwall.policy.approved import approving_only_helps, kind_of, waits_for_a_yes
 from curtainwall.policy.cedar import Expr, Written
-from curtainwall.policy.literals import misspelt
+from curtainwall.policy.literals import misspelt, needs
 from curtainwall.policy.sources import Source
 
 Kind = Literal["allow", "ask", "deny", "label", "structural"]
@@ -27,6 +27,10 @@ class RuleCard:
     kind: Kind
     source: str
     text: str
+    labels: tuple[str, ...] = ()
+    """Labels without which it does not hold."""
+    modes: tuple[str, ...] = ()
+    """Modes, in one of which the session must be for it to hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,9 @@ def read_rule(source: Source, written: Written, number: int) -> Rule:
         )
     kind = "label" if label is not None else kind_of(expr)
     title = notes.get("title") or name.replace("-", " ")
-    return Rule(RuleCard(RuleId(name), title, notes.get("reason") or "", kind, source.name, written.text), written, label)
+    labels, modes = needs(expr)
+    card = RuleCard(RuleId(name), title, notes.get("reason") or "", kind, source.name, written.text, labels, modes)
+    return Rule(card, written, label)
 
 
 def is_free_for_all(rule: Rule) -> bool:

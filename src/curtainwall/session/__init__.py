@@ -47,7 +47,7 @@ from curtainwall.session.evolve import (
     fold,
 )
 from curtainwall.session.in_force import (
-    RuleInForce,
+    label_words,
     rules_in_force,
 )
 from curtainwall.session.project import (
@@ -111,7 +111,6 @@ __all__ = [
     "OpenCall",
     "Phase",
     "ProjectState",
-    "RuleInForce",
     "Rules",
     "Said",
     "SessionState",
@@ -143,6 +142,7 @@ __all__ = [
     "fold_project",
     "forget_oldest",
     "inert",
+    "label_words",
     "lift",
     "proceed",
     "reach",

@@ -1,20 +1,57 @@
-"""Which rules hold in a session right now, as people see them."""
+"""Which rules hold in a session right now and why, as people see them."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterable
 
+from curtainwall.model import AnyEvent, ApprovalAsked, LabelSource, RuleDisabled, RuleEnabled, RuleId, RuleStanding, Who
 from curtainwall.policy import Policy, RuleCard
 from curtainwall.session.state import SessionState
 
 
-@dataclass(frozen=True, slots=True)
-class RuleInForce:
-    """One rule and whether its asks count as answered here."""
+def rules_in_force(state: SessionState, policy: Policy, events: Iterable[AnyEvent] = ()) -> tuple[RuleStanding, ...]:
+    """Return every rule with its standing in this session; the events tell how often each asked, and who switched one off."""
+    asked: Counter[RuleId] = Counter()
+    disabled: dict[RuleId, Who] = {}
+    for event in events:
+        match event:
+            case ApprovalAsked():
+                asked.update({rule for cover in event.covers for rule in cover.rules})
+            case RuleDisabled():
+                disabled[event.rule] = event.by
+            case RuleEnabled():
+                disabled.pop(event.rule, None)
+            case _:
+                pass
+    return tuple(_standing(card, state, asked[card.id], disabled.get(card.id)) for card in policy.rules)
 
-    rule: RuleCard
-    status: Literal["active", "disabled"]
+
+def _standing(card: RuleCard, state: SessionState, asked: int, by: Who | None) -> RuleStanding:
+    sources = tuple(source for label, source in state.labels.items() if label in card.labels)
+    missing = [label for label in card.labels if label not in state.labels]
+    status, why = "active", ""
+    if card.id in state.disabled:
+        status, why = "disabled", f"its asks count as answered{f', by {by}' if by else ''}"
+    elif missing:
+        status, why = "inactive", f"the session does not count as {' and '.join(missing)}"
+    elif card.modes and state.mode.value not in card.modes:
+        status, why = "inactive", f"the mode is {state.mode.value}, not {' or '.join(card.modes)}"
+    elif sources:
+        why = "; ".join(label_words(source) for source in sources)
+    return RuleStanding(
+        rule=card.id,
+        title=card.title,
+        reason=card.reason,
+        kind=card.kind,
+        source=card.source,
+        text=card.text,
+        status=status,
+        why=why,
+        asked=asked,
+        labels=sources,
+    )
 
 
-def rules_in_force(state: SessionState, policy: Policy) -> tuple[RuleInForce, ...]:
-    """Return every rule with its status in this session."""
-    return tuple(RuleInForce(rule, "disabled" if rule.id in state.disabled else "active") for rule in policy.rules)
+def label_words(source: LabelSource) -> str:
+    """Return what set a label: the call and what it touched, or wherever else it comes from."""
+    where = f"call {source.call} ({source.origin})" if source.call and source.origin else source.origin or f"call {source.call}"
+    return f"{source.label} was set by {where}"

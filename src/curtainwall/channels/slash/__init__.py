@@ -2,7 +2,7 @@
 
 from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
 from curtainwall.channels.slash.requests import Approve, Deny, Message, Misspoken, Request, Why
-from curtainwall.channels.slash.showing import budget_lines, history_lines
+from curtainwall.channels.slash.showing import budget_lines, history_lines, rule_lines, why_lines
 from curtainwall.channels.slash.suggesting import Known, Suggestion, suggest
 from curtainwall.channels.slash.words import WORDS, parse, read_budget
 
@@ -23,5 +23,7 @@ __all__ = [
     "history_lines",
     "parse",
     "read_budget",
+    "rule_lines",
     "suggest",
+    "why_lines",
 ]

@@ -23,10 +23,12 @@ from curtainwall.model import (
     Mode,
     PendingAsk,
     Recorded,
+    RuleStanding,
     SessionRow,
     SessionView,
     TextStreamed,
     TurnEnded,
+    VerdictTold,
 )
 
 MODES = {
@@ -81,6 +83,26 @@ def row_lines(rows: Sequence[SessionRow], current: str) -> Iterator[str]:
         mark = "*" if row.session == current else " "
         asks = f", {row.pending} open {'ask' if row.pending == 1 else 'asks'}" if row.pending else ""
         yield f"{mark} {row.session}  {row.status}{asks}  {when(row.changed)}  {short(row.name, 60)}"
+
+
+def rule_lines(rules: Sequence[RuleStanding]) -> Iterator[str]:
+    """Yield the rules as they stand in a session; those that ask and those that are not simply active say more."""
+    for rule in rules:
+        asked = f", asked {rule.asked} times" if rule.asked > 1 else ", asked once" if rule.asked else ""
+        why = f" ({rule.why})" if rule.why else ""
+        yield plain_line(f"{rule.status:<8} {rule.kind:<10} {rule.rule}: {rule.title}{asked}{why}")
+
+
+def why_lines(told: VerdictTold) -> Iterator[str]:
+    """Yield why a call was judged as it was."""
+    lines = [f"{told.tool}, call {told.call}"]
+    lines += (f"  {line}" for line in told.then)
+    lines += [f"  now it would be: {told.now}"]
+    lines += (f"  because of {rule.rule} ({rule.source}): {rule.reason}" for rule in told.rules)
+    lines += (f"  {fact}" for fact in told.facts)
+    lines += (f"  label {label}" for label in told.labels)
+    lines += (f"  to change it: {change}" for change in told.changes)
+    yield from map(plain_line, lines)
 
 
 def ask_lines(asks: Iterable[PendingAsk]) -> Iterator[str]:

@@ -8,19 +8,7 @@ from pydantic import JsonValue
 
 from curtainwall.channels.asks import Board
 from curtainwall.channels.line import Line
-from curtainwall.model import Index, Millis, Mode, Opened, Payload, SessionId, Who
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule as people see it."""
-
-    id: str
-    title: str
-    reason: str
-    kind: str
-    source: str
-    text: str
+from curtainwall.model import Explaining, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +29,7 @@ class Tried:
     effect: str
     reason: str
     resources: tuple[tuple[str, str], ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[RuleTold, ...]
     facts: tuple[str, ...]
     labels: tuple[str, ...]
     changes: tuple[str, ...]
@@ -82,7 +70,7 @@ class Finding:
 class Judging(Protocol):
     """The rules in force, and verdicts without a session."""
 
-    def rules(self) -> Sequence[Rule]:
+    def rules(self) -> Sequence[RuleStanding]:
         """Return every rule in force, structural ones first."""
         ...
 
@@ -143,5 +131,6 @@ class House:
     index: Index
     board: Board
     judging: Judging
+    explaining: Explaining
     beginnings: Beginnings
     records: Records

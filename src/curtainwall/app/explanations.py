@@ -1,0 +1,122 @@
+"""Why things were judged as they were in a session, from its log and the rules in force."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from curtainwall.app.openings import state_of
+from curtainwall.app.wiring import Wired
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    CallDenied,
+    CallDropped,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    Millis,
+    NotFound,
+    RuleStanding,
+    RuleTold,
+    SessionId,
+    Subject,
+    VerdictTold,
+    session_stream,
+)
+from curtainwall.policy import explain, judge
+from curtainwall.session import label_words, lift, rules_in_force
+
+
+class Explanations:
+    """Rules and verdicts of every session, for whoever wants to know why."""
+
+    def __init__(self, wired: Wired) -> None:
+        self._wired = wired
+
+    def rules(self, session: SessionId) -> Sequence[RuleStanding]:
+        """Return every rule with its standing in the session; raise `NotFound`."""
+        return rules_in_force(state_of(self._wired, session), self._wired.setup.policy, self._told_in(session))
+
+    def why(self, session: SessionId, about: str = "") -> VerdictTold:
+        """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
+        state, policy = state_of(self._wired, session), self._wired.setup.policy
+        call, subject = self._wanted(session, about)
+        verdict = judge(policy, subject, state.facts)
+        told = explain(policy, subject, state.facts, verdict)
+        return VerdictTold(
+            call=call,
+            tool=subject.tool,
+            then=tuple(_then(self._told_in(session), call)),
+            now=told.effect,
+            rules=tuple(RuleTold(rule=card.id, source=card.source, reason=card.reason or card.title) for card in told.rules),
+            facts=told.facts,
+            labels=(*map(label_words, state.labels.values()),),
+            changes=told.changes,
+        )
+
+    def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
+        for entry in self._wired.store.log.read(session_stream(session)):
+            yield lift(entry)
+
+    def _wanted(self, session: SessionId, about: str) -> tuple[CallId, Subject]:
+        subjects: dict[CallId, Subject] = {}
+        named: CallId | None = None
+        for event in self._told_in(session):
+            match event:
+                case CallRequested():
+                    subjects[event.call] = event.subject
+                    named = event.call if about in ("", event.call) else named
+                case ApprovalAsked() if event.approval == about:
+                    named = event.call
+                case _:
+                    pass
+        if named is None or named not in subjects:
+            raise NotFound(f"there is no approval and no call `{about}` here" if about else "there was no call here yet")
+        return named, subjects[named]
+
+
+def _then(events: Iterator[AnyEvent], call: CallId) -> Iterator[str]:
+    """Yield what happened to a call, in order."""
+    approvals: set[ApprovalId] = set()
+    for event in events:
+        match event:
+            case ApprovalAsked() | ApprovalJoined() if event.call == call:
+                approvals.add(event.approval)
+                rules = {rule for cover in event.covers for rule in cover.rules} if isinstance(event, ApprovalAsked) else ()
+                because = f" because of {', '.join(sorted(rules))}" if rules else ""
+                yield f"{_at(event.at)} asked as {event.approval}{because}"
+            case ApprovalAnswered() if event.approval in approvals:
+                why = f" ({event.reason})" if event.reason else ""
+                yield f"{_at(event.at)} {'granted' if event.granted else 'denied'} by {event.by}, for {event.scope}{why}"
+            case ApprovalExpired() | ApprovalWithdrawn() if event.approval in approvals:
+                yield f"{_at(event.at)} {'nobody answered in time' if isinstance(event, ApprovalExpired) else f'withdrawn: {event.why}'}"
+            case CallPermitted() if event.call == call:
+                by = f", answered by {', '.join(event.answered_by)}" if event.answered_by else ""
+                labels = f"; it set {', '.join(str(source.label) for source in event.labels)}" if event.labels else ""
+                yield f"{_at(event.at)} permitted because of {', '.join(event.verdict.because)}{by}{labels}"
+            case CallDenied() if event.call == call:
+                yield f"{_at(event.at)} denied because of {', '.join(event.verdict.because)}: {event.verdict.reason}"
+            case CallFinished() | CallLost() | CallDropped() if event.call == call:
+                yield f"{_at(event.at)} {_end(event)}"
+            case _:
+                pass
+
+
+def _end(event: CallFinished | CallLost | CallDropped) -> str:
+    match event:
+        case CallFinished():
+            return "ran" if event.ok else "ran and failed"
+        case CallLost():
+            return "it is unknown whether it ran"
+        case CallDropped():
+            return f"let go: {event.why}"
+
+
+def _at(at: Millis) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

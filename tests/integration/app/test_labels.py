@@ -1,0 +1,79 @@
+"""What was read stays known: after sensitive material, sending asks whatever was listed or granted, over restart, compaction and fork."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.app.conftest import Program
+from tests.support.covers import covers
+from tests.support.serving import script_of
+from tests.support.web import Site, reply
+from tests.support.web import site as web_site
+
+LABELS = '@id("finance") @label("sensitive")\npermit (principal, action == Action::"label", resource in Path::"{place}");\n'
+
+
+class Desk:
+    """One session, worked on task by task by a script that grows, each time in a process of its own."""
+
+    def __init__(self, program: Program, site: Site) -> None:
+        self.program, self.site = program, site
+        self.lines: list[dict[str, object]] = []
+        self.session = ""
+
+    def does(self, *calls: dict[str, object], session: str = "") -> dict[str, Any]:
+        """Let the agent make these calls, and return what came of it."""
+        self.lines += [*calls, {"text": "done"}]
+        model = script_of(self.program.scratch / "script", self.lines)
+        going = ("--resume", session or self.session) if session or self.session else ("--model", model)
+        return self.program.json("start", *going, "go on", fails=True)
+
+    def fetch(self, path: str) -> dict[str, object]:
+        return {"tool": "fetch.get", "arguments": {"url": f"http://localhost:{self.site.port}{path}"}}
+
+
+@pytest.fixture
+def desk(program: Program) -> Any:
+    with web_site() as site:
+        site.pages |= {f"/{name}": reply(200, "hello", content_type="text/plain") for name in "abcdef"}
+        finance = program.scratch / "finance"
+        finance.mkdir()
+        (finance / "books.txt").write_text("42")
+        program.configure(f'[lists]\nhosts = ["localhost:{site.port}"]\n')
+        (program.home / "policy").mkdir(mode=0o700)
+        (program.home / "policy" / "labels.cedar").write_text(LABELS.format(place=finance))
+        yield Desk(program, site)
+
+
+@covers("labels.outlive-everything")
+def test_after_sensitive_material_a_listed_host_asks_also_where_it_was_granted_before_and_why_names_the_call(desk: Desk) -> None:
+    program, read = (
+        desk.program,
+        {"tool": "filesystem.read_file", "arguments": {"path": str(desk.program.scratch / "finance" / "books.txt")}},
+    )
+    told = desk.does(desk.fetch("/a"))
+    desk.session = told["session"]
+    assert (told["status"], len(desk.site.seen)) == ("done", 1), "a listed host is free"
+    told = desk.does(read)
+    assert [ask["because"] for ask in told["pending"]] == [["read-outside"]]
+    program("approve", told["pending"][0]["id"])
+    assert program.json("start", "--resume", desk.session)["status"] == "done"
+    (row,) = program.sessions()
+    assert row["labels"] == ["sensitive"]
+    # Each of these is a process of its own: the label survives the restart.
+    told = desk.does(desk.fetch("/b"))
+    (ask,) = told["pending"]
+    assert (ask["because"], len(desk.site.seen)) == (["sensitive-stays"], 1)
+    shown = program.json("approvals", "list")[0]["shown"]
+    assert "label sensitive was set by call " in shown
+    assert "finance/books.txt" in shown
+    program("approve", ask["id"], "--for", "session")
+    assert program.json("start", "--resume", desk.session)["status"] == "done"
+    told = desk.does(desk.fetch("/c"))
+    assert told["status"] == "done", "what was granted after the label, and shown with it, stands"
+    forked = program.json("sessions", "fork", desk.session)["session"]
+    (row,) = [row for row in program.sessions() if row["id"] == forked]
+    assert row["labels"] == ["sensitive"]
+    told = desk.does(desk.fetch("/d"), session=forked)
+    assert [ask["because"] for ask in told["pending"]] == [["sensitive-stays"]], "grants stay behind, the label does not"
+    assert "inherited from session" in program.json("approvals", "list")[0]["shown"]
