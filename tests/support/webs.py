@@ -171,7 +171,7 @@ def web_at(scratch: Path, config: str = CONFIG, models: Sequence[Model] = ()) ->
         async with serving(set_up(), models=models) as served:
             made.append(Web(served, loop, port, scratch))
             async with asyncio.timeout(PATIENCE):
-                while served.supervisor.health().get("web") != "":
+                while served.supervisor.health().get("web") != "":  # noqa: ASYNC110 - the service has no event of its own to wait for
                     await asyncio.sleep(0.01)
             threading.Thread(target=lambda: (over.wait(), loop.call_soon_threadsafe(stopped.set)), daemon=True).start()
             ready.set()
