@@ -14,7 +14,7 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("after", "deadline", "every", "remind", "seconds", "timeout", "window")
+_LENGTHS = ("after", "deadline", "every", "remind", "seconds", "signed-in", "timeout", "window")
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration
@@ -155,6 +155,7 @@ _EXAMPLES = {
 _EXAMPLES_IN = {
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "hooks": {"file": '"~/.claude/settings.json"'},
+    "web": {"tokens": '{ann = "~/.config/curtainwall-token"}'},
 }
 
 

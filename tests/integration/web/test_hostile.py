@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -32,7 +33,10 @@ from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
 
 ANN = Who(name="ann", channel="web")
-MARKUP = '\'"></textarea></title></script><img src=x onerror="window.pwned=1"><script>window.pwned=2</script>{{7*7}}{%x%}<svg/onload=window.pwned=3>'
+MARKUP = (
+    '\'"></textarea></title></script><img src=x onerror="window.pwned=1">'
+    "<script>window.pwned=2</script>{{7*7}}{%x%}<svg/onload=window.pwned=3>"
+)
 TRICKS = "\x1b[2J\x1b]0;gone\x07\u202egpj.exe\u2066\u200b\x00\x85\u2028\r\x9b31m" + "e" + "\u0301" * 50
 ENORMOUS = "A" * 300_000
 
@@ -81,18 +85,7 @@ def hostile_session(web: Web) -> SessionId:
     return session
 
 
-_SEEN = r"""() => {
-  const foreign = [...document.querySelectorAll("script, img, iframe, object, embed, link, base, form, svg")].filter((it) => !(
-    (it.matches("script") && new URL(it.src || "x:", location).pathname.startsWith("/static/")) ||
-    (it.matches("link") && new URL(it.href).pathname.startsWith("/static/")) ||
-    (it.matches("form") && new URL(it.action).origin === location.origin) || it.matches("svg[viewBox]")));
-  const handlers = [...document.querySelectorAll("*")].filter((it) => it.getAttributeNames().some((n) => n.startsWith("on") || n === "style" || n === "srcdoc"));
-  const links = [...document.querySelectorAll("a[href]")].filter((it) => !/^https?:$/.test(it.protocol));
-  const text = document.body.innerText + document.title;
-  const odd = [...new Set(text.match(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069]/g) || [])];
-  return { pwned: window.pwned ?? null, foreign: [...foreign, ...handlers, ...links].map((it) => it.outerHTML.slice(0, 120)), odd: odd.map((c) => c.codePointAt(0)),
-           wide: document.documentElement.scrollWidth - window.innerWidth, seven: text.includes("49{%x%}") };
-}"""
+_SEEN = Path(__file__).with_name("seen.js").read_text()
 _FINE = {"pwned": None, "foreign": [], "odd": [], "seven": False}
 
 
@@ -174,7 +167,10 @@ ROUTES = sorted(
     for method in route.methods or ()
     if method != "HEAD"
 )
-FIELDS = "csrf back next code theme everywhere answer reason session name model workspace mode task text kind limit instructions message rule wish".split()
+FIELDS = (
+    "csrf back next code theme everywhere answer reason session name model workspace mode "
+    "task text kind limit instructions message rule wish"
+).split()
 QUERIES = "q status channel items about all session kind days tool arguments project mode labels on after code next".split()
 PIECES = (
     "",

@@ -31,19 +31,18 @@ def test_terminal_and_browser_share_a_session(program: Program, browser: Browser
     page.set_default_timeout(PATIENCE)
     page.goto(program.json("web", "link")["url"])
     page.get_by_role("button", name="Sign in").click()
-    (program.workspace / "notes.txt").write_text("x")
     with program.terminal("start", "--model", "demo", "--workspace", program.workspace) as tmux:
         tmux.enter("write 'from the terminal' to first.txt")
         card = page.locator("#asks .card:not(.settled)").first
         expect(card).to_contain_text("first.txt")
-        session = program.sessions()[0]["session"] if "session" in program.sessions()[0] else program.sessions()[0]["id"]
+        session = program.sessions()[0]["id"]
         other = page.context.new_page()
         other.set_default_timeout(PATIENCE)
         other.goto(f"http://127.0.0.1:{port}/sessions/{session}")
         expect(other.locator("#items")).to_contain_text("from the terminal")
         card.get_by_role("button", name="Approve once").click()
         tmux.until("approved once by ann on web", bound=60)
-        until(lambda: (program.workspace / "first.txt").exists())
+        until((program.workspace / "first.txt").exists)
         expect(other.locator("#items")).to_contain_text("approved once by ann on web")
 
         other.get_by_label("Message to the agent").fill("write 'from the browser' to second.txt")
