@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Wired
-from curtainwall.model import AddRoute, Route, SessionId, Who
+from curtainwall.model import AddRoute, Route, SessionId, SessionQuery, Who
 
 WantedAt = Callable[[Route], Wanted]
 """Says what a session should be that is opened at a place."""
@@ -27,12 +27,16 @@ class HousePlaces:
     async def lead(self, place: Route, by: Who) -> SessionId:
         """Return the session that a place leads to, opened first where there is none, and let its agent work here."""
         session = self.session_at(place)
-        if session is None:
-            session = await self._wired.house.bind(place, SessionId(self._wired.house.mint()), by)
+        if session is None or self._is_closed(session):
+            session = await self._wired.house.bind(place, SessionId(self._wired.house.mint()), by, instead_of=session)
         # Whoever bound it may have ended before opening it; opening twice is opening once.
         await open_new(self._wired, self._wanted_at(place), by, session)
         self._attend(session)
         return session
+
+    def _is_closed(self, session: SessionId) -> bool:
+        rows = self._wired.store.index.sessions(SessionQuery(prefix=session, limit=1))
+        return bool(rows) and rows[0].status == "closed"
 
     async def move(self, place: Route, session: SessionId, by: Who, instead_of: SessionId | None) -> SessionId:
         """Let a place lead to another session, show that one's asks there, and return the session that it leads to now."""

@@ -147,10 +147,13 @@ class Board:
         return tuple(_joined(made.values()))
 
     def find(self, approval: str, session: SessionId | None = None) -> Card:
-        """Return the card that shows an ask, open or settled; raise `NotFound` where none was ever shown here, and where two were."""
-        for card in self.cards():
-            if any(name == approval and session in (None, of) for of, name in card.joined):
-                return card
+        """Return the open card that shows an ask; raise `AlreadyAnswered` with how it ended, `NotFound` where none or two are meant."""
+        here = [card for card in self.cards() if any(name == approval and session in (None, of) for of, name in card.joined)]
+        if len(here) > 1:
+            sessions = ", ".join(card.session for card in here)
+            raise NotFound(f"`{approval}` is an ask in {len(here)} sessions: answer it in one of {sessions}")
+        if here:
+            return here[0]
         query = ApprovalQuery(approval=ApprovalId(approval), session=session, shown_at=self._at, open_only=False)
         rows = self._index.approvals(query)
         if not rows:

@@ -24,7 +24,7 @@ from curtainwall.model import (
     AgentSpoke,
     AlreadyAnswered,
     AnyEvent,
-    CurtainwallError,
+    CommandRefused,
     Marks,
     MessageAccepted,
     MessageId,
@@ -94,14 +94,17 @@ class Chat:
         return Route(channel=self.channel, reference=reference)
 
     async def hear(self, reference: str, name: str, text: str, message: str) -> Heard:
-        """Take what somebody wrote at a place; `message` is the channel's own id for it, and the same one is taken once."""
+        """Take what somebody wrote at a place; `message` is the channel's own id for it, and the same one is taken once.
+
+        What is raised passes (a full disk, a busy database): nothing was taken, and the channel brings it again.
+        """
         if message in self._heard_at(reference):
             return Heard(again=True)
         who = self.who(name)
         session = await self._house.places.lead(self.place(reference), who)
         try:
             heard = await self._take(reference, session, who, text, message)
-        except CurtainwallError as refusal:
+        except CommandRefused as refusal:
             heard = Heard((plain_line(str(refusal)),), refused=True)
         kept = [*self._heard_at(reference), message][-_REMEMBERED:]
         await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})

@@ -42,6 +42,7 @@ class LiveEndpoint:
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
         """Tell whoever asks while the context is open."""
+        _clean(self._place.parent)
         ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             with _address(self._place) as address:
@@ -167,6 +168,14 @@ def _address(place: Path) -> Generator[str]:
         yield f"/proc/self/fd/{directory}/{place.name}"
     finally:
         os.close(directory)
+
+
+def _clean(directory: Path) -> None:
+    """Remove what processes left that were killed."""
+    for place in directory.glob(f"*{_END}"):
+        pid = place.name.partition("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            _remove(place)
 
 
 def _remove(place: Path) -> None:

@@ -65,6 +65,8 @@ class Actor:
         self._clock = clock
         self._rules = rules
         self._tickets: list[_Ticket] = []
+        # Commands that are on their way; the inbox knows those that arrived.
+        self._keyed: dict[str, asyncio.Future[tuple[AnyEvent, ...]]] = {}
         self._work = asyncio.Event()
         self._has_grown = asyncio.Event()
         self._inbox_changed = True
@@ -89,7 +91,12 @@ class Actor:
         """Decide one command and return its events once they are durable."""
         if self._task is None or self._task.done():
             raise Conflict("this process no longer decides for the session")
+        if key is not None and (twin := self._keyed.get(key)) is not None:
+            return await _shared(twin)
         done: asyncio.Future[tuple[AnyEvent, ...]] = asyncio.get_running_loop().create_future()
+        if key is not None:
+            self._keyed[key] = done
+            done.add_done_callback(lambda _: self._keyed.pop(key, None))
         self._tickets.append(_Ticket(command, key, done))
         self._work.set()
         return await done
@@ -134,7 +141,9 @@ class Actor:
             self._is_deciding = True
             try:
                 if self._inbox_changed:
-                    tickets += (_Ticket(row.command, row.key, None) for row in self._inbox.waiting(self.stream))
+                    direct = {ticket.key for ticket in tickets}
+                    rows = self._inbox.waiting(self.stream)
+                    tickets += (_Ticket(row.command, row.key, None) for row in rows if row.key not in direct)
                     self._inbox_changed = False
                 if tickets:
                     await self._settle(tickets)
@@ -256,6 +265,16 @@ class Actor:
         await self._clock.sleep_until(at)
         self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
         self._work.set()
+
+
+async def _shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent, ...]:
+    """Return what came of the same command from somebody who was a moment earlier."""
+    try:
+        return await asyncio.shield(twin)
+    except asyncio.CancelledError:
+        if twin.cancelled():
+            raise Conflict("whoever gave this command first went away before it was decided") from None
+        raise
 
 
 def _is_for_project(event: AnyEvent) -> bool:

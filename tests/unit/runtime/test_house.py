@@ -55,6 +55,24 @@ def message(word: str) -> SendMessage:
     return SendMessage(by=ANN, message=MessageId(word), text=word)
 
 
+def test_the_same_key_at_the_same_time_is_the_same_command(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store()) as h:
+            session = await open_session(h, tmp_path)
+            ends = await asyncio.gather(*(h.send(session, message("one"), "key") for _ in range(5)))
+            assert len(set(ends)) == 1
+            assert kinds(h, session).count("MessageAccepted") == 1
+            first = asyncio.create_task(h.send(session, message("two"), "gone"))
+            second = asyncio.create_task(h.send(session, message("two"), "gone"))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.gather(first, second, return_exceptions=True)
+            await h.send(session, message("two"), "gone")
+            assert kinds(h, session).count("MessageAccepted") == 2
+
+    run(story())
+
+
 def test_the_same_key_twice_is_the_same_command(tmp_path: Path) -> None:
     async def story() -> None:
         async with house(store()) as h:

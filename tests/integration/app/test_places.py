@@ -1,0 +1,41 @@
+"""Places of a real home: one session each, whoever comes first, and another once that one has ended."""
+
+import asyncio
+
+from curtainwall.app.openings import Wanted
+from curtainwall.app.places import HousePlaces
+from curtainwall.app.wiring import open_house, set_up
+from curtainwall.model import CloseSession, Route, RouteAdded, SessionId, SessionQuery, Who, session_stream
+from tests.integration.app.conftest import Program
+from tests.support.covers import covers
+from tests.support.houses import run
+
+ROOM = Route(channel="matrix", reference="!room")
+OLGA = Who(name="olga", channel="matrix")
+
+
+@covers("places.lead")
+def test_whoever_first_talks_at_a_place_opens_its_session_and_one_that_ended_makes_room_for_another(program: Program) -> None:
+    program.configure('[channels.matrix]\noperators = ["olga"]\n[approvals]\ntargets = ["web", "matrix:!ops:server"]\n')
+
+    async def check() -> None:
+        async with open_house(set_up(environ=program.environ)) as wired:
+            attended: list[SessionId] = []
+            places = HousePlaces(wired, attended.append, lambda place: Wanted("demo", routes=(place,)))
+            assert places.session_at(ROOM) is None
+            led = await asyncio.gather(*(places.lead(ROOM, OLGA) for _ in range(5)))
+            assert len(set(led)) == 1
+            assert set(attended) == {led[0]}
+            (row,) = wired.store.index.sessions(SessionQuery())
+            assert (row.session, row.channel, row.status) == (led[0], "matrix", "ready")
+            told = [recorded.event for recorded in wired.house.feed.read(session_stream(led[0]))]
+            shown = [event.route for event in told if isinstance(event, RouteAdded)]
+            assert shown == [ROOM, Route(channel="web", reference=""), Route(channel="matrix", reference="!ops:server")]
+            await wired.house.send(led[0], CloseSession(by=OLGA, reason="done"))
+            another = await places.lead(ROOM, OLGA)
+            assert another != led[0]
+            assert places.session_at(ROOM) == another
+            assert places.may_control(OLGA)
+            assert not places.may_control(Who(name="eve", channel="matrix"))
+
+    run(check())
