@@ -155,6 +155,7 @@ _EXAMPLES = {
 _EXAMPLES_IN = {
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "hooks": {"file": '"~/.claude/settings.json"'},
+    "notify": {"command": '["notify-me"]'},
     "web": {"tokens": '{ann = "~/.config/curtainwall-token"}'},
 }
 
