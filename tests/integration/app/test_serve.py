@@ -26,7 +26,7 @@ class Served:
         self.home = Home(program.environ)
 
     def config(self, more: str = "") -> str:
-        return f'[serve]\nstatus-port = {self.port}\n[channels.web]\noperators = ["ann"]\n{more}'
+        return f'[serve]\nstatus-port = {self.port}\n[web]\nenabled = false\n[channels.web]\noperators = ["ann"]\n{more}'
 
     def start(self, *words: str) -> Running:
         running = self.program.begin("serve", *words)
