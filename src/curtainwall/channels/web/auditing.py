@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 from pydantic import JsonValue
 from starlette.requests import Request
@@ -47,8 +48,6 @@ class Filter:
     @property
     def query(self) -> str:
         """Return the same as part of an address."""
-        from urllib.parse import urlencode
-
         return urlencode({"session": self.session, "kind": self.kind, "q": self.text, "days": self.days})
 
 

@@ -26,12 +26,15 @@
       // Whoever types into it keeps what they typed; it comes again with the next change.
       const typing = document.activeElement?.matches("input, select, textarea") && old.contains(document.activeElement);
       if (typing && piece.id.startsWith("rail-")) return;
-      const hadFocus = old.contains(document.activeElement) && old.classList.contains("card");
-      const opened = [...old.querySelectorAll("details")].map((it) => it.open);
-      const same = old.outerHTML.length && piece.dataset.settled !== "yes" && !piece.classList.contains("asked") && !old.classList.contains("asked");
-      if (old.classList.contains("card") && piece.classList.contains("card") && piece.dataset.settled !== "yes") return;
-      if (same) [...piece.querySelectorAll("details")].forEach((it, at) => { if (at < opened.length) it.open = opened[at]; });
-      if (hadFocus) move(1, old);
+      const isSettled = piece.dataset.settled === "yes";
+      // An open card stays as it was asked, with whatever somebody has typed into it.
+      if (old.classList.contains("card") && !isSettled) return;
+      if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old);
+      // What was folded stays folded, unless it became a question or stopped being one.
+      if (!isSettled && !piece.classList.contains("asked") && !old.classList.contains("asked")) {
+        const opened = [...old.querySelectorAll("details")].map((it) => it.open);
+        [...piece.querySelectorAll("details")].forEach((it, at) => { if (at < opened.length) it.open = opened[at]; });
+      }
       old.replaceWith(piece);
     } else {
       const into = id(piece.dataset.into || "");
