@@ -155,7 +155,7 @@ _EXAMPLES = {
 _EXAMPLES_IN = {
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
     "hooks": {"file": '"~/.claude/settings.json"'},
-    "notify": {"command": '["notify-me"]'},
+    "notify": {"command": '["notify-send", "Curtainwall"]'},
     "web": {"tokens": '{ann = "~/.config/curtainwall-token"}'},
 }
 
