@@ -10,6 +10,7 @@ from bench import machine
 from bench.agent_turns import agent_turns
 from bench.answering import answering
 from bench.appending import appending, many_writers
+from bench.browsing import browsing
 from bench.disk import NotADisk, fresh_directory
 from bench.folding import folding, resuming
 from bench.listing import listing
@@ -44,6 +45,7 @@ BENCHMARKS = {
     "start": starting,
     "proxy": proxying,
     "process": processing,
+    "web": browsing,
 }
 
 

@@ -110,6 +110,7 @@ REAL_PARTS = {
         RealPart("opencode", lambda: _packed(OPENCODE.parents[1]), "scripts/setup-system agents"),
         RealPart("gemini", lambda: _packed(GEMINI), "scripts/setup-system agents"),
         RealPart("synapse", _synapse, "scripts/setup-system matrix"),
+        RealPart("chromium", lambda: _first_line_of("chromium", "--version"), "scripts/setup-system browser"),
         RealPart("git", lambda: _first_line_of("git", "--version"), "apt-get install git"),
     )
 }

@@ -1,12 +1,13 @@
-"""What a person can do about a call, beyond its rules: which tool was meant, and which hooks would hear of it."""
+"""What a person can know and do about a call: why it is judged so, which tool was meant, and which hooks would hear of it."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
 
 from curtainwall.app.hooks import pins_of
-from curtainwall.app.judging import INVALID, POLICY_ERROR
+from curtainwall.app.judging import INVALID, POLICY_ERROR, Judge, Ruling
 from curtainwall.app.wiring import Setup, judging_tools
 from curtainwall.model import Broken, Verdict
+from curtainwall.policy import Explanation, explain
 from curtainwall.tools.hooks import Settings, Trust, workspace_hooks
 
 _UNKNOWN = "unknown-tool"
@@ -30,6 +31,14 @@ def ways_to_a_call(setup: Setup, tool: str, verdict: Verdict) -> tuple[str, ...]
     if POLICY_ERROR in verdict.because:
         return ("rules and configuration that load; `curtainwall doctor` says what is wrong with them",)
     return ("a call that can be read in exactly one way",)
+
+
+def explained(setup: Setup, judge: Judge, ruling: Ruling, tool: str) -> Explanation:
+    """Return why a ruling is what it is, also where the call meant nothing."""
+    if ruling.subject is not None:
+        return explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
+    cards = tuple(card for rule in ruling.verdict.because if (card := judge.rules.policy.card(rule)) is not None)
+    return Explanation(ruling.verdict.effect, cards, (), ways_to_a_call(setup, tool, ruling.verdict))
 
 
 def similar_tools(setup: Setup, tool: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from curtainwall.app.config_lines import line_of
 from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
+from curtainwall.app.config_web import WebSection
 from curtainwall.app.config_webhooks import WebhooksSection
 from curtainwall.channels.places import parse_place
 from curtainwall.host import Sending
@@ -288,6 +289,7 @@ class Config(Section):
     log: LogSection = LogSection.model_construct()
     protected: ProtectedSection = ProtectedSection.model_construct()
     channels: dict[ChannelName, ChannelSection] = Field(default_factory=dict[str, ChannelSection], description="by the channel's name")
+    web: WebSection = WebSection.model_construct()
     servers: dict[str, ServerSection] = Field(default_factory=dict[str, ServerSection], description="by the name that its tools start with")
     credentials: dict[CredentialName, CredentialSection] = Field(
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"

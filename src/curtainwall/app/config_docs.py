@@ -14,7 +14,9 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("after", "deadline", "every", "health", "idle", "pause", "remind", "seconds", "silence", "timeout", "turn", "window")
+_LENGTHS = (
+    "after", "deadline", "every", "health", "idle", "pause", "remind", "seconds", "signed-in", "silence", "timeout", "turn", "window",
+)  # fmt: skip
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration
@@ -172,6 +174,7 @@ _EXAMPLES_IN = {
     "notify": {"command": '["notify-me"]'},
     "hooks": {"file": '"~/.claude/settings.json"'},
     "agents.NAME": {"image": '"my/image:1"', "command": '["my-agent"]', "providers": '{ openai = "OPENAI_API_KEY" }'},
+    "web": {"tokens": '{ann = "~/.config/curtainwall-token"}'},
 }
 
 

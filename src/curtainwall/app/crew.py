@@ -62,11 +62,6 @@ class Crew:
                 return kind
         raise NotFound(f"there is no agent `{agent}` here; there are: {', '.join(self.names)}")
 
-    def see_model(self, session: SessionId, model: str) -> None:
-        """Raise where a session's agent cannot use a model of this name."""
-        agent = self._name_of(session)
-        self.kind_of(agent).see_model(agent, model)
-
     async def work(self, at: TurnAt) -> TurnResult:
         """Let the session's agent work on the turn."""
         return await (await self._worker(at.session)).work(at)

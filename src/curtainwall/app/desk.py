@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from curtainwall.app.crew import Kind
 from curtainwall.app.explanations import Explanations
 from curtainwall.app.forking import fork
 from curtainwall.app.knowledge import memory_lines, notebook_of, shelf_of, skill_lines
@@ -39,8 +40,8 @@ from curtainwall.session import SessionState, lift
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
 
-SeeModel = Callable[[SessionId, str], None]
-"""Raises, with the names there are, where a session's agent cannot use a model of this name."""
+KindOf = Callable[[str], Kind]
+"""Finds the kind that an agent of some name is of; raises, with the names there are, where it is of none."""
 
 
 _WRITTEN = ("text", "reason", "instructions", "name")
@@ -50,10 +51,10 @@ _WRITTEN = ("text", "reason", "instructions", "name")
 class HouseDesk:
     """The desk of one process, for every channel in it."""
 
-    def __init__(self, wired: Wired, attend: Attend, see_model: SeeModel, wanted: Wanted, threshold: float | None) -> None:
+    def __init__(self, wired: Wired, attend: Attend, kind_of: KindOf, wanted: Wanted, threshold: float | None) -> None:
         self._wired = wired
         self._attend = attend
-        self._see_model = see_model
+        self._kind_of = kind_of
         self._wanted = wanted
         self._threshold = threshold
         self.explanations: Explaining = Explanations(wired)
@@ -71,7 +72,8 @@ class HouseDesk:
             command = await self._heard(session, command, key)
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
-            self._see_model(session, command.model)
+            agent = self._wired.names.of(session)
+            self._kind_of(agent).see_model(agent, command.model)
         return await self._wired.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
@@ -94,6 +96,20 @@ class HouseDesk:
         opened = await self._open(wish, by)
         self._attend(opened.session)
         return opened
+
+    async def begin(self, wanted: Wanted, by: Who) -> Opened:
+        """Open a session that is just so, and let its agent work here; what its agent lacks is said before anything is opened."""
+        kind = self._kind_of(wanted.agent)
+        kind.see_model(wanted.agent, wanted.model)
+        await kind.see_that_it_can(wanted.agent)
+        session = await open_new(self._wired, wanted, by)
+        self._attend(session)
+        return Opened(session=session)
+
+    @property
+    def usual(self) -> Wanted:
+        """What a new session is where nobody says otherwise."""
+        return self._wanted
 
     def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
         """Return in words which rules are in force, why a call was judged as it was, or what skills and notes there are."""

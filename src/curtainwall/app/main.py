@@ -34,6 +34,7 @@ COMMANDS = {
     "servers": Command("servers", "list, add, test, annotate and remove the tool servers of others"),
     "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
     "skills": Command("skills", "list and show the instructions that agents can load"),
+    "web": Command("web", "sign people in to the pages in a browser, and out"),
     "config": Command("config", "show the configuration, or write one to start from"),
     "cron": Command("cron", "list jobs, let one fire now, and see what became of them"),
     "mcp-proxy": Command("mcp_proxy", "speak MCP on stdin and stdout for one session", is_group=False),

@@ -31,10 +31,18 @@ AskAgain = Callable[[SessionId, Ask], Awaitable[Answer]]
 """The way back to the gate, for a call that leads to another."""
 
 
-def judged_tools(home: Home, masker: Masker, runners: Mapping[str, Runner] | None = None) -> NativeTools:
+def judged_tools(
+    home: Home,
+    masker: Masker,
+    runners: Mapping[str, Runner] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    own_ports: frozenset[int] = frozenset(),
+) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
-    user = user_homes(os.environ)[0]
-    return NativeTools(Catalogue(NATIVE_TOOLS), home=user, masker=masker, runners=runners, closers=_closers(home, masker))
+    user = user_homes(environ)[0]
+    return NativeTools(
+        Catalogue(NATIVE_TOOLS), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=_closers(home, masker)
+    )
 
 
 def run_tools(
@@ -45,13 +53,15 @@ def run_tools(
     ask_again: AskAgain,
     session: Mapping[str, Runner],
     mounts: Callable[[Place], Mounts],
+    own_ports: frozenset[int] = frozenset(),
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
     directories, sandboxes = WorkingDirectories(), Sandboxes()
-    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again), **session}
+    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again, own_ports), **session}
     specs = NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
-        runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}
+        git = git_runners(directories, sandboxes=sandboxes, protected=protection.never, own_ports=own_ports)
+        runners |= {**shell_runners(sandboxes=sandboxes), **git}
     else:
         specs = tuple(spec for spec in specs if spec.server not in CONFINED)
     return NativeTools(
@@ -61,6 +71,7 @@ def run_tools(
         runners=runners,
         directories=directories,
         mounts=mounts,
+        own_ports=own_ports,
         closers=_closers(home, masker),
     )
 

@@ -3,11 +3,12 @@
 from curtainwall.app.config import Config
 from curtainwall.app.credentials import credential_files, credential_variables
 from curtainwall.app.model_keys import model_files, model_variables
+from curtainwall.app.web_people import web_files
 
 
 def secret_files(config: Config) -> tuple[str, ...]:
     """Return the files that hold secrets."""
-    return (*credential_files(config), *model_files(config), *config.webhooks.files, *config.matrix.files)
+    return (*credential_files(config), *model_files(config), *config.webhooks.files, *config.matrix.files, *web_files(config))
 
 
 def secret_variables(config: Config) -> tuple[str, ...]:

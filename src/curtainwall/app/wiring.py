@@ -22,6 +22,7 @@ from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
+from curtainwall.app.web_people import WEB, web_operators
 from curtainwall.channels import Rendezvous
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
@@ -77,13 +78,19 @@ class Setup:
         config = self.config
         return Rules(
             policy=self.policy,
-            operators={name: frozenset(channel.operators) for name, channel in config.channels.items()},
+            operators={**{name: frozenset(channel.operators) for name, channel in config.channels.items()}, WEB: web_operators(config)},
             deadline=None if config.approvals.deadline is None else config.approvals.deadline * 1000,
             unrouted=config.approvals.unrouted,
             breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),
             calls=config.log.calls,
             logged_bytes=config.log.logged_bytes,
         )
+
+    @property
+    def own_ports(self) -> frozenset[int]:
+        """Return the ports of this machine that are ours; no agent reaches them."""
+        status, webhooks = self.config.serve.status_port, self.config.webhooks
+        return frozenset({self.config.web.port, *([status] if status else []), *([webhooks.address[1]] if webhooks.hooks else [])})
 
     @property
     def limits(self) -> Limits:
@@ -184,7 +191,8 @@ def _source(path: Path, name: str) -> Source:
 def judging_tools(setup: Setup) -> Hub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
-    return Hub(judged_tools(setup.home, masker), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
+    native = judged_tools(setup.home, masker, own_ports=setup.own_ports)
+    return Hub(native, open_servers(setup.home, setup.servers, masker, setup.policy.protection))
 
 
 def judging_masker(home: Home) -> Masker:
@@ -309,9 +317,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         **memory_runners(notebook_of(setup.home), masker, touched, taint),
     }
     native = (
-        run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts)
+        run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports)
         if runners is None
-        else judged_tools(setup.home, masker, runners)
+        else judged_tools(setup.home, masker, runners, own_ports=setup.own_ports)
     )
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,

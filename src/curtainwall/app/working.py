@@ -121,7 +121,7 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words)
     watch = wired.setup.home.root / "run" / "watch"
     listening = FarListening(journal, house.feed, wired.store.leases, watch)
-    desk = HouseDesk(wired, turns.attend, crew.see_model, wanted, threshold)
+    desk = HouseDesk(wired, turns.attend, crew.kind_of, wanted, threshold)
     async with LiveEndpoint(journal, watch).open():
         try:
             yield AtWork(wired, journal, turns, desk, crew, listening)

@@ -26,7 +26,7 @@ class Served:
         self.home = Home(program.environ)
 
     def config(self, more: str = "") -> str:
-        return f'[serve]\nstatus-port = {self.port}\n[channels.web]\noperators = ["ann"]\n{more}'
+        return f'[serve]\nstatus-port = {self.port}\n[web]\nenabled = false\n[channels.web]\noperators = ["ann"]\n{more}'
 
     def start(self, *words: str) -> Running:
         running = self.program.begin("serve", *words)
@@ -95,7 +95,7 @@ def test_a_change_that_is_not_valid_is_refused_with_its_line_and_what_was_valid_
     until(lambda: health(served.port)["config"]["valid"])
     assert health(served.port)["policy"] == before
     served.program.configure(served.config("[lists]\nhosts = ['a.example']\nhostz = 1\n"))
-    until(lambda: "line 7: unknown key `lists.hostz`" in (health(served.port)["config"]["fault"] or ""))
+    until(lambda: "line 9: unknown key `lists.hostz`" in (health(served.port)["config"]["fault"] or ""))
     assert "curtainwall_config_valid 0" in page(served.port, "/metrics")
     served.program.configure(served.config("[approvals]\ndeadline = '1h'\n[code]\nworkers = 3\n"))
     until(lambda: health(served.port)["config"]["waits_for_restart"] == ["code"])

@@ -87,7 +87,8 @@ async def born(wired: Wired, model: str, mode: Mode) -> SessionId:
 def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Program) -> None:
     far, port = FarSide(), free_port()
     program.configure(
-        f'[serve]\nstatus-port = {port}\n[channels.web]\noperators = ["ann"]\n[lists]\nhosts = ["localhost:{far.server_address[1]}"]\n'
+        f'[serve]\nstatus-port = {port}\n[web]\nenabled = false\n[channels.web]\noperators = ["ann"]\n'
+        f'[lists]\nhosts = ["localhost:{far.server_address[1]}"]\n'
     )
     home = Home(program.environ)
     (program.scratch / "scripts").mkdir()

@@ -70,7 +70,7 @@ def test_a_session_finds_its_agent_by_name_and_nothing_is_made_for_the_others() 
         with pytest.raises(NotFound, match="there is no agent `gone` here; there are: builtin, claude, codex"):
             await crew.work(TurnAt(session=NOBODYS, turn=TurnId("three")))
         with pytest.raises(NotFound, match="codex has no gpt"):
-            crew.see_model(THEIRS, "gpt")
+            crew.kind_of("codex").see_model("codex", "gpt")
         await crew.compact(THEIRS, "")
         crew.forget(OURS)
         assert foreign.made[0].forgot == [THEIRS, OURS]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.advice import hooks_that_hear, ways_to_a_call
+from curtainwall.app.advice import explained, hooks_that_hear
 from curtainwall.app.home import find_home, private_directory, user_homes
 from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, lines_of, read_call, read_json, refusal_of, workspace_for
 from curtainwall.app.screen import (
@@ -26,7 +26,7 @@ from curtainwall.app.screen import (
 from curtainwall.app.trials import run_trials
 from curtainwall.app.wiring import Setup, set_up
 from curtainwall.model import BadCall, Broken, CommandRefused, CurtainwallError, Mode, RuleId, denial
-from curtainwall.policy import Explanation, RuleCard, explain, import_permissions
+from curtainwall.policy import RuleCard, import_permissions
 from curtainwall.session import inert
 
 app = typer.Typer()
@@ -104,7 +104,7 @@ def explain_call(
         ruling = Ruling(denial(bad.rule, str(bad)))
     except (ValueError, RecursionError) as fault:
         ruling = Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
-    told = _explained(setup, judge, ruling, name)
+    told = explained(setup, judge, ruling, name)
     hooks = hooks_that_hear(setup, judge.facts.workspace.path, name) if ruling.subject else ()
     if output is Output.JSON:
         rules = [
@@ -121,13 +121,6 @@ def explain_call(
     _paragraph("labels", told.labels)
     _paragraph("hooks that hear of it (none was run)", hooks)
     _paragraph("what would change it", told.changes)
-
-
-def _explained(setup: Setup, judge: Judge, ruling: Ruling, tool: str) -> Explanation:
-    if ruling.subject is not None:
-        return explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
-    cards = tuple(card for rule in ruling.verdict.because if (card := judge.rules.policy.card(rule)) is not None)
-    return Explanation(ruling.verdict.effect, cards, (), ways_to_a_call(setup, tool, ruling.verdict))
 
 
 def _paragraph(title: str, lines: tuple[str, ...] | list[str]) -> None:

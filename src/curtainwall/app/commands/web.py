@@ -1,0 +1,40 @@
+"""`curtainwall web`: links that sign people in to the pages, and an end to their sign-ins."""
+
+from typing import Annotated
+
+import typer
+
+from curtainwall.app.config import load_config
+from curtainwall.app.home import find_home
+from curtainwall.app.screen import Output, OutputOption, note, show, show_json
+from curtainwall.app.web_people import sign_in_link, sign_ins_of
+
+app = typer.Typer()
+
+
+@app.command()
+def link(
+    user: Annotated[str | None, typer.Option(help="for whom; left out, the first of `web.operators`")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print a link that signs somebody in once, within ten minutes. It is as good as a key: give it to nobody else."""
+    home = find_home()
+    home.prepare()
+    made = sign_in_link(home, load_config(home.config), user)
+    if output is Output.JSON:
+        show_json({"url": made})
+        return
+    show(made)
+    note("it works once and for ten minutes; the pages are there while `curtainwall serve` runs")
+
+
+@app.command("sign-out")
+def sign_out(
+    user: Annotated[str | None, typer.Argument(help="whose sign-ins end; left out, everybody's")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """End sign-ins in every browser, and links that were not used yet."""
+    home = find_home()
+    home.prepare()
+    ended = sign_ins_of(home, load_config(home.config)).end_all(user)
+    show_json({"ended": ended}) if output is Output.JSON else show(f"{ended} sign-ins ended")

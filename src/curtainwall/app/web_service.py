@@ -1,0 +1,92 @@
+"""The web as a service: the pages introduced to this house, served until somebody stops them."""
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from curtainwall.app.config import Config
+from curtainwall.app.config_web import WebSection
+from curtainwall.app.health import health_of
+from curtainwall.app.http_server import listen, serve_pages
+from curtainwall.app.services import Service
+from curtainwall.app.serving import Serving
+from curtainwall.app.web_parts import HouseBeginnings, HouseJudging, HouseRecords
+from curtainwall.app.web_people import WEB, sign_in_link, sign_ins_of, web_operators, web_tokens
+from curtainwall.channels.web import Doors, House, Hubs, web_app
+
+SECTIONS = frozenset({"web", "channels"})
+"""The tables of the configuration that the pages stand on."""
+
+
+class WebService:
+    """Serves the pages."""
+
+    name = WEB
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._is_listening = False
+
+    async def run(self) -> None:
+        """Serve until cancelled; whoever sits at the terminal gets a link to sign in with."""
+        serving, setup, web = self._serving, self._serving.wired.setup, self._serving.config.web
+        house = house_of(serving)
+        hubs = Hubs(house)
+        app = web_app(house, hubs, doors_of(setup.config), sign_ins_of(setup.home, setup.config), lambda: web_tokens(serving.config))
+        ear = listen(web.host, web.port)
+        # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
+        how = sign_in_link(setup.home, setup.config) if sys.stderr.isatty() else "what `curtainwall web link` prints"
+        serving.book.say(f"the web is at {web.address}; sign in with {how}", service=WEB)
+        hubs.start()
+        pages = asyncio.create_task(serve_pages(app, ear, _certificate(web)), name="web: pages")
+        self._is_listening = True
+        try:
+            await asyncio.shield(pages)
+        finally:
+            self._is_listening = False
+            # Streams have no end of their own; without theirs the server would wait for them.
+            await hubs.stop()
+            pages.cancel()
+            await asyncio.gather(pages, return_exceptions=True)
+
+    def health(self) -> str:
+        """Return what is wrong, or nothing."""
+        return "" if self._is_listening else "it does not listen"
+
+
+def services(serving: Serving) -> Iterable[Service]:
+    """Return the pages, unless the configuration says that there should be none."""
+    return (WebService(serving),) if serving.config.web.enabled else ()
+
+
+def house_of(serving: Serving) -> House:
+    """Return the house as the pages see it."""
+    return House(
+        line=serving.line,
+        index=serving.wired.store.index,
+        board=serving.board(),
+        judging=HouseJudging(lambda: serving.wired.setup),
+        explaining=serving.work.desk.explanations,
+        beginnings=HouseBeginnings(serving.work),
+        records=HouseRecords(serving.wired, lambda: health_of(serving)),
+    )
+
+
+def doors_of(config: Config) -> Doors:
+    """Return under which names the pages answer, and for whom."""
+    web = config.web
+    outside = (web.url or "").partition("://")[2].lower()
+    hosts = {web.host.lower(), *(host.lower() for host in web.hosts), *([outside.rpartition(":")[0] or outside] if outside else [])}
+    return Doors(
+        hosts=frozenset(f"[{host}]" if ":" in host and not host.startswith("[") else host for host in hosts),
+        operators=web_operators(config),
+        users=frozenset(web.users),
+        is_secure=web.certificate is not None or (web.url or "").startswith("https://"),
+    )
+
+
+def _certificate(web: WebSection) -> tuple[str, str] | None:
+    if web.certificate is None or web.key is None:
+        return None
+    return str(Path(web.certificate).expanduser()), str(Path(web.key).expanduser())

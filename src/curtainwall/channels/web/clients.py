@@ -1,0 +1,93 @@
+"""Browsers that listen: each has a bounded queue, and one that does not keep up is sent away to come back from its cursor."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+_MOST_WAITING = 512
+BEAT_SECONDS = 15.0
+"""How often a stream says that it is still there, and sees whether its reader is still welcome."""
+
+
+def told(event: str, data: str, seq: int | None = None) -> bytes:
+    """Return one message of an event stream; with a number, a reader who was cut off goes on behind it."""
+    lines = [f"id: {seq}"] if seq is not None else []
+    lines += [f"event: {event}", *(f"data: {line}" for line in data.replace("\r", "").split("\n"))]
+    return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
+
+
+def told_json(event: str, data: object) -> bytes:
+    """Return one message that holds a value in place of a piece of the page."""
+    return told(event, json.dumps(data))
+
+
+class Client:
+    """One open stream."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.is_over = False
+
+    def tell(self, message: bytes) -> None:
+        """Hand over a message; one who has too many waiting is let go."""
+        if self.is_over:
+            return
+        if self._waiting.qsize() >= _MOST_WAITING:
+            self.leave()
+        else:
+            self._waiting.put_nowait(message)
+
+    def leave(self) -> None:
+        """End the stream behind what is waiting already."""
+        if not self.is_over:
+            self.is_over = True
+            self._waiting.put_nowait(None)
+
+    async def messages(self, is_welcome: Callable[[], bool]) -> AsyncIterator[bytes]:
+        """Go on with what is told, several messages at once where they wait, and a beat where nothing is."""
+        while True:
+            try:
+                async with asyncio.timeout(BEAT_SECONDS):
+                    first = await self._waiting.get()
+            except TimeoutError:
+                if not is_welcome():
+                    return
+                yield b": still here\n\n"
+                continue
+            parts = [first]
+            while not self._waiting.empty():
+                parts.append(self._waiting.get_nowait())
+            yield b"".join(part for part in parts if part is not None)
+            if None in parts:
+                return
+
+
+class Crowd:
+    """The streams that hear the same."""
+
+    def __init__(self) -> None:
+        self._clients: set[Client] = set()
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def join(self, client: Client) -> None:
+        """Tell a client everything from here on."""
+        self._clients.add(client)
+
+    def part(self, client: Client) -> None:
+        """Tell a client nothing more."""
+        self._clients.discard(client)
+
+    def tell(self, message: bytes) -> None:
+        """Tell everybody."""
+        for client in tuple(self._clients):
+            client.tell(message)
+            if client.is_over:
+                self._clients.discard(client)
+
+    def close(self) -> None:
+        """Send everybody away."""
+        for client in tuple(self._clients):
+            client.leave()
+        self._clients.clear()

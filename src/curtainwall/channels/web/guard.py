@@ -1,0 +1,175 @@
+"""The door: Host and Origin, the cookie, the form's own token, and the headers of every answer. Nothing is reached around it."""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from curtainwall.channels.web.forms import Misread, TooBig, read_body, read_form
+from curtainwall.channels.web.sign_ins import SignIns
+
+CSRF_FIELD = "csrf"
+_SAFE = ("GET", "HEAD")
+_PUBLIC = ("/sign-in", "/static/")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LONGEST_NEXT = 500
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # A browser that may send no referrer at all says `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+# A link from elsewhere comes without our strict cookie; asked for again from a page of ours, it comes with it.
+_BOUNCE = (
+    "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content='0'><title>Curtainwall</title><p>One moment …</p>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks: a person by name, whether they are an operator, and what their forms carry."""
+
+    name: str
+    is_operator: bool
+    csrf: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Under which names we answer, who the people are, and whether the way here is encrypted."""
+
+    hosts: frozenset[str]
+    operators: frozenset[str]
+    users: frozenset[str] = frozenset()
+    is_secure: bool = False
+
+    @property
+    def cookie(self) -> str:
+        """Return the cookie's name; browsers hold `__Host-` to this very host, and take it over TLS alone."""
+        return "__Host-curtainwall" if self.is_secure else "curtainwall"
+
+    def knows(self, host: str) -> bool:
+        """Tell whether a Host header names us, on whichever port a tunnel ends."""
+        return _name(host) in self.hosts | _LOOPBACK
+
+    def may_enter(self, user: str) -> bool:
+        """Tell whether a person is still on one of the lists."""
+        return user in self.operators or user in self.users
+
+
+class Guard:
+    """Stands before every route. INVARIANT: a request that changes something passed Host, Origin, cookie and token, in this order."""
+
+    def __init__(self, app: ASGIApp, doors: Doors, sign_ins: SignIns) -> None:
+        self._app = app
+        self._doors = doors
+        self._sign_ins = sign_ins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            return
+        refusal = await self._refusal(scope, receive)
+        await (refusal or self._app)(scope, receive, _with_headers(send, self._doors.is_secure, scope["path"]))
+
+    async def _refusal(self, scope: Scope, receive: Receive) -> ASGIApp | None:
+        """Return what a request gets in place of a page, or None where it may pass; the form is left in the scope."""
+        headers, path, method = Headers(scope=scope), str(scope["path"]), str(scope["method"])
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._doors.knows(hosts[0]):
+            return _plain(421, "this is not the host that you asked for; name it in `web.hosts` if it is")
+        changes = method not in _SAFE
+        if changes and not _is_same_origin(headers, hosts[0], self._doors.is_secure):
+            return _plain(403, "this form does not come from a page of ours")
+        visitor = self._visitor(headers)
+        scope["visitor"] = visitor
+        is_public = path == _PUBLIC[0] or path.startswith(_PUBLIC[1])
+        if visitor is None and not is_public:
+            return _stranger(scope, headers, changes=changes)
+        return await self._form_refusal(scope, receive, visitor) if changes else None
+
+    async def _form_refusal(self, scope: Scope, receive: Receive, visitor: Visitor | None) -> ASGIApp | None:
+        try:
+            form = read_form(Headers(scope=scope).get("content-type", ""), await read_body(receive))
+        except TooBig:
+            return _plain(413, "this is more than a form may hold")
+        except Misread as fault:
+            return _plain(400, str(fault))
+        told = form.get(CSRF_FIELD, "").encode("utf-8", "surrogatepass")
+        if visitor is not None and not hmac.compare_digest(told, visitor.csrf.encode()):
+            return _plain(403, "this form is of another sign-in; load the page again")
+        scope["form"] = form
+        return None
+
+    def _visitor(self, headers: Headers) -> Visitor | None:
+        token = cookies_of(headers).get(self._doors.cookie, "")
+        found = self._sign_ins.find(token)
+        if found is None or not self._doors.may_enter(found.user):
+            return None
+        return Visitor(found.user, found.user in self._doors.operators, found.csrf, token)
+
+
+def cookies_of(headers: Headers) -> Mapping[str, str]:
+    """Return the cookies that a browser sent; a header that cannot be read has none."""
+    try:
+        return {name: it.value for name, it in SimpleCookie(headers.get("cookie", "")).items()}
+    except CookieError:
+        return {}
+
+
+def _name(host: str) -> str:
+    host = host.strip().lower()
+    return host.partition("]")[0] + "]" if host.startswith("[") else host.rpartition(":")[0] or host
+
+
+def _is_same_origin(headers: Headers, host: str, is_secure: bool) -> bool:
+    origins = headers.getlist("origin")
+    if len(origins) != 1 or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    try:
+        told = urlsplit(origins[0])
+    except ValueError:
+        return False
+    return (told.scheme, told.netloc.lower()) == ("https" if is_secure else "http", host.strip().lower())
+
+
+def _stranger(scope: Scope, headers: Headers, *, changes: bool) -> ASGIApp:
+    if changes or headers.get("sec-fetch-dest", "document") not in ("document", ""):
+        return _plain(401, "sign in first: `curtainwall web link` prints a link")
+    if headers.get("sec-fetch-site") == "cross-site":
+        return Response(_BOUNCE, 200, media_type="text/html")
+    where = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+    ahead = f"?next={quote(where, safe='')}" if where != "/" and len(where) <= _LONGEST_NEXT else ""
+    return RedirectResponse(f"/sign-in{ahead}", 303)
+
+
+def _plain(status: int, words: str) -> ASGIApp:
+    return PlainTextResponse(f"{words}\n", status)
+
+
+def _with_headers(send: Send, is_secure: bool, path: str) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-cache" if path.startswith("/static/") else "no-store")
+            if is_secure:
+                headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+        await send(message)
+
+    return sending

@@ -1,0 +1,136 @@
+"""What the web is given by the house beyond a channel's line: lists, rules to try, beginnings, and records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pydantic import JsonValue
+
+from curtainwall.channels.asks import Board
+from curtainwall.channels.line import Line
+from curtainwall.model import Explaining, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A call that somebody wonders about, and the session that is imagined around it."""
+
+    tool: str
+    arguments: str
+    project: str = ""
+    mode: Mode = Mode.DEFAULT
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What the rules say of a call, in words."""
+
+    effect: str
+    reason: str
+    resources: tuple[tuple[str, str], ...]
+    rules: tuple[RuleTold, ...]
+    facts: tuple[str, ...]
+    labels: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A session that somebody wants to begin; without a workspace it gets one of its own."""
+
+    name: str = ""
+    model: str = ""
+    workspace: str = ""
+    mode: Mode = Mode.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What model requests of one day used; `estimated` tells that some figure was not measured."""
+
+    day: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    dollars: float = 0.0
+    requests: int = 0
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at, and whether it is well."""
+
+    name: str
+    standing: Literal["ok", "warn", "fail"]
+    what: str
+    todo: str = ""
+
+
+class Judging(Protocol):
+    """The rules in force, and verdicts without a session."""
+
+    def rules(self) -> Sequence[RuleStanding]:
+        """Return every rule in force, structural ones first."""
+        ...
+
+    def warnings(self) -> Sequence[str]:
+        """Return what the reader of the rules should know about them."""
+        ...
+
+    def tools(self) -> Sequence[str]:
+        """Return the names of the tools there are."""
+        ...
+
+    def try_call(self, trial: Trial) -> Tried:
+        """Return what the rules say of a call, whatever is in it; nothing is run."""
+        ...
+
+
+class Beginnings(Protocol):
+    """How sessions begin and go on in this process."""
+
+    async def begin(self, wish: Wish, by: Who) -> Opened:
+        """Open a session whose agent works here; raise a refusal that says what is wrong with the wish."""
+        ...
+
+    def attend(self, session: SessionId) -> None:
+        """Let the session's agent go on here, where nobody else does."""
+        ...
+
+    def models(self) -> Sequence[str]:
+        """Return the names of models that could be chosen, the usual one first."""
+        ...
+
+
+class Records(Protocol):
+    """What was kept, as the web shows it."""
+
+    def audit(self, session: SessionId, most: int) -> Sequence[Mapping[str, JsonValue]]:
+        """Return the last lines of a session's audit, oldest first."""
+        ...
+
+    def spending(self, since: Millis) -> Sequence[Spending]:
+        """Return what was used on each day since a time, oldest first; days without use are left out."""
+        ...
+
+    def health(self) -> Sequence[Finding]:
+        """Return how this house is."""
+        ...
+
+    def load(self, payload: Payload) -> JsonValue:
+        """Return the value of a payload."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """Everything that the pages are made from."""
+
+    line: Line
+    index: Index
+    board: Board
+    judging: Judging
+    explaining: Explaining
+    beginnings: Beginnings
+    records: Records

@@ -1,0 +1,120 @@
+"""The whole house for every browser: which asks are open, and how sessions stand, told as they change."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from curtainwall.channels.asks import Card, Key
+from curtainwall.channels.web.clients import Client, Crowd, told, told_json
+from curtainwall.channels.web.drawing import draw
+from curtainwall.channels.web.house import House
+from curtainwall.model import ApprovalQuery, ApprovalRow, CurtainwallError, SessionQuery, StreamId, session_of
+
+MOST_CARDS = 200
+_REST_SECONDS = 0.08
+_MOST_ROWS = 60
+
+
+class HouseHub:
+    """Looks at the lists whenever the log changed, at most a dozen times a second, and tells what is different."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._asks, self._rows, self._rest = Crowd(), Crowd(), Crowd()
+        self._cards: dict[Key, Card] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to follow the log."""
+        self._task = asyncio.create_task(self._run(), name="web: the whole house")
+
+    async def stop(self) -> None:
+        """Send everybody away."""
+        for crowd in (self._asks, self._rows, self._rest):
+            crowd.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def cards(self) -> Sequence[Card]:
+        """Return what waits for an answer, oldest first."""
+        if self._is_watched:
+            # Whoever watches has to be told of each change; that is done where it is noticed.
+            return tuple(self._house.board.cards())[:MOST_CARDS]
+        return tuple(self._looked().values())
+
+    def join(self, client: Client, topic: str) -> None:
+        """Tell a client how things stand, and every change from here on; topics are `asks`, `rows` and anything else."""
+        if not self._is_watched:
+            self._looked()
+        client.tell(self._count())
+        if topic == "asks":
+            client.tell(told_json("only", {"in": "asks", "ids": [card_id(key) for key in self._cards]}))
+            for card in self._cards.values():
+                client.tell(_card(card))
+        {"asks": self._asks, "rows": self._rows}.get(topic, self._rest).join(client)
+
+    def part(self, client: Client) -> None:
+        """Forget a client that left."""
+        for crowd in (self._asks, self._rows, self._rest):
+            crowd.part(client)
+
+    @property
+    def _is_watched(self) -> bool:
+        return any(len(crowd) for crowd in (self._asks, self._rows, self._rest))
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(CurtainwallError):
+                async for streams in self._house.line.feed.changes():
+                    # What comes meanwhile is told together with what comes next.
+                    if self._is_watched:
+                        self._tell(streams)
+                        await asyncio.sleep(_REST_SECONDS)
+            await asyncio.sleep(1)
+
+    def _looked(self) -> dict[Key, Card]:
+        self._cards = {card.key: card for card in self._house.board.cards()[:MOST_CARDS]}
+        return self._cards
+
+    def _tell(self, streams: frozenset[StreamId]) -> None:
+        before = self._cards
+        now = self._looked()
+        if before != now:
+            for crowd in (self._asks, self._rows, self._rest):
+                crowd.tell(self._count())
+            for key, card in before.items():
+                if key not in now and len(self._asks):
+                    self._asks.tell(told("put", draw("settled.html", card=card, row=self._settled(key), id=card_id(key))))
+            for key, card in now.items():
+                if before.get(key) != card:
+                    self._asks.tell(_card(card))
+        if len(self._rows):
+            self._tell_rows(streams)
+
+    def _tell_rows(self, streams: frozenset[StreamId]) -> None:
+        index = self._house.index
+        named = [found for stream in streams if (found := session_of(stream)) is not None]
+        if named and len(named) <= _MOST_ROWS:
+            rows = [row for session in named for row in index.sessions(SessionQuery(prefix=session, limit=1))]
+        else:
+            rows = list(index.sessions(SessionQuery(limit=_MOST_ROWS))) if not streams else []
+        for row in reversed(rows):
+            self._rows.tell(told("put", draw("row.html", row=row)))
+
+    def _settled(self, key: Key) -> ApprovalRow | None:
+        session, approval = key
+        rows = self._house.index.approvals(ApprovalQuery(session=session, approval=approval, open_only=False, limit=1))
+        return rows[0] if rows else None
+
+    def _count(self) -> bytes:
+        return told_json("count", {"asks": len(self._cards)})
+
+
+def card_id(key: Key) -> str:
+    """Return the name of a card on the page."""
+    return f"ask-{key[0]}-{key[1]}"
+
+
+def _card(card: Card) -> bytes:
+    return told("put", draw("card.html", card=card, csrf=""))

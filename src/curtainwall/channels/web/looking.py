@@ -1,0 +1,104 @@
+"""The pages of sessions: the inbox, the list, one session, a new one, and why a call was judged as it was."""
+
+from typing import cast, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from curtainwall.channels.web.session_hub import RAIL
+from curtainwall.channels.web.site import Site, is_piece
+from curtainwall.model import ApprovalQuery, Mode, SessionQuery, SessionStatus
+
+_SHOWN_ITEMS = 150
+_MOST_ITEMS = 5_000
+_SHOWN_ROWS = 100
+_SETTLED = 8
+_LONGEST_SEARCH = 200
+
+
+class Looking:
+    """What people look at most."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        guarded = self._site.guarded
+        return [
+            Route("/", guarded(self._inbox), methods=["GET"]),
+            Route("/sessions", guarded(self._sessions), methods=["GET"]),
+            Route("/sessions/new", guarded(self._new), methods=["GET"]),
+            Route("/sessions/{session}", guarded(self._session), methods=["GET"]),
+            Route("/sessions/{session}/why", guarded(self._why), methods=["GET"]),
+            Route("/grants", guarded(self._grants), methods=["GET"]),
+        ]
+
+    async def _inbox(self, request: Request) -> Response:
+        house = self._site.house
+        recent = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=50)) if row.status != "open"]
+        recent.sort(key=lambda row: row.settled or 0, reverse=True)
+        cards = self._site.hubs.whole.cards()
+        return self._site.page(request, "inbox.html", cards=cards, recent=recent[:_SETTLED], live="on=asks")
+
+    async def _sessions(self, request: Request) -> Response:
+        told = request.query_params
+        status = told.get("status", "")
+        text = told.get("q", "").strip()[:_LONGEST_SEARCH]
+        query = SessionQuery(
+            status=cast("SessionStatus", status) if status in get_args(SessionStatus) else None,
+            channel=told.get("channel") or None,
+            text=text or None,
+            limit=_SHOWN_ROWS + 1,
+        )
+        rows = self._site.house.index.sessions(query)
+        # Rows that come live would not know of a search.
+        live = "on=rows" if query == SessionQuery(limit=_SHOWN_ROWS + 1) else "on="
+        return self._site.page(
+            request,
+            "sessions.html",
+            live=live,
+            rows=rows[:_SHOWN_ROWS],
+            more=len(rows) > _SHOWN_ROWS,
+            text=text,
+            chosen=query.status or "",
+            statuses=get_args(SessionStatus),
+        )
+
+    async def _new(self, request: Request) -> Response:
+        return self._site.page(request, "new.html", models=self._site.house.beginnings.models(), modes=tuple(Mode))
+
+    async def _session(self, request: Request) -> Response:
+        session = self._site.session_in(request)
+        view = self._site.house.line.desk.view(session)
+        hub = await self._site.hubs.session(session)
+        conversation = hub.conversation
+        items = list(conversation.items.values())
+        told = request.query_params.get("items", "")
+        shown = min(int(told), _MOST_ITEMS) if told.isascii() and told.isdecimal() and len(told) < 9 else _SHOWN_ITEMS
+        return self._site.page(
+            request,
+            "session.html",
+            view=view,
+            items=items[-shown:] if shown else [],
+            before=max(len(items) - shown, 0),
+            more=min(shown * 4, _MOST_ITEMS),
+            load=self._site.house.records.load,
+            live=f"on=&session={session}&after={conversation.seq}",
+            rail=RAIL,
+            modes=tuple(Mode),
+            models=self._site.house.beginnings.models(),
+            works=conversation.tale.works,
+        )
+
+    async def _why(self, request: Request) -> Response:
+        session, about = self._site.session_in(request), request.query_params.get("about", "")[:_LONGEST_SEARCH]
+        told = self._site.house.line.desk.explain(session, "why", about)
+        if is_piece(request):
+            return self._site.piece("why.html", told=told)
+        return self._site.page(request, "explained.html", told=told, session=session)
+
+    async def _grants(self, request: Request) -> Response:
+        everything = "all" in request.query_params
+        return self._site.page(request, "grants.html", rows=self._site.house.index.grants(all_of_them=everything), everything=everything)

@@ -1,0 +1,200 @@
+// What a page does by itself: it listens, puts pieces in their places, and lets the inbox be driven by keys.
+// Nothing here makes markup of text: pieces come drawn and escaped from the server, everything else is set as text.
+"use strict";
+(() => {
+  const body = document.body;
+  const csrf = () => document.querySelector('meta[name="csrf"]').content;
+  const id = (name) => document.getElementById(name);
+
+  // Pieces
+
+  function complete(root) {
+    for (const field of root.querySelectorAll('input[name="csrf"]')) field.value = csrf();
+    if (window.htmx) window.htmx.process(root);
+  }
+
+  function put(html) {
+    const held = document.createElement("template");
+    held.innerHTML = html;
+    for (const piece of [...held.content.children]) place(piece);
+    settleEmptiness();
+  }
+
+  function place(piece) {
+    const old = id(piece.id);
+    if (old) {
+      // Whoever types into it keeps what they typed; it comes again with the next change.
+      const typing = document.activeElement?.matches("input, select, textarea") && old.contains(document.activeElement);
+      if (typing && piece.id.startsWith("rail-")) return;
+      const isSettled = piece.dataset.settled === "yes";
+      // An open card stays as it was asked, with whatever somebody has typed into it.
+      if (old.classList.contains("card") && !isSettled) return;
+      if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old);
+      // What was folded stays folded, unless it became a question or stopped being one.
+      if (!isSettled && !piece.classList.contains("asked") && !old.classList.contains("asked")) {
+        const opened = [...old.querySelectorAll("details")].map((it) => it.open);
+        [...piece.querySelectorAll("details")].forEach((it, at) => { if (at < opened.length) it.open = opened[at]; });
+      }
+      old.replaceWith(piece);
+    } else {
+      const into = id(piece.dataset.into || "");
+      if (!into || piece.dataset.settled === "yes") return;
+      const stays = atBottom();
+      if (piece.dataset.at === "start") into.prepend(piece); else into.append(piece);
+      if (stays && piece.dataset.into === "items") toBottom();
+    }
+    complete(piece);
+  }
+
+  function settleEmptiness() {
+    const asks = id("asks");
+    if (asks) id("empty").hidden = asks.querySelector(".card:not(.settled)") !== null;
+    const nothing = id("nothing");
+    if (nothing) nothing.hidden = id("items").children.length > 0;
+  }
+
+  // On a phone the side stands below the conversation, so the end of the page is not the end of what is said.
+  const atBottom = () => id("composer") !== null && id("composer").parentElement.getBoundingClientRect().bottom <= window.innerHeight + 160;
+  const toBottom = () => id("composer").parentElement.scrollIntoView({ block: "end" });
+
+  // What the agent is saying right now
+
+  function say(told) {
+    let item = id(told.id);
+    const stays = atBottom();
+    if (!item) {
+      item = document.createElement("li");
+      item.id = told.id;
+      item.className = "item spoke";
+      const by = document.createElement("div");
+      by.className = "by";
+      by.textContent = "agent";
+      const what = document.createElement("div");
+      what.className = "what pre saying";
+      item.append(by, what);
+      id("items").append(item);
+      settleEmptiness();
+    }
+    const what = item.querySelector(".saying");
+    if (!what) return;
+    const known = Number(item.dataset.to || 0);
+    if (told.at === undefined) { if (told.to >= known) { what.textContent = told.text; item.dataset.to = told.to; } }
+    else if (told.at === known) { what.append(told.text); item.dataset.to = told.to; }
+    if (stays) toBottom();
+  }
+
+  // The stream
+
+  let source = null;
+  let cursor = "";
+
+  function connect() {
+    if (!body.dataset.live || source) return;
+    const where = new URL(body.dataset.live, location.href);
+    if (cursor) where.searchParams.set("after", cursor);
+    source = new EventSource(where);
+    const hear = (name, does) => source.addEventListener(name, (event) => {
+      if (event.lastEventId) cursor = event.lastEventId;
+      does(event.data);
+    });
+    hear("put", put);
+    hear("seen", () => {});
+    hear("say", (data) => say(JSON.parse(data)));
+    hear("doing", (data) => { const line = id("doing"); if (line) line.textContent = JSON.parse(data).text; });
+    hear("count", (data) => count(JSON.parse(data).asks));
+    hear("only", (data) => only(JSON.parse(data)));
+    hear("reload", () => location.reload());
+    source.onopen = () => shine(true);
+    source.onerror = () => {
+      shine(false);
+      if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(connect, 3000); }
+    };
+  }
+
+  function disconnect() { if (source) { source.close(); source = null; shine(false); } }
+
+  function shine(on) {
+    const light = id("live");
+    if (!light) return;
+    light.classList.toggle("on", on);
+    light.textContent = on ? "●" : "○";
+    light.title = on ? "live" : "not live; trying again";
+    light.setAttribute("aria-label", on ? "This page is live" : "This page is not live");
+  }
+
+  function count(asks) {
+    const shown = id("count");
+    if (shown) { shown.textContent = asks; shown.hidden = !asks; }
+    document.title = (asks ? `(${asks}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+  }
+
+  function only(told) {
+    const kept = new Set(told.ids);
+    for (const card of [...(id(told.in)?.children || [])]) if (!kept.has(card.id)) card.remove();
+    settleEmptiness();
+  }
+
+  // A browser has few connections for one site; pages that nobody sees give theirs back, except the inbox.
+  document.addEventListener("visibilitychange", () => {
+    if (body.classList.contains("inbox")) return;
+    if (document.hidden) disconnect(); else connect();
+  });
+  window.addEventListener("pagehide", disconnect);
+  window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
+  // Keys
+
+  const cards = () => [...document.querySelectorAll("#asks .card:not(.settled)")];
+
+  function move(by, from) {
+    const all = cards();
+    if (!all.length) return;
+    const at = all.indexOf(from || document.querySelector(".card.at") || document.activeElement.closest?.(".card"));
+    const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
+    for (const card of all) card.classList.toggle("at", card === next);
+    next.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const field = event.target;
+    if (field.id === "text" && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      field.form.requestSubmit();
+      return;
+    }
+    const isField = field.matches?.("input, textarea, select");
+    if (isField && event.key === "Escape") { field.blur(); return; }
+    if (isField && field.name === "reason" && event.key === "Enter") {
+      event.preventDefault();
+      field.form.querySelector('[value="deny"]').click();
+      return;
+    }
+    if (isField || event.ctrlKey || event.metaKey || event.altKey || !id("asks")) return;
+    if (event.key === "j") return move(1);
+    if (event.key === "k") return move(-1);
+    const card = document.querySelector(".card.at") || document.activeElement.closest?.(".card");
+    if (!card || card.classList.contains("settled")) return;
+    if (event.key === "d") { event.preventDefault(); card.querySelector('input[name="reason"]')?.focus(); return; }
+    const wanted = card.querySelector(`[data-key="${["a", "A", "p", "w"].includes(event.key) ? event.key : "none"}"]`);
+    if (wanted) { event.preventDefault(); wanted.click(); }
+  });
+
+  document.addEventListener("htmx:afterRequest", (event) => {
+    const form = event.target;
+    if (form.id === "composer" && event.detail.successful) { form.reset(); id("text").focus(); }
+  });
+
+  // Words that tell of success go by themselves; refusals stay.
+  new MutationObserver(() => {
+    const words = id("words").querySelector("p.good");
+    if (words) setTimeout(() => words.remove(), 6000);
+  }).observe(id("words"), { childList: true });
+
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  });
+
+  if (id("items")) toBottom();
+  connect();
+})();

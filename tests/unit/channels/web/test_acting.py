@@ -1,0 +1,145 @@
+"""What people do on the pages: each form is one decision of the session, and whoever is late hears the truth."""
+
+from pathlib import Path
+
+import pytest
+
+from curtainwall.model import GrantScope, Mode, TurnStatus
+from tests.support.covers import covers
+from tests.support.webs import Visit, Web
+
+
+@covers("web.answers")
+@pytest.mark.parametrize("scope", ["once", "session", "project"])
+def test_a_yes_reaches_as_far_as_the_button_said(web: Web, ann: Visit, scope: str) -> None:
+    session = web.session()
+    approval = web.an_ask(session)
+    assert ann.post(f"/asks/{session}/{approval}", answer=scope).status_code == 303
+    view = web.served.work.desk.view(session)
+    assert view.pending == ()
+    assert [grant.scope for grant in view.grants if grant.digest is None] == ([] if scope == "once" else [GrantScope(scope)])
+    page = ann.get(f"/sessions/{session}").text
+    assert f"approved {'once' if scope == 'once' else f'for the {scope}'} by ann on web" in page
+
+
+@covers("web.answers")
+def test_a_no_carries_its_reason_to_the_agent_and_the_audit(web: Web, ann: Visit) -> None:
+    session = web.session()
+    approval = web.an_ask(session)
+    ann.post(f"/asks/{session}/{approval}", answer="deny", reason="not on a Friday")
+    assert "not on a Friday" in ann.get(f"/sessions/{session}").text
+    web.until(lambda: "not on a Friday" in ann.get(f"/audit?session={session}").text)
+
+
+@covers("web.late-answers-hear-the-truth")
+def test_whoever_is_late_hears_who_was_first(web: Web, ann: Visit) -> None:
+    session = web.session()
+    approval = web.an_ask(session)
+    olga = web.visit("olga")
+    assert olga.post(f"/asks/{session}/{approval}", answer="deny", reason="no").status_code == 303
+    late = ann.post(f"/asks/{session}/{approval}", answer="once")
+    assert (late.status_code, "already answered by" in late.text, "olga on web" in late.text) == (409, True, True)
+
+
+@pytest.mark.parametrize("answer", ["", "yes", "ONCE", "always"])
+def test_an_answer_that_is_none_settles_nothing(web: Web, ann: Visit, answer: str) -> None:
+    session = web.session()
+    approval = web.an_ask(session)
+    assert ann.post(f"/asks/{session}/{approval}", answer=answer).status_code == 400
+    assert web.asks(session) == [approval]
+
+
+def test_an_ask_of_another_session_is_not_found_under_this_one(web: Web, ann: Visit) -> None:
+    session, other = web.session(), web.session()
+    approval = web.an_ask(session)
+    assert ann.post(f"/asks/{other}/{approval}", answer="once").status_code == 404
+    assert web.asks(session) == [approval]
+
+
+def test_a_grant_is_taken_back_from_its_session_and_from_the_list(web: Web, ann: Visit) -> None:
+    session = web.session()
+    for place, path in (("session", "/etc/hostname"), ("project", "/etc/hosts")):
+        ann.post(f"/asks/{session}/{web.an_ask(session, path)}", answer=place)
+    grants = [grant.id for grant in web.served.work.desk.view(session).grants]
+    assert len(grants) == 2
+    assert all(grant in ann.get("/grants").text for grant in grants)
+    for grant in grants:
+        assert ann.post(f"/grants/{grant}/revoke").status_code == 303
+    assert web.served.work.desk.view(session).grants == ()
+    assert ann.post(f"/grants/{grants[0]}/revoke").status_code == 404
+    assert web.wish(session, "filesystem.read_file", path="/etc/hosts").waiting
+
+
+def test_a_session_begins_with_what_the_form_says(web: Web, ann: Visit, tmp_path: Path) -> None:
+    done = ann.post("/sessions/new", name="  two\nwords ", model="demo", workspace=str(tmp_path), mode="plan", task="hello")
+    assert done.status_code == 303
+    session = done.headers["location"].removeprefix("/sessions/")
+    view = web.served.work.desk.view(session)
+    assert (view.name, view.model, view.workspace.path, view.mode) == ("two words", "demo", str(tmp_path.resolve()), Mode.PLAN)
+    assert "hello" in ann.get(f"/sessions/{session}").text
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model": "nonsense"}, "nonsense"),
+        ({"workspace": "relative"}, "whole path"),
+        ({"workspace": "/nowhere/at/all"}, "no directory"),
+        ({"workspace": "~/.ssh"}, ""),
+        ({"workspace": "/"}, "protected"),
+        ({"workspace": "/\0"}, "whole path"),
+        ({"mode": "free"}, "no such mode"),
+        ({"name": "x" * 300}, "characters at most"),
+    ],
+)
+def test_a_session_that_cannot_be_is_refused_in_words_and_nothing_is_left(web: Web, ann: Visit, fields: dict[str, str], words: str) -> None:
+    before = ann.get("/sessions").text.count('class="row"')
+    refused = ann.post("/sessions/new", **fields)
+    assert refused.status_code in (400, 404)
+    assert words in refused.text
+    assert ann.get("/sessions").text.count('class="row"') == before
+
+
+def test_the_forms_of_a_session_change_it(web: Web, ann: Visit) -> None:
+    session = web.session()
+    for act, fields in (
+        ("rename", {"name": "another"}),
+        ("mode", {"mode": "accept-edits"}),
+        ("model", {"model": "demo"}),
+        ("budget", {"kind": "tokens", "limit": "3,000,000"}),
+        ("rules", {"rule": "read-outside", "wish": "disable"}),
+        ("compact", {"instructions": "keep names"}),
+    ):
+        assert ann.post(f"/sessions/{session}/{act}", **fields).status_code == 303, act
+    view = web.served.work.desk.view(session)
+    assert (view.name, view.mode, view.disabled) == ("another", Mode.ACCEPT_EDITS, ("read-outside",))
+    assert next(it.limit for it in view.budget if it.kind == "tokens") == 3_000_000
+    page = ann.get(f"/rules?session={session}").text
+    assert "by ann on web" in page
+    assert ann.post(f"/sessions/{session}/rules", rule="read-outside", wish="enable").status_code == 303
+    forked = ann.post(f"/sessions/{session}/fork").headers["location"]
+    assert ann.get(forked).status_code == 200
+    assert ann.get(ann.post(f"/sessions/{session}/reset").headers["location"]).status_code == 200
+    assert ann.post(f"/sessions/{session}/close", reason="done").status_code == 303
+    assert web.served.work.desk.view(session).status == "closed"
+    assert ann.post(f"/sessions/{session}/message", text="hello?").status_code == 409
+
+
+@pytest.mark.parametrize("limit", ["", "nan", "inf", "-1", "1e400", "many"])
+def test_a_budget_that_is_no_number_is_refused(web: Web, ann: Visit, limit: str) -> None:
+    session = web.session()
+    assert ann.post(f"/sessions/{session}/budget", kind="dollars", limit=limit).status_code == 400
+
+
+def test_a_message_is_answered_by_the_agent_of_this_process(web: Web, ann: Visit) -> None:
+    session = ann.post("/sessions/new", model="demo").headers["location"].removeprefix("/sessions/")
+    ann.post(f"/sessions/{session}/message", text="good morning")
+
+    async def ended() -> TurnStatus:
+        async for recorded in web.served.wired.house.feed.follow(f"session:{session}"):  # type: ignore[arg-type] - an id of ours
+            if type(recorded.event).__name__ == "TurnEnded":
+                return recorded.event.status  # type: ignore[union-attr] - only a turn's end has this name
+        raise AssertionError
+
+    assert web.do(ended()) is TurnStatus.DONE
+    assert "agent" in ann.get(f"/sessions/{session}").text
