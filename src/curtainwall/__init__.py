@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from curtainwall.app.library import Reply, Session, open_session
+    from curtainwall.app.teams import TeamReply, Teams, open_teams
 
 __version__ = "0.1.0"
 
-__all__ = ["Reply", "Session", "__version__", "open_session"]
+__all__ = ["Reply", "Session", "TeamReply", "Teams", "__version__", "open_session", "open_teams"]
 
 
 def __getattr__(name: str) -> object:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> object:
         from curtainwall.app import library
 
         return getattr(library, name)
+    if name in ("TeamReply", "Teams", "open_teams"):
+        from curtainwall.app import teams
+
+        return getattr(teams, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

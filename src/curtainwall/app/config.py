@@ -8,8 +8,9 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection
 from curtainwall.host import Sending
-from curtainwall.model import Broken, Role, ToolEffect, misfit
+from curtainwall.model import NOBODY, Broken, Role, ToolEffect, misfit
 
 _BIGGEST = 16 * 1024 * 1024
 
@@ -273,6 +274,16 @@ class Config(Section):
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
+    teams: dict[TeamName, TeamSection] = Field(default_factory=dict[str, TeamSection], description="by the team's name")
+    peers: PeersSection = PeersSection.model_construct()
+
+    @model_validator(mode="after")
+    def _askers_are_there(self) -> "Config":
+        for name, team in self.teams.items():
+            for asker in team.askers or ():
+                if asker not in self.teams and asker != NOBODY:
+                    raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")
+        return self
 
 
 def load_config(path: Path) -> Config:

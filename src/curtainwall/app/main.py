@@ -31,6 +31,8 @@ COMMANDS = {
     "tools": Command("tools", "list tools and what their arguments mean"),
     "servers": Command("servers", "list, add, test, annotate and remove the tool servers of others"),
     "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
+    "teams": Command("teams", "ask teams, tell them something, see how their conversations go"),
+    "mcp": Command("mcp", "speak MCP on stdin and stdout for whoever wants to talk to teams", is_group=False),
     "config": Command("config", "show the configuration, or write one to start from"),
     "mcp-proxy": Command("mcp_proxy", "speak MCP on stdin and stdout for one session", is_group=False),
     "completion": Command("completion", "print a script that lets bash, zsh or fish complete commands, ids and names", is_group=False),

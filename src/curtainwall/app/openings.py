@@ -32,6 +32,7 @@ class Wanted:
     agent: str = BUILTIN
     mode: Mode = Mode.DEFAULT
     routes: tuple[Route, ...] = ()
+    team: str = ""
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
@@ -61,8 +62,9 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         workspace=workspace,
         mode=wanted.mode,
         limits=wired.setup.limits,
-        policy=wired.setup.policy.version,
+        policy=wired.setup.rules.for_team(wanted.team).policy.version,
         routes=wanted.routes,
+        team=wanted.team,
     )
 
 
@@ -81,10 +83,11 @@ async def reset(wired: Wired, old: SessionId, by: Who, name: str = "") -> Sessio
         workspace=Workspace(path=state.workspace.path, own=state.workspace.own),
         mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
         limits=wired.setup.limits,
-        policy=wired.setup.policy.version,
+        policy=wired.setup.rules.for_team(state.opened.team).policy.version,
         parent=old,
         labels=tuple(inherited(source, old) for source in state.labels.values()),
         routes=tuple(state.routes),
+        team=state.opened.team,
     )
     await wired.house.send(session, opening)
     await wired.house.send(session, InheritHistory(by=by, parent=old, upto=state.totals.events, history=None, how="reset"))

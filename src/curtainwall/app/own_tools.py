@@ -1,7 +1,7 @@
 """The tools that come with the house: all of them to be judged, and those that this machine can run to be run."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from curtainwall.app.home import user_homes
 from curtainwall.facts import Masker
@@ -20,24 +20,36 @@ from curtainwall.tools import (
     filesystem_runners,
     git_runners,
     shell_runners,
+    team_tools,
 )
 
 AskAgain = Callable[[SessionId, Ask], Awaitable[Answer]]
 """The way back to the gate, for a call that leads to another."""
 
 
-def judged_tools(masker: Masker, runners: Mapping[str, Runner] | None = None, environ: Mapping[str, str] = os.environ) -> NativeTools:
+def judged_tools(
+    masker: Masker, runners: Mapping[str, Runner] | None = None, environ: Mapping[str, str] = os.environ, teams: Iterable[str] = ()
+) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
-    return NativeTools(Catalogue(NATIVE_TOOLS), home=user_homes(environ)[0], masker=masker, runners=runners)
+    return NativeTools(Catalogue((*NATIVE_TOOLS, *team_tools(teams))), home=user_homes(environ)[0], masker=masker, runners=runners)
 
 
 def run_tools(
-    masker: Masker, credentials: Credentials, protection: Protection, ask_again: AskAgain, session: Mapping[str, Runner]
+    masker: Masker,
+    credentials: Credentials,
+    protection: Protection,
+    ask_again: AskAgain,
+    session: Mapping[str, Runner],
+    teams: Iterable[str] = (),
 ) -> NativeTools:
-    """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
+    """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined.
+
+    Those of teams are there where there is a team to talk to.
+    """
     directories, sandboxes = WorkingDirectories(), Sandboxes()
     runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again), **session}
-    specs = NATIVE_TOOLS
+    names = tuple(teams)
+    specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
         runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}
     else:

@@ -14,10 +14,13 @@ from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_h
 from curtainwall.app.keys import existing_key, house_key
 from curtainwall.app.model_keys import model_files, model_secrets, model_variables
 from curtainwall.app.own_tools import judged_tools, run_tools
+from curtainwall.app.pairs import HousePeers, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
+from curtainwall.app.wishes import Wishes
 from curtainwall.channels import Rendezvous
+from curtainwall.channels.teams import Hands, Talk, Tell, team_runners
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
@@ -30,8 +33,12 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Limits,
+    MessageId,
+    Place,
     RaiseBudget,
+    SendMessage,
     SessionId,
+    UserPromptSubmit,
     Who,
     Workspace,
 )
@@ -41,6 +48,7 @@ from curtainwall.session import BreakerLimits, Rules, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
+from curtainwall.tools.progress import listener
 from curtainwall.tools.servers import ServerSpec
 
 _BIGGEST_RULE_FILE = 4 * 1024 * 1024
@@ -57,6 +65,7 @@ class Setup:
     servers: tuple[ServerSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
     hooks: Settings = field(default_factory=Settings)
+    team_policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
 
     @property
     def rules(self) -> Rules:
@@ -70,6 +79,10 @@ class Setup:
             breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),
             calls=config.log.calls,
             logged_bytes=config.log.logged_bytes,
+            askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
+            team_policies=self.team_policies,
+            depth=config.peers.depth,
+            compact_after=config.peers.compact_after,
         )
 
     @property
@@ -99,6 +112,9 @@ class Wired:
     gate: SessionGate
     hooks: UserHooks
     masker: Masker
+    peers: HousePeers
+    talk: Talk
+    wishes: Wishes
 
 
 def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
@@ -106,21 +122,21 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
     home = find_home(environ)
     config = load_config(home.config)
     extra = tuple(policy_files)
-    lists = config.lists
-    policy = load(
-        rule_sources(home, extra),
-        lists=Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams),
-        protection=protection_for(home, config, extra, environ),
-    )
+    lists = Lists(config.lists.hosts, config.lists.remotes, config.lists.push_remotes, config.lists.teams)
+    protection = protection_for(home, config, extra, environ)
+    policy = load(rule_sources(home, extra), lists=lists, protection=protection)
+    own = {name: Path(team.policy).expanduser() for name, team in config.teams.items() if team.policy is not None}
+    for_teams = {name: load(rule_sources(home, (*extra, file)), lists=lists, protection=protection) for name, file in own.items()}
     servers = server_specs(config, (*model_variables(config), *credential_variables(config)), environ)
-    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ))
+    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), for_teams)
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
     ours = (*credential_files(config), *model_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
-    never = (*config.protected.never, *ours, *(str(path.absolute()) for path in policy_files))
+    teams = (str(Path(team.policy).expanduser()) for team in config.teams.values() if team.policy is not None)
+    never = (*config.protected.never, *ours, *teams, *(str(path.absolute()) for path in policy_files))
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
 
 
@@ -153,7 +169,7 @@ def _source(path: Path, name: str) -> Source:
 def judging_tools(setup: Setup) -> Hub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
-    return Hub(judged_tools(masker), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
+    return Hub(judged_tools(masker, teams=setup.config.teams), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
 
 
 def judging_masker(home: Home) -> Masker:
@@ -260,18 +276,43 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             await actor.submit(RaiseBudget(by=SYSTEM, kind=kind, limit=limit))
             return limit
 
-    protection = setup.policy.protection
-    native = (
-        run_tools(masker, credentials, protection, ask_again, session_runners(allow_more))
-        if runners is None
-        else judged_tools(masker, runners)
-    )
+    async def heard(session: SessionId, place: Place, text: str) -> None:
+        reply = await hooks.tell(UserPromptSubmit(prompt=text), place)
+        if reply.blocked is not None:
+            raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
+        if reply.context:
+            await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
+
+    protection, wishes = setup.policy.protection, Wishes()
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
         House(store, clock, lambda: rules) as house,
-        aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools,
     ):
-        around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
-        hooks = user_hooks(setup.hooks, around, setup.home, house)
-        gate = SessionGate(house, tools, hooks, parts.approver)
-        yield Wired(setup, store, house, tools, gate, hooks, masker)
+        peers = HousePeers(house, setup.home, setup.config, protection, lambda: _model_of_new_sessions(setup.config, masker), heard)
+        talk = Talk(peers, house.feed, clock, terms_of(setup.config))
+        hands = Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller)
+        native = (
+            run_tools(
+                masker, credentials, protection, ask_again, {**session_runners(allow_more), **team_runners(hands)}, setup.config.teams
+            )
+            if runners is None
+            else judged_tools(masker, {**(team_runners(hands) if setup.config.teams else {}), **runners}, teams=setup.config.teams)
+        )
+        async with aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools:
+            around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
+            hooks = user_hooks(setup.hooks, around, setup.home, house)
+            gate = SessionGate(house, tools, hooks, parts.approver)
+            yield Wired(setup, store, house, tools, gate, hooks, masker, peers, talk, wishes)
+
+
+def _teller() -> Tell | None:
+    """Return who hears that an answer is still waited for, where somebody does."""
+    heard = listener()
+    return None if heard is None else lambda waited, words: heard(waited, None, words)
+
+
+def _model_of_new_sessions(config: Config, masker: Masker) -> str:
+    # Start-up time: most commands open no session.
+    from curtainwall.app.models import default_model_name
+
+    return default_model_name(config, masker.learn)

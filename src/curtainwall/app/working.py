@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from curtainwall.agents.builtin import (
     Seal,
     Workers,
 )
-from curtainwall.agents.builtin.models import AUTO, Patient, default_model, find_model
+from curtainwall.agents.builtin.models import Patient, find_model
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
+from curtainwall.app.keeper import Keeper
 from curtainwall.app.keys import house_key
-from curtainwall.app.models import model_settings
+from curtainwall.app.models import default_model_name, model_settings
 from curtainwall.app.openings import BUILTIN, Wanted
 from curtainwall.app.wiring import Setup, Wired
 from curtainwall.host import confined_worker, find_monty
@@ -107,9 +108,11 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     house, journal = wired.house, HouseJournal(wired.house)
     threshold = wired.setup.config.model.compact_at or None
     crew = Crew(agent_names(wired), Builtin(wired, journal, model_of, threshold))
-    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words)
+    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate)
+    keeping = Keeper(wired, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
     try:
-        yield AtWork(wired, journal, turns, HouseDesk(wired, turns.attend, crew.see_model, wanted, threshold), crew)
+        async with keeping:
+            yield AtWork(wired, journal, turns, HouseDesk(wired, turns.attend, crew.see_model, wanted, threshold), crew)
     finally:
         await turns.close()
         await crew.close()
@@ -146,8 +149,7 @@ def models_of(wired: Wired) -> ModelOf:
 
 def default_model_of(wired: Wired) -> str:
     """Return the model of a new session where none is named."""
-    told = wired.setup.config.model.name
-    return default_model(model_settings(wired.setup.config, wired.masker.learn)) if told == AUTO else told
+    return default_model_name(wired.setup.config, wired.masker.learn)
 
 
 def code_limits(setup: Setup) -> CodeLimits:

@@ -15,16 +15,18 @@ class Wakes:
         self._waiters: defaultdict[StreamId, set[asyncio.Event]] = defaultdict(set)
 
     @contextmanager
-    def waiter(self, stream: StreamId) -> Generator[asyncio.Event]:
-        """Lend an event that is set whenever the stream may have changed; its borrower clears it before looking."""
+    def waiter(self, *streams: StreamId) -> Generator[asyncio.Event]:
+        """Lend an event that is set whenever one of the streams may have changed; its borrower clears it before looking."""
         event = asyncio.Event()
-        self._waiters[stream].add(event)
+        for stream in streams:
+            self._waiters[stream].add(event)
         try:
             yield event
         finally:
-            self._waiters[stream].discard(event)
-            if not self._waiters[stream]:
-                del self._waiters[stream]
+            for stream in streams:
+                self._waiters[stream].discard(event)
+                if not self._waiters[stream]:
+                    del self._waiters[stream]
 
     def wake(self, streams: frozenset[StreamId]) -> None:
         """Wake those who wait for these streams; the empty set wakes everyone."""

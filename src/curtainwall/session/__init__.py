@@ -50,6 +50,14 @@ from curtainwall.session.in_force import (
     RuleInForce,
     rules_in_force,
 )
+from curtainwall.session.peers import (
+    answer_arguments,
+    in_words,
+    may_receive,
+    path_of,
+    posts_of,
+    team_of,
+)
 from curtainwall.session.project import (
     ProjectState,
     decide_project,
@@ -123,6 +131,7 @@ __all__ = [
     "Turn",
     "Violation",
     "answer",
+    "answer_arguments",
     "apply",
     "budget_events",
     "card_text",
@@ -142,8 +151,12 @@ __all__ = [
     "fold",
     "fold_project",
     "forget_oldest",
+    "in_words",
     "inert",
     "lift",
+    "may_receive",
+    "path_of",
+    "posts_of",
     "proceed",
     "reach",
     "refuse",
@@ -155,5 +168,6 @@ __all__ = [
     "rules_in_force",
     "shows_all",
     "standing_answer",
+    "team_of",
     "transcript",
 ]

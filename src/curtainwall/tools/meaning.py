@@ -92,7 +92,9 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
     canonical, resources = reading.canonical, tuple(reading.resources.values())
     name = entry.itself.value
     raw = {key: _masked(_said_of(entry, key), value, setting.masker) for key, value in arguments.items()}
+    kind = SubjectKind.PEER_MESSAGE if any(it.role is Role.MESSAGE_TEAM for it in resources) else SubjectKind.TOOL_CALL
     subject = Subject(
+        kind=kind,
         tool=name,
         effect=entry.spec.effect,
         raw=raw,
@@ -101,7 +103,7 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
             for key, value in canonical.items()
         },
         resources=resources,
-        digest=subject_digest(SubjectKind.TOOL_CALL, name, canonical, resources),
+        digest=subject_digest(kind, name, canonical, resources),
         masked=raw != arguments,
     )
     return Prepared(subject=subject, arguments=canonical)

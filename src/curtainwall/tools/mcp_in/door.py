@@ -24,11 +24,13 @@ _LONGEST_PATH = 107
 class Door:
     """One session's tools as an MCP server."""
 
-    def __init__(self, session: SessionId, gate: Gate, feed: Feed, specs: Specs, clock: Clock, bounds: Bounds | None = None) -> None:
+    def __init__(  # noqa: PLR0913 - each is one thing that `app` decides
+        self, session: SessionId, gate: Gate, feed: Feed, specs: Specs, clock: Clock, bounds: Bounds | None = None, joint: str = "__"
+    ) -> None:
         self.session = session
         self.gate = gate
         self.clock = clock
-        self.greetings = Greetings(specs)
+        self.greetings = Greetings(specs, joint)
         self.load = Load(bounds or Bounds())
         self.notes = Notes(feed, session_stream(session), slow=self.load.bounds.slow, every=self.load.bounds.note_every)
         self.tasks: set[asyncio.Task[None]] = set()
