@@ -14,7 +14,7 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("deadline", "seconds", "timeout", "window")
+_LENGTHS = ("archive-after", "deadline", "seconds", "timeout", "wait", "window")
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration
@@ -147,7 +147,7 @@ def _default(key: str, field: FieldInfo) -> str:
 
 _EXAMPLES = {
     "operators": '["ann"]', "deadline": '"30m"', "command": '"my-server"', "effect": '"inspect"', "roles": '["read-path"]',
-    "default": '"."', "within": '"directory"', "argument": '"dryRun"',
+    "project": '"/srv/backend"', "default": '"."', "within": '"directory"', "argument": '"dryRun"',
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ def _not_nobody(name: str) -> str:
     return name
 
 
-_TEAM = written(r"[a-z0-9][a-z0-9_.-]{0,63}", "a team's name is made of small letters, digits, `_`, `.` and `-`, 64 at most")
+_TEAM = written(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a team's name is made of letters, digits, `_`, `.` and `-`, 64 at most")
 
 TeamName = Annotated[str, _TEAM, AfterValidator(_not_nobody)]
 """What a team may be called."""

@@ -209,7 +209,7 @@ class SessionState:
             owed=self.owed.copy(),
             sent=self.sent.copy(),
             turn_messages=self.turn_messages,
-            turn_began=self.turn_began,
+            turn_began=None if self.turn_began is None else self.turn_began.copy(),
             spoken=self.spoken,
             compacted_at=self.compacted_at,
         )
