@@ -231,6 +231,7 @@ def _among_teams() -> list[AnyCommand]:
         TakePeerAnswer(by=SYSTEM, answer=said),
         DeliverMessage(by=by, message=MessageId("q2"), text="what is it?", peer=peer, expires=NOW + 9_000_000),
         DeliverMessage(by=by, message=MessageId("q3"), text="too late", peer=peer, expires=NOW),
+        EndTurn(by=SYSTEM, turn=TWO, status=TurnStatus.INTERRUPTED, failure="interrupted"),
         WithdrawMessage(by=ANN, message=MessageId("m4")),
         StartTurn(by=SYSTEM, turn=THREE),
         told(AgentSpoke(at=NOW, turn=THREE, text="a curtain wall")),

@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import suppress
 
-from curtainwall.model import ANSWER, LEFT, SYSTEM, Ask, CurtainwallError, Gate, MessageId, PeerAnswer, SessionId, WithholdAnswer
+from curtainwall.model import ANSWER, LEFT, SYSTEM, Ask, CallId, CurtainwallError, Gate, MessageId, PeerAnswer, SessionId, WithholdAnswer
 from curtainwall.runtime.house import House
-from curtainwall.session import SessionState, answer_arguments, in_words
+from curtainwall.session import OpenCall, SessionState, Standing, answer_arguments, in_words
 
 
 class HeldAnswers:
@@ -20,7 +20,11 @@ class HeldAnswers:
         """Bring to the gate what is held and not there yet."""
         for message, answer in state.owed.items():
             if (session, message) not in self._tasks:
-                task = asyncio.create_task(self._bring(session, state.peers[message].team, answer), name=f"answer to {message}")
+                settled = next(
+                    (call for call, it in state.calls.items() if _is_about(it, message) and it.standing is Standing.ANSWERED), None
+                )
+                work = self._bring(session, state.peers[message].team, answer, settled)
+                task = asyncio.create_task(work, name=f"answer to {message}")
                 self._tasks[session, message] = task
                 task.add_done_callback(lambda _, key=(session, message): self._tasks.pop(key, None))
 
@@ -31,9 +35,17 @@ class HeldAnswers:
             task.cancel(LEFT)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _bring(self, session: SessionId, team: str, answer: PeerAnswer) -> None:
-        said = await self._gate.request(session, Ask(tool=ANSWER, arguments=answer_arguments(team, answer), by_house=True))
+    async def _bring(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
+        """Ask whether the answer may leave, or go on where that was answered while nobody was here."""
+        if settled is None:
+            said = await self._gate.request(session, Ask(tool=ANSWER, arguments=answer_arguments(team, answer), by_house=True))
+        else:
+            said = await self._gate.go_on(session, settled)
         if said.result is None or not said.result.ok:
             why = in_words(said.verdict) if said.result is None else str(said.result.value)
             with suppress(CurtainwallError):
                 await self._house.send(session, WithholdAnswer(by=SYSTEM, message=answer.message, why=why))
+
+
+def _is_about(call: OpenCall, message: MessageId) -> bool:
+    return call.subject.tool == ANSWER and call.subject.raw.get("message") == message
