@@ -22,6 +22,7 @@ from bench.programs import programs
 from bench.proxying import proxying
 from bench.starting import starting
 from bench.table import as_json, render
+from bench.team_talk import team_talk
 from bench.turning import turning
 from bench.verdicts import verdicts
 
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "parked-agents": parked_agents,
     "start": starting,
     "proxy": proxying,
+    "teams": team_talk,
 }
 
 

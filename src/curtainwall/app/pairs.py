@@ -51,17 +51,19 @@ class HousePeers:
         self._protection = protection
         self._default_model = default_model
         self._heard = heard
-        self._opened: dict[Pair, SessionId] = {}
+        self._opened: dict[Pair, Place] = {}
 
     async def open(self, pair: Pair, caller: Caller, text: str) -> SessionId:
         """Return the one session of a pair, opened where it was not yet; raise where the team may not be asked."""
-        workspace = self.workspace_of(pair.team)
-        self._see_that_it_may(pair, caller, workspace)
-        session = self._opened.get(pair)
-        if session is None or self._house.feed.head(session_stream(session)) == 0:
-            session = self._opened[pair] = await self._open(pair, workspace)
-        await self._heard(session, Place(session=session, workspace=workspace, mode=self._team(pair.team).mode), text)
-        return session
+        known = self._opened.get(pair)
+        if known is None or self._house.feed.head(session_stream(known.session)) == 0:
+            # Before anything is opened; what is delivered later is judged where it arrives, whatever has changed by then.
+            workspace = self.workspace_of(pair.team)
+            self._see_that_it_may(pair, caller, workspace)
+            session = await self._open(pair, workspace)
+            known = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
+        await self._heard(known.session, known, text)
+        return known.session
 
     def pairs_of(self, asker: str | None) -> Sequence[tuple[Pair, SessionId]]:
         """Return the pairs that somebody began, or all there are."""

@@ -15,6 +15,7 @@ from curtainwall.model import (
     CommandRefused,
     CompactionAsked,
     DeliverMessage,
+    Digest,
     Effect,
     LabelsAdded,
     LabelSource,
@@ -49,7 +50,6 @@ from curtainwall.model import (
     Workspace,
     denial,
     session_stream,
-    subject_digest,
 )
 from curtainwall.policy import SessionFacts, judge
 from curtainwall.session.rules import Rules
@@ -243,15 +243,15 @@ def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules |
 
 
 def _subject(tool: str, team: str, arguments: Mapping[str, JsonValue]) -> Subject:
-    resources = (Resource(role=Role.MESSAGE_TEAM, value=team),)
+    # Only judged, never asked about as it is: what a human would be asked about goes through the gate, which takes its digest.
     return Subject(
         kind=SubjectKind.PEER_MESSAGE,
         tool=tool,
         effect=ToolEffect.SEND,
         raw=arguments,
         canonical=arguments,
-        resources=resources,
-        digest=subject_digest(SubjectKind.PEER_MESSAGE, tool, arguments, resources),
+        resources=(Resource(role=Role.MESSAGE_TEAM, value=team),),
+        digest=Digest(""),
     )
 
 
