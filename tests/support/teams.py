@@ -1,13 +1,15 @@
 """Teams for tests: a home with projects and a configuration, and looks into what came of the talk."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from curtainwall.app.teams import Teams
+from curtainwall.app.wiring import Wired
 from curtainwall.model import AnyEvent, SessionId, SessionQuery, session_stream
+from curtainwall.runtime import House
 from curtainwall.session import SessionState, fold
 
 LISTED = '[lists]\nteams = ["*"]\n'
@@ -19,7 +21,6 @@ class TeamHome:
 
     scratch: Path
     more: str = LISTED
-    sections: dict[str, str] = field(default_factory=dict)
 
     @property
     def home(self) -> Path:
@@ -56,8 +57,12 @@ def team_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TeamHome:
     return made
 
 
-def house_of(teams: Teams):
-    return teams._wired.house
+def wired_of(teams: Teams) -> Wired:
+    return teams._wired
+
+
+def house_of(teams: Teams) -> House:
+    return wired_of(teams).house
 
 
 def events_in(teams: Teams, session: SessionId) -> list[AnyEvent]:
