@@ -32,7 +32,7 @@ from curtainwall.model import (
     project_stream,
     session_stream,
 )
-from curtainwall.policy import explain, judge
+from curtainwall.policy import Policy, explain, judge
 from curtainwall.session import SessionState, lift
 
 Attend = Callable[[SessionId], None]
@@ -128,8 +128,12 @@ class HouseDesk:
         state = self._wired.house.peek(session)
         return state if state is not None and state.opened is not None else state_of(self._wired, session)
 
+    def _policy(self, state: SessionState) -> Policy:
+        """Return the rules that hold for a session: the house's, or those of the team that it speaks for."""
+        return self._wired.setup.rules.for_team("" if state.opened is None else state.opened.team).policy
+
     def _rules(self, state: SessionState, about: str) -> str:
-        policy = self._wired.setup.policy
+        policy = self._policy(state)
         lines = [
             f"{card.kind:<10} {card.id}{' (disabled here)' if card.id in state.disabled else ''}: {card.title}"
             for card in policy.rules
@@ -140,8 +144,9 @@ class HouseDesk:
     def _why(self, state: SessionState, about: str) -> str:
         """Return why an open approval, or a call of the log, is judged as it is now."""
         subject = self._subject(state, about)
-        verdict = judge(self._wired.setup.policy, subject, state.facts)
-        told = explain(self._wired.setup.policy, subject, state.facts, verdict)
+        policy = self._policy(state)
+        verdict = judge(policy, subject, state.facts)
+        told = explain(policy, subject, state.facts, verdict)
         lines = [f"{subject.tool}: {told.effect}"]
         lines += (f"  because of {card.id} ({card.source}): {card.reason or card.title}" for card in told.rules)
         lines += (f"  {fact}" for fact in told.facts)

@@ -13,7 +13,8 @@ from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, 
 from curtainwall.app.teams import TeamReply, Teams, Told, open_teams
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.channels.teams import PairFigures, figures_json
+from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
+from curtainwall.model import NOBODY
 from curtainwall.session import inert
 
 app = typer.Typer()
@@ -106,9 +107,18 @@ def history(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show a conversation with a team: every message, its handle, and its answer."""
-    told = _with(asker, lambda teams: teams.history(team, thread=thread, limit=limit))
+    setup = set_up()
+    if team not in setup.config.teams:
+        raise Misuse(f"there is no team `{team}`; `curtainwall teams list` shows them")
+
+    async def look() -> list[Exchange]:
+        async with open_house(setup) as wired:
+            session = wired.talk.session_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
+            return [] if session is None else exchanges(wired.house.feed, session)
+
+    told = [exchange_json(it) for it in (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]]
     if output is Output.JSON:
-        show_json(list(told))
+        show_json(told)
         return
     if not told:
         note(f"there is no conversation with `{inert(team)}` yet; `curtainwall teams ask {inert(team)} …` begins one")
