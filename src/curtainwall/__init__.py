@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from curtainwall.app.library import Reply, Session, open_session
+    from curtainwall.app.serving import Serving, serving
     from curtainwall.app.teams import TeamReply, Teams, open_teams
 
 __version__ = "0.1.0"
 
-__all__ = ["Reply", "Session", "TeamReply", "Teams", "__version__", "open_session", "open_teams"]
+__all__ = ["Reply", "Serving", "Session", "TeamReply", "Teams", "__version__", "open_session", "open_teams", "serving"]
 
 
 def __getattr__(name: str) -> object:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> object:
         from curtainwall.app import teams
 
         return getattr(teams, name)
+    if name in ("Serving", "serving"):
+        from curtainwall.app import serving as served
+
+        return getattr(served, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,8 @@ from curtainwall.model import (
     ModeChanged,
     ModelChanged,
     Route,
+    RouteAdded,
+    RouteRemoved,
     RouteSet,
     SessionClosed,
     SessionDeleted,
@@ -20,6 +22,7 @@ from curtainwall.model import (
     SessionQuery,
     SessionReady,
     SessionRenamed,
+    ShownAt,
     StreamId,
     TurnResumed,
     TurnStatus,
@@ -230,3 +233,17 @@ def test_no_place_leads_to_a_deleted_session(store: Store) -> None:
 def test_only_the_house_says_where_a_place_leads(store: Store) -> None:
     write(store, A, opened("a"), leads("!a", "a"))
     assert store.index.session_at(room("!a")) is None
+
+
+def test_asks_are_found_by_the_places_where_their_session_shows_them(store: Store) -> None:
+    here, there = (RouteAdded(at=NOON, route=room(reference), by=ANN) for reference in ("!a", "!b"))
+    write(store, A, opened("a"), here, there, requested("c1"), asked("ap1", "c1"))
+    write(store, B, opened("b"), there, requested("c1"), asked("ap2", "c1", at=NOON + 1))
+
+    def at(channel: str, reference: str | None = None) -> list[str]:
+        return [row.approval for row in store.index.approvals(ApprovalQuery(shown_at=ShownAt(channel, reference)))]
+
+    assert (at("matrix"), at("matrix", "!a"), at("matrix", "!b")) == (["ap2", "ap1"], ["ap1"], ["ap2", "ap1"])
+    assert (at("web"), at("matrix", "!c")) == ([], [])
+    write(store, A, RouteRemoved(at=NOON, route=room("!b"), by=ANN))
+    assert at("matrix", "!b") == ["ap2"]

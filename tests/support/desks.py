@@ -87,7 +87,7 @@ class MemoryDesk:
         self.logs[session] = [first, *([inherited] if inherited and wish.how == "fork" else []), SessionReady(at=NOW)]
         return Opened(session=session, notes=(f"opened by {wish.how}",))
 
-    def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
+    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
         self.explained.append((what, about))
         return f"{what} of {session}\nabout {about}"
 

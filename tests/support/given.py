@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from curtainwall.model import (
+    PROPOSE_PLAN,
     SYSTEM,
     AnswerApproval,
     AnyCommand,
@@ -141,6 +143,16 @@ def run(command: str) -> Subject:
 def raise_of(budget: str, amount: int) -> Subject:
     wanted = Resource(role=Role.RAISE_BUDGET, value=budget)
     return subject("session.request_budget", ToolEffect.MODIFY, wanted, what=budget, amount=amount)
+
+
+def plan(*steps: Subject) -> Subject:
+    """Return the proposal of these calls, as the tools make it."""
+    bare = subject(PROPOSE_PLAN, ToolEffect.INSPECT)
+    canonical: dict[str, JsonValue] = {"steps": [{"tool": step.tool, "digest": step.digest} for step in steps]}
+    raw: dict[str, JsonValue] = {"steps": [{"tool": step.tool, "arguments": dict(step.raw)} for step in steps]}
+    digest = subject_digest(bare.kind, bare.tool, canonical, bare.resources)
+    told = {"raw": raw, "canonical": canonical, "digest": digest, "steps": steps, "masked": any(step.masked for step in steps)}
+    return bare.model_copy(update=told)
 
 
 def changed(was: Subject) -> Subject:

@@ -22,6 +22,7 @@ from curtainwall.model import (
     Place,
     Prepared,
     ReadySession,
+    Route,
     SessionId,
     StreamId,
     ToolResult,
@@ -100,7 +101,7 @@ class FailingStore:
         inner = MemoryStore(SystemClock())
         self.is_full = self.is_busy = False
         self.log, self.inbox = _FailingLog(self, inner), _FailingInbox(self, inner)
-        self.leases, self.blobs, self.index = inner.leases, inner.blobs, inner.index
+        self.leases, self.blobs, self.index, self.marks = inner.leases, inner.blobs, inner.index, inner.marks
 
 
 class _FailingLog:
@@ -146,7 +147,9 @@ async def house(stores: Stores, rules: Rules | None = None, clock: Clock | None 
         yield opened
 
 
-async def open_session(house: House, workspace: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, by: Who = ANN) -> SessionId:
+async def open_session(
+    house: House, workspace: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, by: Who = ANN, routes: tuple[Route, ...] = ()
+) -> SessionId:
     """Open a session that is ready for calls."""
     session = SessionId(house.mint())
     command = OpenSession(
@@ -159,6 +162,7 @@ async def open_session(house: House, workspace: Path, *, own: bool = True, mode:
         mode=mode,
         limits=Limits(),
         policy=Digest(house.rules().policy.version),
+        routes=routes,
     )
     await house.send(session, command)
     await house.send(session, ReadySession(by=by))

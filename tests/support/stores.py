@@ -41,6 +41,7 @@ from curtainwall.model import (
     Leases,
     Limits,
     Log,
+    Marks,
     Millis,
     Mode,
     Payload,
@@ -99,6 +100,7 @@ class Store(Protocol):
     leases: Leases
     blobs: Blobs
     index: Index
+    marks: Marks
 
     def close(self) -> None: ...
 

@@ -1,8 +1,8 @@
 """Whoever talks to teams from outside: a session of their own, opened with the first call, in which every call passes the gate."""
 
-from curtainwall.app.config_teams import route_of
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Wired
+from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     NOBODY,
     Answer,
@@ -32,8 +32,8 @@ class OutsideCaller:
         self._wired = wired
         self._by = by
         target = wired.setup.config.teams[team].approval_target if team else None
-        routes = () if target is None else (route_of(target),)
-        self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team)
+        routes = () if target is None else (parse_place(target),)
+        self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
         self._is_open = False
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:

@@ -5,10 +5,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, cast, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_lines import line_of
+from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection
+from curtainwall.app.config_webhooks import WebhooksSection
+from curtainwall.channels.places import parse_place
 from curtainwall.host import Sending
 from curtainwall.model import NOBODY, Broken, Role, ToolEffect, misfit
 
@@ -82,6 +87,11 @@ class ListsSection(Section):
     teams: tuple[str, ...] = Field((), description="teams that may be asked")
 
 
+def _place(text: str) -> str:
+    parse_place(text)
+    return text
+
+
 class ApprovalsSection(Section):
     """How humans are asked."""
 
@@ -90,6 +100,10 @@ class ApprovalsSection(Section):
         False, description="also show open asks as files in the session's `escalations/`, and take answers from files there"
     )
     unrouted: Literal["park", "deny"] = Field("park", description="what happens to an ask that can be shown nowhere")
+    remind: Duration | None = Field(None, description='how often `serve` says again that an ask still waits, as `"1h"`; left out, once')
+    targets: tuple[Annotated[str, AfterValidator(_place)], ...] = Field(
+        (), description='places where the asks of every new session are shown besides its own: `"web"`, `"matrix:!room:server"`'
+    )
 
 
 class LimitsSection(Section):
@@ -273,6 +287,10 @@ class Config(Section):
     credentials: dict[CredentialName, CredentialSection] = Field(
         default_factory=dict[str, CredentialSection], description="by the name that agents ask for it with"
     )
+    notify: NotifySection = NotifySection.model_construct()
+    serve: ServeSection = ServeSection.model_construct()
+    cron: dict[JobName, JobSection] = Field(default_factory=dict[str, JobSection], description="by the job's name")
+    webhooks: WebhooksSection = WebhooksSection.model_construct()
     hooks: Annotated[HooksSection, BeforeValidator(_file_alone)] = HooksSection.model_construct()
     teams: dict[TeamName, TeamSection] = Field(default_factory=dict[str, TeamSection], description="by the team's name")
     peers: PeersSection = PeersSection.model_construct()
@@ -319,7 +337,8 @@ def parse_config(text: str) -> Config:
     try:
         return Config.model_validate(_with_tuples(told))
     except ValidationError as error:
-        raise ValueError(_explain(error)) from None
+        line = line_of(text, error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
+        raise ValueError(f"{'' if line is None else f'line {line}: '}{_explain(error)}") from None
 
 
 def _with_tuples(value: object) -> object:

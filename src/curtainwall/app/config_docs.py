@@ -14,7 +14,7 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = ("archive-after", "deadline", "seconds", "timeout", "wait", "window")
+_LENGTHS = ("after", "archive-after", "deadline", "every", "remind", "seconds", "timeout", "wait", "window")
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration
@@ -40,20 +40,25 @@ class Table:
     def keys(self) -> Iterator[tuple[str, FieldInfo]]:
         """Return the keys as they are written, with their fields; what is a table by itself is told there."""
         fields = self.section.model_fields.items()
-        return ((field.alias or name, field) for name, field in fields if named_section(field.annotation) is None)
+        return ((field.alias or name, field) for name, field in fields if _inner(field) is None)
 
 
 def tables(section: type[Section] = Config, before: str = "") -> tuple[Table, ...]:
     """Return every table in the order of the schema, each followed by those in it."""
     found: list[Table] = []
     for name, field in section.model_fields.items():
-        named = named_section(field.annotation)
-        inner = named or cast("type[Section]", field.annotation)
-        if named is None and section is not Config:
+        inner = _inner(field)
+        if inner is None:
             continue
-        place = f"{before}{name}" if named is None else f"{before}{name}.{_NAMES.get(name, 'NAME')}"
+        place = f"{before}{name}" if named_section(field.annotation) is None else f"{before}{name}.{_NAMES.get(name, 'NAME')}"
         found += [Table(place, " ".join((inner.__doc__ or "").split()), inner), *tables(inner, f"{place}.")]
     return tuple(found)
+
+
+def _inner(field: FieldInfo) -> type[Section] | None:
+    """Return the table that a key is, under names of the user's choice or by itself; None for a key with a value."""
+    told = cast("object", field.annotation)
+    return named_section(told) or (told if isinstance(told, type) and issubclass(told, Section) else None)
 
 
 def render() -> str:
@@ -146,14 +151,26 @@ def _default(key: str, field: FieldInfo) -> str:
 
 
 _EXAMPLES = {
-    "operators": '["ann"]', "deadline": '"30m"', "command": '"my-server"', "effect": '"inspect"', "roles": '["read-path"]',
-    "project": '"/srv/backend"', "default": '"."', "within": '"directory"', "argument": '"dryRun"',
-}  # fmt: skip
+    "operators": '["ann"]',
+    "deadline": '"30m"',
+    "command": '"my-server"',
+    "effect": '"inspect"',
+    "roles": '["read-path"]',
+    "schedule": '"0 3 * * *"',
+    "instructions": '"read the new issues"',
+    "prompt": '"look at {{ branch }}"',
+    "project": '"/srv/backend"',
+    "default": '"."',
+    "within": '"directory"',
+    "argument": '"dryRun"',
+}
 
 
 # Of the sources of a credential only one may stand there.
 _EXAMPLES_IN = {
     "credentials.NAME": {"env": '"API_TOKEN"', "hosts": '["api.example.org"]', "file": "", "keyring": "", "command": ""},
+    "webhooks.hooks.NAME": {"secret-env": '"CI_SECRET"', "secret-file": ""},
+    "notify": {"command": '["notify-me"]'},
     "hooks": {"file": '"~/.claude/settings.json"'},
 }
 

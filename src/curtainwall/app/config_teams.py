@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from curtainwall.app.config_kinds import Count, Duration, FileName, Section, written
-from curtainwall.model import NOBODY, Mode, Route
+from curtainwall.channels.places import parse_place
+from curtainwall.model import NOBODY, Mode
 
 
 def _not_nobody(name: str) -> str:
@@ -19,14 +20,14 @@ _TEAM = written(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a team's name is made of le
 TeamName = Annotated[str, _TEAM, AfterValidator(_not_nobody)]
 """What a team may be called."""
 
-Place = Annotated[str, written(r"[a-z][a-z0-9_-]*(:.+)?", "write a channel, or one and a place there, as `matrix:!room:example.org`")]
+
+def _place(text: str) -> str:
+    parse_place(text)
+    return text
+
+
+PlaceName = Annotated[str, AfterValidator(_place)]
 """Where asks are shown: a channel, and a place on it."""
-
-
-def route_of(place: str) -> Route:
-    """Return the route that a place in the file stands for."""
-    channel, _, reference = place.partition(":")
-    return Route(channel=channel, reference=reference)
 
 
 class TeamSection(Section):
@@ -42,7 +43,7 @@ class TeamSection(Section):
     askers: tuple[str, ...] | None = Field(
         None, description='the teams that may ask it, `"nobody"` for those without one; left out, everybody whom the rules let'
     )
-    approval_target: Place | None = Field(
+    approval_target: PlaceName | None = Field(
         None, alias="approval-target", description='where its asks are shown: `"web"`, `"matrix:!room:example.org"`; left out, nowhere'
     )
     tokens: Count | None = Field(None, description="tokens that one conversation may use; left out, whoever asks pays and is the limit")

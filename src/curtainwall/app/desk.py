@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from curtainwall.app.forking import fork
+from curtainwall.app.knowledge import memory_lines, notebook_of, shelf_of, skill_lines
 from curtainwall.app.openings import Wanted, open_new, reset, state_of
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import Wired
@@ -15,6 +16,7 @@ from curtainwall.model import (
     CallRequested,
     ChangeModel,
     CommandRefused,
+    GrantId,
     MessageId,
     NotFound,
     Opened,
@@ -56,9 +58,12 @@ class HouseDesk:
         self._wanted = wanted
         self._threshold = threshold
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
-        if isinstance(command, RevokeGrant) and command.grant not in self._state(session).grants:
+        if key is not None and self._wired.store.inbox.outcome(session_stream(session), key) is not None:
+            # It was decided before, and hooks have heard it then.
+            return await self._wired.house.send(session, command, key)
+        if isinstance(command, RevokeGrant) and not _stands(self._state(session), command.grant):
             await self._wired.house.revoke(command.grant, command.by)
             return self._wired.house.feed.head(session_stream(session))
         command = self._masked(command)
@@ -67,7 +72,7 @@ class HouseDesk:
         if isinstance(command, ChangeModel):
             # A name that leads nowhere is refused here, or every turn from now on would fail.
             self._see_model(session, command.model)
-        return await self._wired.house.send(session, command)
+        return await self._wired.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
         """Return the session as it is now; raise `NotFound`."""
@@ -90,10 +95,19 @@ class HouseDesk:
         self._attend(opened.session)
         return opened
 
-    def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
-        """Return in words which rules are in force, or why a call was judged as it was and what would change it."""
+    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
+        """Return in words which rules are in force, why a call was judged as it was, or what skills and notes there are."""
         state = self._state(session)
-        return self._rules(state, about) if what == "rules" else self._why(state, about)
+        match what:
+            case "rules":
+                return self._rules(state, about)
+            case "why":
+                return self._why(state, about)
+            case "skills":
+                lines = skill_lines(shelf_of(self._wired.setup.home), state.workspace)
+            case "memory":
+                lines = memory_lines(notebook_of(self._wired.setup.home), state.workspace)
+        return self._wired.masker.mask_text("\n".join(lines))
 
     async def _open(self, wish: Opening, by: Who) -> Opened:
         if wish.how == "new":
@@ -166,3 +180,8 @@ class HouseDesk:
         if wanted is None:
             raise NotFound(f"there is no open approval and no call `{about}` here")
         return wanted
+
+
+def _stands(state: SessionState, grant: GrantId) -> bool:
+    """Tell whether a session has this standing answer, or answers of this plan."""
+    return any(grant in (each.id, each.plan) for each in state.grants.values())

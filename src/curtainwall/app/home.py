@@ -60,6 +60,16 @@ class Home:
         return self.root / "policy"
 
     @property
+    def skills(self) -> Path:
+        """Return the directory of the user's own skills."""
+        return self.root / "skills"
+
+    @property
+    def memory(self) -> Path:
+        """Return the directory of what is remembered between sessions."""
+        return self.root / "memory"
+
+    @property
     def database(self) -> Path:
         """Return the file that holds the log."""
         return self.root / "curtainwall.db"

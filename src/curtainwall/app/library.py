@@ -136,7 +136,7 @@ class Session:
 
     async def stream(self, text: str) -> AsyncGenerator[str]:
         """Say something and yield the agent's text as it comes; raise as `send` does."""
-        async with self._work.journal.listen(self.id) as live:
+        async with self._work.listening.listen(self.id) as live:
             message, cursor = await self._say(text)
             stopped = asyncio.create_task(self._stopped(message, cursor))
             shown, whole = 0, list[int]()

@@ -21,6 +21,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "start": Command("start", "work with an agent: a conversation, or one task", is_group=False),
+    "serve": Command("serve", "run the channels of the configuration, and their sessions", is_group=False),
     "sessions": Command("sessions", "list, show, rename, fork, export, delete … sessions, and raise their budgets"),
     "approvals": Command("approvals", "list what waits for an answer"),
     "approve": Command("approvals", "grant an approval", is_group=False),
@@ -33,7 +34,9 @@ COMMANDS = {
     "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
     "teams": Command("teams", "ask teams, tell them something, see how their conversations go"),
     "mcp": Command("mcp", "speak MCP on stdin and stdout for whoever wants to talk to teams", is_group=False),
+    "skills": Command("skills", "list and show the instructions that agents can load"),
     "config": Command("config", "show the configuration, or write one to start from"),
+    "cron": Command("cron", "list jobs, let one fire now, and see what became of them"),
     "mcp-proxy": Command("mcp_proxy", "speak MCP on stdin and stdout for one session", is_group=False),
     "completion": Command("completion", "print a script that lets bash, zsh or fish complete commands, ids and names", is_group=False),
     "doctor": Command("doctor", "say which guarantees hold on this machine", is_group=False),

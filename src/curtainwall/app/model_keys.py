@@ -1,4 +1,4 @@
-"""Where the keys of models lie: what agents must not touch, what children must not inherit, what is masked from the start."""
+"""Where keys of models and notifications lie: what agents must not touch, children must not inherit, and is masked from the start."""
 
 import os
 from collections.abc import Mapping
@@ -10,12 +10,14 @@ PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 
 def model_files(config: Config) -> tuple[str, ...]:
     """Return the files that hold keys, which no agent may touch."""
-    return tuple(section.file for section in config.models.values() if section.file)
+    ours = (config.notify.token_file,) if config.notify.token_file else ()
+    return (*(section.file for section in config.models.values() if section.file), *ours)
 
 
 def model_variables(config: Config) -> tuple[str, ...]:
     """Return the variables that hold keys, which no child of ours may have."""
-    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env))
+    ours = (config.notify.token_env,) if config.notify.token_env else ()
+    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env), *ours)
 
 
 def model_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

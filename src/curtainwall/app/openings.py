@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.app.wiring import Wired, workspace_at
+from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     InheritHistory,
     LabelSource,
+    Limits,
     Mode,
     NotFound,
     OpenSession,
@@ -32,6 +34,8 @@ class Wanted:
     agent: str = BUILTIN
     mode: Mode = Mode.DEFAULT
     routes: tuple[Route, ...] = ()
+    limits: Limits | None = None
+    labels: tuple[LabelSource, ...] = ()
     team: str = ""
 
 
@@ -61,9 +65,10 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         model=wanted.model,
         workspace=workspace,
         mode=wanted.mode,
-        limits=wired.setup.limits,
+        limits=wanted.limits or wired.setup.limits,
         policy=wired.setup.rules.for_team(wanted.team).policy.version,
-        routes=wanted.routes,
+        routes=tuple(dict.fromkeys((*wanted.routes, *map(parse_place, wired.setup.config.approvals.targets)))),
+        labels=wanted.labels,
         team=wanted.team,
     )
 

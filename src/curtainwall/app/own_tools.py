@@ -3,7 +3,8 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from curtainwall.app.home import user_homes
+from curtainwall.app.home import Home, user_homes
+from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.facts import Masker
 from curtainwall.host import Bubblewrap, Credentials, find_bubblewrap
 from curtainwall.model import Answer, Ask, CallPermitted, Place, Prepared, Role, SessionId, ToolResult
@@ -12,6 +13,7 @@ from curtainwall.tools import (
     CONFINED,
     NATIVE_TOOLS,
     Catalogue,
+    Closer,
     NativeTools,
     Runner,
     Sandboxes,
@@ -22,19 +24,21 @@ from curtainwall.tools import (
     shell_runners,
     team_tools,
 )
+from curtainwall.tools.memory import memory_closers
+from curtainwall.tools.skills import skill_closers
 
 AskAgain = Callable[[SessionId, Ask], Awaitable[Answer]]
 """The way back to the gate, for a call that leads to another."""
 
 
-def judged_tools(
-    masker: Masker, runners: Mapping[str, Runner] | None = None, environ: Mapping[str, str] = os.environ, teams: Iterable[str] = ()
-) -> NativeTools:
+def judged_tools(home: Home, masker: Masker, runners: Mapping[str, Runner] | None = None, teams: Iterable[str] = ()) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
-    return NativeTools(Catalogue((*NATIVE_TOOLS, *team_tools(teams))), home=user_homes(environ)[0], masker=masker, runners=runners)
+    user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
+    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, closers=_closers(home, masker))
 
 
 def run_tools(
+    home: Home,
     masker: Masker,
     credentials: Credentials,
     protection: Protection,
@@ -54,7 +58,18 @@ def run_tools(
         runners |= {**shell_runners(sandboxes=sandboxes), **git_runners(directories, sandboxes=sandboxes, protected=protection.never)}
     else:
         specs = tuple(spec for spec in specs if spec.server not in CONFINED)
-    return NativeTools(Catalogue(specs), home=user_homes(os.environ)[0], masker=masker, runners=runners, directories=directories)
+    return NativeTools(
+        Catalogue(specs),
+        home=user_homes(os.environ)[0],
+        masker=masker,
+        runners=runners,
+        directories=directories,
+        closers=_closers(home, masker),
+    )
+
+
+def _closers(home: Home, masker: Masker) -> dict[str, Closer]:
+    return {**skill_closers(shelf_of(home), masker), **memory_closers(notebook_of(home), masker)}
 
 
 def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from curtainwall.app.config import Config
-from curtainwall.app.config_teams import TeamSection, route_of
+from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.home import Home
+from curtainwall.channels.places import parse_place
 from curtainwall.channels.teams import DAY, Caller, Card, Pair, Terms
 from curtainwall.facts import Scene, Unclear, canonical_path
 from curtainwall.model import (
@@ -44,7 +45,9 @@ Heard = Callable[[SessionId, Place, str], Awaitable[None]]
 class HousePeers:
     """What talking to teams needs of one process's part of the house."""
 
-    def __init__(self, house: House, home: Home, config: Config, protection: Protection, default_model: DefaultModel, heard: Heard) -> None:
+    def __init__(
+        self, house: House, home: Home, config: Callable[[], Config], protection: Protection, default_model: DefaultModel, heard: Heard
+    ) -> None:
         self._house = house
         self._home = home
         self._config = config
@@ -115,9 +118,9 @@ class HousePeers:
         return _UNBOUNDED.model_copy(update={key: value for key, value in named.items() if value is not None})
 
     def _team(self, name: str) -> TeamSection:
-        found = self._config.teams.get(name)
+        found = self._config().teams.get(name)
         if found is None:
-            known = ", ".join(f"`{team}`" for team in sorted(self._config.teams)) or "none is configured"
+            known = ", ".join(f"`{team}`" for team in sorted(self._config().teams)) or "none is configured"
             raise NotFound(f"there is no team `{name}`; there are: {known}")
         return found
 
@@ -136,6 +139,7 @@ class HousePeers:
         elif session is None:
             session = await house.bind(pair.route, SessionId(house.mint()), SYSTEM)
         self._home.session(session).prepare()
+        targets = (*(() if team.approval_target is None else (team.approval_target,)), *self._config().approvals.targets)
         if house.feed.head(session_stream(session)) == 0:
             opening = OpenSession(
                 by=SYSTEM,
@@ -147,7 +151,7 @@ class HousePeers:
                 mode=team.mode,
                 limits=self.limits_of(pair.team),
                 policy=house.rules().for_team(pair.team).policy.version,
-                routes=() if team.approval_target is None else (route_of(team.approval_target),),
+                routes=tuple(dict.fromkeys(map(parse_place, targets))),
                 team=pair.team,
                 channel=TEAMS,
             )

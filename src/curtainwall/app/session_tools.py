@@ -3,7 +3,19 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
-from curtainwall.model import BudgetKind, CallPermitted, Place, Prepared, SessionId, ToolResult
+from curtainwall.model import (
+    FOLLOW_INSTRUCTIONS,
+    PROPOSE_PLAN,
+    BudgetKind,
+    CallPermitted,
+    Mode,
+    Place,
+    Prepared,
+    SessionId,
+    Subject,
+    ToolResult,
+    Verdict,
+)
 from curtainwall.tools import Runner
 
 Raise = Callable[[SessionId, BudgetKind, float], Awaitable[float]]
@@ -22,4 +34,24 @@ def session_runners(allow_more: Raise) -> Mapping[str, Runner]:
         # The yes is all there is to it: the agent that asked goes by the new text from here on.
         return ToolResult(ok=True, value=f"`{prepared.arguments['path']}` counts as it is now")
 
-    return {"session.request_budget": request_budget, "session.follow_instructions": follow_instructions}
+    async def propose_plan(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        return ToolResult(ok=True, value=plan_outcome(prepared.subject, permit.verdict, place.mode))
+
+    return {
+        "session.request_budget": request_budget,
+        FOLLOW_INSTRUCTIONS: follow_instructions,
+        PROPOSE_PLAN: propose_plan,
+    }
+
+
+def plan_outcome(plan: Subject, verdict: Verdict, mode: Mode) -> str:
+    """Return what an agent is told of its plan once it may go on."""
+    asked = {finding.step for finding in verdict.asked}
+    approved = [str(place) for place in range(1, len(plan.steps) + 1) if place - 1 in asked]
+    free = [str(place) for place in range(1, len(plan.steps) + 1) if place - 1 not in asked]
+    told = [f"approved, each once and exactly as listed: {', '.join(approved)}"] if approved else []
+    told += [f"allowed without a question: {', '.join(free)}"] if free else []
+    told += ["make the calls one by one; whatever is not in the list is judged as ever"]
+    if mode is Mode.PLAN:
+        told.append("the session is in plan mode, in which nothing is changed: a person has to leave it first")
+    return "; ".join(told)

@@ -28,7 +28,7 @@ from curtainwall.session import Rules
 def run_trials(home: Home, file: Path, policy_files: list[Path]) -> tuple[Result, ...]:
     """Return what came out for every line of a corpus, under the rules that ship, the user's own, and those that were given."""
     sources = rule_sources(home, policy_files)
-    tools = judged_tools(judging_masker(home))
+    tools = judged_tools(home, judging_masker(home))
     try:
         trials = read_corpus(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError:

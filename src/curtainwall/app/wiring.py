@@ -2,20 +2,23 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from curtainwall.app.config import Config, load_config
-from curtainwall.app.credentials import credential_files, credential_variables, credentials_in
+from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
 from curtainwall.app.keys import existing_key, house_key
-from curtainwall.app.model_keys import model_files, model_secrets, model_variables
+from curtainwall.app.knowledge import notebook_of, shelf_of
+from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.pairs import HousePeers, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
+from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
 from curtainwall.app.wishes import Wishes
@@ -25,6 +28,7 @@ from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
     SYSTEM,
+    AddLabels,
     Answer,
     Approver,
     Ask,
@@ -32,6 +36,8 @@ from curtainwall.model import (
     BudgetKind,
     Clock,
     CommandRefused,
+    Label,
+    LabelSource,
     Limits,
     MessageId,
     Place,
@@ -48,8 +54,10 @@ from curtainwall.session import BreakerLimits, Rules, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
+from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.progress import listener
 from curtainwall.tools.servers import ServerSpec
+from curtainwall.tools.skills import skill_runners
 
 _BIGGEST_RULE_FILE = 4 * 1024 * 1024
 
@@ -101,11 +109,23 @@ class Parts:
     clock: Clock | None = None
 
 
+class InForce:
+    """The setup that decisions stand on right now; another takes its place as a whole, and what is under way is decided by one of them."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.rules = setup.rules
+
+    def take(self, setup: Setup) -> None:
+        """Let every decision from here on stand on this setup."""
+        self.setup, self.rules = setup, setup.rules
+
+
 @dataclass(frozen=True, slots=True)
 class Wired:
     """A house with everything in its place."""
 
-    setup: Setup
+    in_force: InForce
     store: Stores
     house: House
     tools: Hub
@@ -115,6 +135,11 @@ class Wired:
     peers: HousePeers
     talk: Talk
     wishes: Wishes
+
+    @property
+    def setup(self) -> Setup:
+        """The setup that is in force now."""
+        return self.in_force.setup
 
 
 def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
@@ -127,14 +152,14 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
     policy = load(rule_sources(home, extra), lists=lists, protection=protection)
     own = {name: Path(team.policy).expanduser() for name, team in config.teams.items() if team.policy is not None}
     for_teams = {name: load(rule_sources(home, (*extra, file)), lists=lists, protection=protection) for name, file in own.items()}
-    servers = server_specs(config, (*model_variables(config), *credential_variables(config)), environ)
+    servers = server_specs(config, secret_variables(config), environ)
     return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), for_teams)
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*credential_files(config), *model_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
     teams = (str(Path(team.policy).expanduser()) for team in config.teams.values() if team.policy is not None)
     never = (*config.protected.never, *ours, *teams, *(str(path.absolute()) for path in policy_files))
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
@@ -169,7 +194,9 @@ def _source(path: Path, name: str) -> Source:
 def judging_tools(setup: Setup) -> Hub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
-    return Hub(judged_tools(masker, teams=setup.config.teams), open_servers(setup.home, setup.servers, masker, setup.policy.protection))
+    return Hub(
+        judged_tools(setup.home, masker, teams=setup.config.teams), open_servers(setup.home, setup.servers, masker, setup.policy.protection)
+    )
 
 
 def judging_masker(home: Home) -> Masker:
@@ -262,7 +289,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     """Open the house on this machine's store, making what is missing; whoever brings parts of their own gets those in place of ours."""
     setup.home.prepare()
     parts = parts or Parts()
-    clock, rules = parts.clock or SystemClock(), setup.rules
+    clock, in_force = parts.clock or SystemClock(), InForce(setup)
     masker = Masker(house_key(setup.home.mask_key), {**model_secrets(setup.config), **given_secrets(setup.servers)})
     credentials = Credentials(setup.credentials, masker.learn)
     await credentials.learn_at_hand()
@@ -276,6 +303,14 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             await actor.submit(RaiseBudget(by=SYSTEM, kind=kind, limit=limit))
             return limit
 
+    async def touched(session: SessionId) -> tuple[str, tuple[Label, ...]]:
+        async with house.hold(session) as actor:
+            return actor.state.facts.agent, tuple(actor.state.labels)
+
+    async def taint(session: SessionId, labels: Sequence[LabelSource]) -> None:
+        async with house.hold(session) as actor:
+            await actor.submit(AddLabels(by=SYSTEM, labels=tuple(labels)))
+
     async def heard(session: SessionId, place: Place, text: str) -> None:
         reply = await hooks.tell(UserPromptSubmit(prompt=text), place)
         if reply.blocked is not None:
@@ -283,26 +318,31 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         if reply.context:
             await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
 
-    protection, wishes = setup.policy.protection, Wishes()
+    protection, wishes, teams = setup.policy.protection, Wishes(), setup.config.teams
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
-        House(store, clock, lambda: rules) as house,
+        House(store, clock, lambda: in_force.rules) as house,
     ):
-        peers = HousePeers(house, setup.home, setup.config, protection, lambda: _model_of_new_sessions(setup.config, masker), heard)
+        model = partial(_model_of_new_sessions, setup.config, masker)
+        peers = HousePeers(house, setup.home, lambda: in_force.setup.config, protection, model, heard)
         talk = Talk(peers, house.feed, clock, terms_of(setup.config))
-        hands = Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller)
+        of_teams: Mapping[str, Runner] = team_runners(Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller)) if teams else {}
+        of_session = {
+            **session_runners(allow_more),
+            **skill_runners(shelf_of(setup.home)),
+            **memory_runners(notebook_of(setup.home), masker, touched, taint),
+            **of_teams,
+        }
         native = (
-            run_tools(
-                masker, credentials, protection, ask_again, {**session_runners(allow_more), **team_runners(hands)}, setup.config.teams
-            )
+            run_tools(setup.home, masker, credentials, protection, ask_again, of_session, teams)
             if runners is None
-            else judged_tools(masker, {**(team_runners(hands) if setup.config.teams else {}), **runners}, teams=setup.config.teams)
+            else judged_tools(setup.home, masker, {**of_teams, **runners}, teams)
         )
         async with aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed))) as tools:
-            around = Surroundings(masker, withheld=frozenset((*model_variables(setup.config), *credential_variables(setup.config))))
+            around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
             hooks = user_hooks(setup.hooks, around, setup.home, house)
             gate = SessionGate(house, tools, hooks, parts.approver)
-            yield Wired(setup, store, house, tools, gate, hooks, masker, peers, talk, wishes)
+            yield Wired(in_force, store, house, tools, gate, hooks, masker, peers, talk, wishes)
 
 
 def _teller() -> Tell | None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from curtainwall.agents.builtin import (
@@ -20,11 +21,13 @@ from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
 from curtainwall.app.keeper import Keeper
 from curtainwall.app.keys import house_key
+from curtainwall.app.knowledge import prompted_skills, shelf_of
 from curtainwall.app.models import default_model_name, model_settings
 from curtainwall.app.openings import BUILTIN, Wanted
 from curtainwall.app.wiring import Setup, Wired
+from curtainwall.channels.live import FarListening, LiveEndpoint
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Broken, NotFound, SessionId, SessionOpened, session_stream
+from curtainwall.model import Broken, Listening, NotFound, SessionId, SessionOpened, session_stream
 from curtainwall.runtime import HouseJournal, Turns
 from curtainwall.session import lift
 from curtainwall.tools.hooks import Pins
@@ -45,6 +48,8 @@ class AtWork:
     turns: Turns
     desk: HouseDesk
     crew: Crew
+    listening: Listening
+    """What happens right now, in whichever process."""
 
 
 class InstructionPins:
@@ -82,6 +87,7 @@ class Builtin:
             model_of=model_of,
             tools=wired.tools.listing,
             remembered=InstructionPins(Pins(setup.home.root / "instructions.json")),
+            skills=partial(prompted_skills, shelf_of(setup.home), mask=wired.masker.mask_text),
         )
         self._agent = BuiltinAgent(around, threshold)
 
@@ -109,13 +115,17 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     threshold = wired.setup.config.model.compact_at or None
     crew = Crew(agent_names(wired), Builtin(wired, journal, model_of, threshold))
     turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate)
+    watch = wired.setup.home.root / "run" / "watch"
+    listening = FarListening(journal, house.feed, wired.store.leases, watch)
+    desk = HouseDesk(wired, turns.attend, crew.see_model, wanted, threshold)
     keeping = Keeper(wired, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
-    try:
-        async with keeping:
-            yield AtWork(wired, journal, turns, HouseDesk(wired, turns.attend, crew.see_model, wanted, threshold), crew)
-    finally:
-        await turns.close()
-        await crew.close()
+    async with LiveEndpoint(journal, watch).open():
+        try:
+            async with keeping:
+                yield AtWork(wired, journal, turns, desk, crew, listening)
+        finally:
+            await turns.close()
+            await crew.close()
 
 
 def agent_names(wired: Wired) -> Callable[[SessionId], str]:

@@ -9,11 +9,13 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from curtainwall.channels.plain import TAB, plain_line, short
-from curtainwall.model import PendingAsk, Subject
+from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, REMEMBER, PendingAsk, Subject
 
 Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place", "note"]
 
 _ARGUMENTS_START = "as written:"
+_TEXTS: Mapping[str, str] = {"filesystem.write_file": "content", FOLLOW_INSTRUCTIONS: "content", LOAD_SKILL: "text", REMEMBER: "text"}
+"""Tools of which one argument is a text that people read line by line."""
 _LONG = 300
 _MOST_LINES = 60
 _MOST_COMPARED = 200
@@ -32,8 +34,8 @@ class CardLine:
 
 
 def card_lines(ask: PendingAsk) -> tuple[CardLine, ...]:
-    """Return the card of an ask, every line inert."""
-    return (*_head(ask), *_arguments(ask.subject), *_body(ask.subject))
+    """Return the card of an ask, every line inert; that of a plan has every step in its head."""
+    return tuple(_head(ask)) if ask.subject.steps else (*_head(ask), *_arguments(ask.subject), *_body(ask.subject))
 
 
 def whole_card(ask: PendingAsk) -> tuple[CardLine, ...]:
@@ -48,7 +50,9 @@ def ask_in_a_line(ask: PendingAsk, room: int = 100) -> str:
 
 
 def call_in_words(subject: Subject, room: int = 80) -> str:
-    """Return a call on one line: the tool and the argument that says most."""
+    """Return a call on one line: the tool and the argument that says most; of a plan, what it lists."""
+    if subject.steps:
+        return short(f"{subject.tool} {', '.join(step.tool for step in subject.steps)}", room)
     about = next((value for value in subject.raw.values() if isinstance(value, str)), None)
     if about is None:
         about = json.dumps(dict(subject.raw), ensure_ascii=False) if subject.raw else ""
@@ -60,7 +64,13 @@ def _head(ask: PendingAsk) -> Iterator[CardLine]:
     for line in ask.shown.split("\n"):
         if line == _ARGUMENTS_START:
             return
-        yield CardLine("rule" if line.startswith(("wants ", "because ", "label ")) else "head", _uncut(line))
+        yield CardLine(_kind(line), _uncut(line))
+
+
+def _kind(line: str) -> Kind:
+    if line.startswith("step "):
+        return "title"
+    return "rule" if line.startswith(("wants ", "because ", "label ")) else "argument" if line.startswith("with ") else "head"
 
 
 def _uncut(line: str) -> str:
@@ -95,19 +105,19 @@ def _told(arguments: Mapping[str, JsonValue], below: frozenset[str]) -> Iterator
 def _shown_below(subject: Subject) -> frozenset[str]:
     if subject.tool == "filesystem.edit_file" and _edits(subject) is not None:
         return frozenset({"edits"})
-    if subject.tool == "filesystem.write_file" and isinstance(subject.canonical.get("content"), str):
-        return frozenset({"content"})
-    return frozenset()
+    name = _TEXTS.get(subject.tool)
+    return frozenset({name}) if name is not None and isinstance(subject.canonical.get(name), str) else frozenset()
 
 
 def _body(subject: Subject) -> tuple[CardLine, ...]:
     edits = _edits(subject) if subject.tool == "filesystem.edit_file" else None
-    content = subject.canonical.get("content")
+    content = subject.canonical.get(_TEXTS.get(subject.tool, ""))
     if edits is not None:
         return _cut(_changes(edits), "what would change:")
-    if subject.tool == "filesystem.write_file" and isinstance(content, str):
+    if isinstance(content, str):
         lines = [*_all("added", _lines(content))]
-        return _cut(lines, f"the whole new content, {len(lines)} {'line' if len(lines) == 1 else 'lines'}:")
+        what = "the whole new content" if subject.tool == "filesystem.write_file" else "the whole text"
+        return _cut(lines, f"{what}, {len(lines)} {'line' if len(lines) == 1 else 'lines'}:")
     return ()
 
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol, cast
 
+from pydantic import JsonValue
+
 from curtainwall.channels.responses import Response, read_response
 from curtainwall.model import (
     AnswerApproval,
@@ -119,7 +121,7 @@ class Rendezvous:
             "escalationId": asked.approval,
             "serverName": server,
             "toolName": tool,
-            "arguments": dict(subject.canonical) if subject else {},
+            "arguments": _arguments(subject) if subject else {},
             "reason": "; ".join(f"{cover.role} {cover.value} ({', '.join(cover.rules)})" for cover in asked.covers),
         }
         draft = self._directory / f".{secrets.token_hex(8)}"
@@ -203,3 +205,10 @@ def _remove(path: Path) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             path.rmdir()
+
+
+def _arguments(subject: Subject) -> dict[str, JsonValue]:
+    """Return what would run; of a plan, every step."""
+    if not subject.steps:
+        return dict(subject.canonical)
+    return {"steps": [{"tool": step.tool, "arguments": dict(step.canonical)} for step in subject.steps]}

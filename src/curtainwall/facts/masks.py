@@ -71,17 +71,21 @@ class Masker:
 
     def mask_text(self, text: str) -> str:
         """Return the text with every secret replaced; what is masked already stays as it is."""
-        return "".join(piece.shown for piece in self.pieces(text))
+        spans = self.spans(text)
+        return "".join(piece.shown for piece in self._pieces(text, spans)) if spans else text
 
     def pieces(self, text: str) -> list[Piece]:
         """Return the text cut where secrets begin and end, for whoever shows a part of it or changes it."""
+        return self._pieces(text, self.spans(text))
+
+    def _pieces(self, text: str, spans: list[Span]) -> list[Piece]:
         found = [_plain(text)]
         for _ in range(_MAX_PASSES):
-            # What stood beside a secret may be one itself when read on its own.
-            spans = self.spans("".join(piece.shown for piece in found))
             if not spans:
                 break
             found = list(self._hidden(found, spans))
+            # What stood beside a secret may be one itself when read on its own.
+            spans = self.spans("".join(piece.shown for piece in found))
         return found
 
     def mask_json(self, value: JsonValue) -> JsonValue:

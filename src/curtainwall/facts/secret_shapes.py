@@ -72,6 +72,8 @@ _SHAPES = (
     ),
 )
 
+_SHAPE_OF = {literal: shape for shape in _SHAPES for literal in shape.literals}
+
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 # The lines of a key above its end, read backwards; all but the last are long.
 _LINE_END = r"(?:\n\r{0,2}|[nr]\\{1,4})(?:[ \t\"'+,;)]{0,40}[nr]\\{1,4})?(?:[ \t\"'+,;)]{0,39}[ \t\"',;)])?"
@@ -142,20 +144,20 @@ def is_secret_key(name: str) -> str | None:
 
 def shaped_secrets(text: str) -> Iterator[Span]:
     """Yield what is a secret by its own letters."""
-    dashed = "sk-" in text
-    for kind, literals, pattern in _SHAPES:
-        for literal in literals:
-            at = text.find(literal) if dashed or not literal.startswith("sk-") else -1
-            while at >= 0:
-                found = pattern.match(text, at)
-                if found is None:
-                    at = text.find(literal, at + 1)
-                    continue
-                group = next((number for number in range(1, pattern.groups + 1) if found[number] is not None), 0)
-                secret = found[group]
-                if not (group and _PLACEHOLDER.fullmatch(secret)) and MASK_START not in secret:
-                    yield Span(found.start(group), found.end(group), 1, kind, secret)
-                at = text.find(literal, max(found.end(), at + 1))
+    # Most texts hold none of the literals, and every call is looked at: this line is as short as it can be.
+    for literal in [each for each in _SHAPE_OF if each in text]:
+        kind, _, pattern = _SHAPE_OF[literal]
+        at = text.find(literal)
+        while at >= 0:
+            found = pattern.match(text, at)
+            if found is None:
+                at = text.find(literal, at + 1)
+                continue
+            group = next((number for number in range(1, pattern.groups + 1) if found[number] is not None), 0)
+            secret = found[group]
+            if not (group and _PLACEHOLDER.fullmatch(secret)) and MASK_START not in secret:
+                yield Span(found.start(group), found.end(group), 1, kind, secret)
+            at = text.find(literal, max(found.end(), at + 1))
     yield from _ended_keys(text)
 
 
@@ -211,7 +213,7 @@ def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
         if found and not found[1].startswith(MASK_START):
             yield Span(found.start(1), found.end(1), 2, "bearer", found[1])
         at = lower.find("bearer", at + 6)
-    for literal in _KEY_LITERALS:
+    for literal in [each for each in _KEY_LITERALS if each in lower]:
         at = lower.find(literal)
         while at >= 0:
             end = at + len(literal)

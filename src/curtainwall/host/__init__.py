@@ -16,6 +16,7 @@ from curtainwall.host.credential_sources import FromCommand, FromEnvironment, Fr
 from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
 from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
 from curtainwall.host.later import Later, TooMany, find_later, set_aside
+from curtainwall.host.locking import locked
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "find_bubblewrap",
     "find_later",
     "find_monty",
+    "locked",
     "look_for_bubblewrap",
     "make_directories",
     "move_entry",

@@ -34,7 +34,7 @@ class Cover(Frozen):
 
 
 class Grant(Frozen):
-    """A standing answer. With a digest it answers only that exact subject, once."""
+    """A standing answer. With a digest it answers only that exact subject, once; `plan` names the plan whose step that is."""
 
     id: GrantId
     scope: GrantScope
@@ -42,6 +42,7 @@ class Grant(Frozen):
     by: Who
     at: Millis
     digest: Digest | None = None
+    plan: GrantId | None = None
 
 
 class LabelSource(Frozen):

@@ -23,12 +23,16 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 HOUSE = StreamId("house")
 
 
+_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+
+
 def _letters(number: int, width: int) -> str:
-    out: list[str] = []
-    for _ in range(width):
-        number, digit = divmod(number, 32)
-        out.append(_ALPHABET[digit])
-    return "".join(reversed(out))
+    """Return the last letters of a number, two at a time: ids are made for every call and every event of a turn."""
+    out = ""
+    for _ in range((width + 1) // 2):
+        out = _PAIRS[number & 1023] + out
+        number >>= 10
+    return out[-width:]
 
 
 def ordered_id(at: Millis, entropy: bytes) -> str:

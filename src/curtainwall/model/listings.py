@@ -72,10 +72,19 @@ class SessionQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownAt:
+    """A place where asks are shown; without a reference, anywhere on the channel."""
+
+    channel: str
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalQuery:
     """Which approvals to list, newest first."""
 
     session: SessionId | None = None
     approval: ApprovalId | None = None
+    shown_at: ShownAt | None = None
     open_only: bool = True
     limit: int = 200

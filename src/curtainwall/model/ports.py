@@ -312,8 +312,8 @@ class Agent(Protocol):
 class Desk(Protocol):
     """What a channel can do with sessions; whoever decides for them, here or in another process."""
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
-        """Have a command decided and return where the log ends then; raise its refusal."""
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
+        """Have a command decided and return where the log ends then; raise its refusal. The same key twice is the same command."""
         ...
 
     def view(self, session: SessionId) -> SessionView:
@@ -328,8 +328,28 @@ class Desk(Protocol):
         """Open a session, and let its agent work here."""
         ...
 
-    def explain(self, session: SessionId, what: Literal["rules", "why"], about: str = "") -> str:
-        """Return in words which rules are in force, or why an approval or a call was judged as it was and what would change it."""
+    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
+        """Return in words which rules are in force, why an approval or a call was judged as it was, or what skills and notes there are."""
+        ...
+
+
+class Places(Protocol):
+    """Which session a place leads to, and who may do more there than talk."""
+
+    def session_at(self, place: Route) -> SessionId | None:
+        """Return the session that a place leads to."""
+        ...
+
+    async def lead(self, place: Route, by: Who) -> SessionId:
+        """Return the session that a place leads to, opened first where there is none, and let its agent work here."""
+        ...
+
+    async def move(self, place: Route, session: SessionId, by: Who, instead_of: SessionId | None) -> SessionId:
+        """Let a place lead to another session, show that one's asks there, and return the session that it leads to now."""
+        ...
+
+    def may_control(self, who: Who) -> bool:
+        """Tell whether someone may answer asks and use control words, rather than only talk."""
         ...
 
 
@@ -354,4 +374,24 @@ class Feed(Protocol):
 
     def head(self, stream: StreamId) -> int:
         """Return the cursor behind everything that is there now."""
+        ...
+
+    def changes(self) -> AsyncIterator[frozenset[StreamId]]:
+        """Tell for ever which streams changed; the empty set, which comes first, means that any may have."""
+        ...
+
+
+class Marks(Protocol):
+    """What a channel has to remember besides the log: how far it has told something, what it has told already."""
+
+    def get(self, channel: str, name: str) -> str | None:
+        """Return what was remembered under a name."""
+        ...
+
+    def all(self, channel: str) -> Mapping[str, str]:
+        """Return everything that a channel remembers, by name."""
+        ...
+
+    async def set(self, channel: str, marks: Mapping[str, str | None]) -> None:
+        """Remember these durably, all or none; None forgets a name."""
         ...

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -110,7 +110,7 @@ class Subject(Frozen):
 
     `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `masked` tells that they
     are not all of it. `digest` is taken over the unmasked canonical arguments and the resources, so an approval is bound to exactly what
-    would run.
+    would run. A plan has `steps`: the calls that it lists, each as it would be on its own.
     """
 
     kind: SubjectKind = SubjectKind.TOOL_CALL
@@ -121,14 +121,22 @@ class Subject(Frozen):
     resources: tuple[Resource, ...]
     digest: Digest
     masked: bool = False
+    steps: tuple["Subject", ...] = ()
+
+
+_SPELLING: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical_json(value: JsonValue | Mapping[str, JsonValue]) -> bytes:
     """Return the one spelling of a JSON value that digests are taken over."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+    return _SPELLING.encode(value).encode()
 
 
 def subject_digest(kind: SubjectKind, tool: str, canonical: Mapping[str, JsonValue], resources: tuple[Resource, ...]) -> Digest:
     """Return the digest of the exact subject."""
-    told: JsonValue = [kind.value, tool, dict(canonical), [resource.model_dump(mode="json") for resource in resources]]
+    named: list[JsonValue] = [
+        {"role": each.role.value, "value": each.value, "facts": None if each.facts is None else each.facts.model_dump(mode="json")}
+        for each in resources
+    ]
+    told: JsonValue = [kind.value, tool, dict(canonical), named]
     return Digest(hashlib.sha256(canonical_json(told)).hexdigest())

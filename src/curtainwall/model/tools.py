@@ -11,6 +11,18 @@ from curtainwall.model.subjects import Role, Subject, ToolEffect
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
 """What the house asks for before changed instructions of a workspace count."""
 
+PROPOSE_PLAN: Final = "session.propose_plan"
+"""A list of calls to be answered as one."""
+
+LOAD_SKILL: Final = "session.load_skill"
+REMEMBER: Final = "session.remember"
+
+TRUST_SKILL: Final = "session.trust_skill"
+"""What loading a skill of the workspace also is, until a human has seen exactly this one."""
+
+REMEMBER_FOR_ALL: Final = "session.remember_for_all"
+"""What a note also is that every later session can read, not only those of one project."""
+
 
 class Case(Frozen):
     """Other roles for an argument: those that it plays where a second argument is exactly one of these values (`true` is not 1).

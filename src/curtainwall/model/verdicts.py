@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import RuleId
+from curtainwall.model.subjects import Resource, Subject
 
 
 class Effect(StrEnum):
@@ -23,11 +24,17 @@ _STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
 
 
 class Finding(Frozen):
-    """What policy found for one resource of a subject (by its index), and because of which rules."""
+    """What policy found for one resource of a subject (by its index), or of one step of a plan, and because of which rules."""
 
     resource: int
     effect: Effect
     because: tuple[RuleId, ...]
+    step: int | None = None
+
+
+def resource_of(finding: Finding, subject: Subject) -> Resource:
+    """Return what a finding is about."""
+    return (subject if finding.step is None else subject.steps[finding.step]).resources[finding.resource]
 
 
 class Verdict(Frozen):

@@ -30,10 +30,11 @@ Uid = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One rule as it stands in its file, comments included, and as Cedar reads it."""
+    """One rule as it stands in its file, comments included, the line where it begins, and as Cedar reads it."""
 
     text: str
     expr: Expr
+    line: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +127,25 @@ def parse_rules(source: str, text: str) -> tuple[Written, ...]:
     except RecursionError:
         raise Broken(f"`{source}` holds a rule that is nested too deeply; make several of it") from None
     except ValueError as error:
-        raise Broken(f"`{source}` is no Cedar: {error}; correct the file or take it away") from None
+        raise Broken(f"`{source}`, line {_first_bad(text)}, is no Cedar: {error}; correct the file or take it away") from None
     if whole["templates"]:
         raise Broken(f"`{source}` holds a template (`?principal` or `?resource`), which would never apply; name what you mean")
     # Cedar numbers the rules of a file and hands them back unsorted.
     numbered = sorted(whole["staticPolicies"].items(), key=lambda item: int(item[0].removeprefix("policy")))
-    return tuple(Written(piece, expr) for piece, (_, expr) in zip(_pieces(text), numbered, strict=True))
+    return tuple(Written(piece, expr, line) for (piece, line), (_, expr) in zip(_pieces(text), numbered, strict=True))
+
+
+def _first_bad(text: str) -> int:
+    """Return the line of the first rule that Cedar cannot read; its own words do not tell."""
+    end = 0
+    for piece, line in _pieces(text):
+        end = text.index(piece, end) + len(piece)
+        try:
+            cedarpy.policies_to_json_str(piece)
+        except ValueError:
+            return line
+    rest = text[end:]
+    return text.count("\n", 0, end + len(rest) - len(rest.lstrip())) + 1
 
 
 def _is_too_deep(text: str) -> bool:
@@ -153,12 +167,15 @@ def _is_too_deep(text: str) -> bool:
     return False
 
 
-def _pieces(text: str) -> Iterable[str]:
-    """Yield each rule's own text: a semicolon outside of strings and comments ends one, and stands nowhere else."""
-    start = 0
+def _pieces(text: str) -> Iterable[tuple[str, int]]:
+    """Yield each rule's own text and its line: a semicolon outside of strings and comments ends one, and stands nowhere else."""
+    start, line = 0, 1
     for found in _TOKEN.finditer(text):
         if found[0] == ";":
-            yield text[start : found.end()].strip()
+            piece = text[start : found.end()]
+            first = len(piece) - len(piece.lstrip())
+            yield piece.strip(), line + piece.count("\n", 0, first)
+            line += piece.count("\n")
             start = found.end()
 
 

@@ -17,6 +17,7 @@ from curtainwall.model import (
     Subject,
     ToolFacts,
     Verdict,
+    resource_of,
 )
 from curtainwall.policy.canonical import is_beneath
 from curtainwall.policy.entities import Unfit, entity_of
@@ -50,14 +51,20 @@ class Explanation:
 
 def explain(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verdict) -> Explanation:
     """Return why this verdict was given and what would change it."""
-    deciding = [finding for finding in verdict.findings if finding.effect is verdict.effect and finding.resource < len(subject.resources)]
+    deciding = [finding for finding in verdict.findings if finding.effect is verdict.effect and _fits(finding, subject)]
     seen = [_session_words(facts)]
     for finding in deciding:
-        seen.extend(_resource_words(policy, subject.resources[finding.resource], facts))
+        seen.extend(_resource_words(policy, resource_of(finding, subject), facts))
     changes = dict.fromkeys(_changes(policy, subject, facts, verdict, deciding))
     cards = tuple(_card(policy, rule) for rule in verdict.because)
     labels = tuple(_label_words(policy, subject, facts))
     return Explanation(verdict.effect, cards, tuple(dict.fromkeys(seen)), tuple(changes), labels)
+
+
+def _fits(finding: Finding, subject: Subject) -> bool:
+    """Tell whether a finding is about something that the subject has."""
+    its = subject if finding.step is None else subject.steps[finding.step] if finding.step < len(subject.steps) else None
+    return its is not None and finding.resource < len(its.resources)
 
 
 def _label_words(policy: Policy, subject: Subject, facts: SessionFacts) -> Iterator[str]:
@@ -128,7 +135,7 @@ def _changes(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Ver
 
 def _answers(policy: Policy, subject: Subject, verdict: Verdict, deciding: list[Finding]) -> Iterator[str]:
     yield "an operator approves it: `curtainwall approve ID --for once|session|project` (in a session `/approve ID`)"
-    asked = [(subject.resources[finding.resource], finding) for finding in deciding]
+    asked = [(resource_of(finding, subject), finding) for finding in deciding]
     for resource, finding in asked:
         rules = ", ".join(f"`{rule}`" for rule in finding.because)
         yield f"a grant for `{resource.role}` on `{resource.value}` that was given for {rules}"

@@ -1,6 +1,8 @@
 """Rules in, verdict out. No I/O, no clock; what is remembered changes nothing."""
 
-from curtainwall.model import Effect, Finding, Label, Resource, Role, RuleId, Subject, SubjectKind, Verdict, denial
+from dataclasses import replace
+
+from curtainwall.model import Effect, Finding, Label, Mode, Resource, Role, RuleId, Subject, SubjectKind, Verdict, denial
 from curtainwall.policy.canonical import is_beneath
 from curtainwall.policy.cedar import LABEL
 from curtainwall.policy.entities import entity_of, is_judged, path_entity, question, surroundings
@@ -14,7 +16,27 @@ _ERROR: Found = (Effect.DENY, (POLICY_ERROR,))
 
 
 def judge(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
-    """Return the strictest verdict over the subject's resources; deny if it has none that a rule knows."""
+    """Return the strictest verdict over the subject's resources; deny if it has none that a rule knows.
+
+    Each step of a plan is judged as it would be on its own, and one that would be denied denies the plan.
+    """
+    own = _judge_call(policy, subject, facts)
+    if not subject.steps or own.effect is Effect.DENY:
+        return own
+    # INVARIANT: what is approved in plan mode runs only once somebody has left it, and is judged again then.
+    then = replace(facts, mode=Mode.DEFAULT) if facts.mode is Mode.PLAN else facts
+    steps = [_judge_call(policy, step, then) for step in subject.steps]
+    effect = max((own.effect, *(step.effect for step in steps)), key=lambda effect: effect.strictness)
+    because = policy.in_order(rule for verdict in (own, *steps) if verdict.effect is effect for rule in verdict.because)
+    denied = [
+        f"step {place} (`{subject.steps[place - 1].tool}`): {step.reason}" for place, step in enumerate(steps, 1) if step.effect is effect
+    ]
+    reason = "; ".join(denied) if effect is Effect.DENY else reason_of(policy, because)
+    inside = (finding.model_copy(update={"step": place}) for place, step in enumerate(steps) for finding in step.findings)
+    return Verdict(effect=effect, because=because, reason=reason, findings=(*own.findings, *inside))
+
+
+def _judge_call(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
     if not subject.resources:
         return denial(NO_RESOURCES, "the call says nothing that could be judged")
     if subject.kind is SubjectKind.TOOL_CALL and not any(_is_itself(resource, subject) for resource in subject.resources):

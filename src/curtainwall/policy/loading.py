@@ -23,7 +23,8 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
     _see_that_ids_are_single(rules)
     for source in sources:
         for name, fault in grammar.faults(source.text):
-            raise Broken(f"`{source.name}`, rule `{name}` does not fit the schema: {fault}; correct it or take it away")
+            line = next((rule.written.line for rule in rules if (rule.card.id, rule.card.source) == (name, source.name)), 1)
+            raise Broken(f"`{source.name}`, line {line}, rule `{name}` does not fit the schema: {fault}; correct it or take it away")
     judging = [rule for rule in rules if rule.label is None]
     labelling = {rule.card.id: rule for rule in rules if rule.label is not None}
     return Policy(

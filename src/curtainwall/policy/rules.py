@@ -76,7 +76,9 @@ def read_rule(source: Source, written: Written, number: int) -> Rule:
     expr = written.expr
     notes = cast("dict[str, str | None]", expr.get("annotations", {}))
     name = notes.get("id") or ""
-    where = f"`{source.name}`, rule `{name}`" if name else f"`{source.name}`, rule number {number}"
+    where = (
+        f"`{source.name}`, line {written.line}, rule `{name}`" if name else f"`{source.name}`, line {written.line}, rule number {number}"
+    )
     if not name:
         raise Broken(f'{where} has no id; write `@id("my-rule")` before it')
     if not _ID.fullmatch(name) or len(name) > _LONGEST_ID:

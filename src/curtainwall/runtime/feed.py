@@ -31,6 +31,10 @@ class LogFeed:
                     after = page[-1].seq
                 await woken.wait()
 
+    def changes(self) -> AsyncIterator[frozenset[StreamId]]:
+        """Tell for ever which streams changed; the empty set, which comes first, means that any may have."""
+        return self._wakes.changes()
+
     def head(self, stream: StreamId) -> int:
         """Return the cursor behind everything that is there now."""
         return self._log.head(stream)

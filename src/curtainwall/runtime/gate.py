@@ -252,7 +252,8 @@ class SessionGate:
 
     async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
         """Step 7, where configured: an automatic approver may only approve; anything else it does passes the ask on."""
-        if self._approver is None:
+        if self._approver is None or subject.steps:
+            # A plan is answered for later, and that is a human's to do.
             return
         try:
             name = await self._approver.approves(subject, ())
@@ -330,7 +331,8 @@ class SessionGate:
             result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
         shown = await self._finish(actor, wish, permit, result)
         reply = await self._hooks.after_call(prepared.subject, result, wish.place)
-        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=ToolResult(ok=result.ok, value=shown)), reply)
+        told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
+        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told), reply)
 
     async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult) -> JsonValue:
         blobs = self._house.stores.blobs

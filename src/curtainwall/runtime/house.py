@@ -2,9 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, Self
+
+from pydantic import JsonValue
 
 from curtainwall.model import (
     HOUSE,
@@ -16,11 +18,13 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Conflict,
+    ExtensionNoted,
     GrantId,
     Inbox,
     Index,
     Leases,
     Log,
+    Marks,
     Moment,
     NotFound,
     Outcome,
@@ -71,6 +75,11 @@ class Stores(Protocol):
     @property
     def index(self) -> Index:
         """Return the index."""
+        ...
+
+    @property
+    def marks(self) -> Marks:
+        """Return the marks."""
         ...
 
 
@@ -152,7 +161,7 @@ class House:
     async def revoke(self, grant: GrantId, by: Who) -> None:
         """Take a standing answer back, in whichever session or project it stands."""
         for row in self.stores.index.grants():
-            if row.grant.id != grant:
+            if grant not in (row.grant.id, row.grant.plan):
                 continue
             command = RevokeGrant(by=by, grant=grant)
             if row.stream.startswith("session:"):
@@ -188,6 +197,16 @@ class House:
             event = RouteSet(at=self.clock.now(), route=route, session=None, by=by)
             with suppress(Conflict):
                 await self.stores.log.append(Batch((Write(HOUSE, end, (event,)),)))
+
+    async def note(self, extension: str, data: Mapping[str, JsonValue]) -> None:
+        """Write down in the house's log what an extension has to remember."""
+        while True:
+            event = ExtensionNoted(at=self.clock.now(), extension=extension, data=data)
+            try:
+                await self.stores.log.append(Batch((Write(HOUSE, self.stores.log.head(HOUSE), (event,)),)))
+            except Conflict:
+                continue
+            return
 
     async def delete(self, session: SessionId, by: Who) -> None:
         """Delete a session's log for good; the house keeps that it was there and where it ended. Open asks forbid it."""

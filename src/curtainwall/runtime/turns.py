@@ -75,9 +75,13 @@ class Turns:
             await self._held.leave(session)
 
     async def close(self) -> None:
-        """Leave every session."""
-        for session in tuple(self._attended):
-            await self.leave(session)
+        """Leave every session, all at once."""
+        await asyncio.gather(*(self.leave(session) for session in tuple(self._attended)))
+
+    @property
+    def attended(self) -> tuple[SessionId, ...]:
+        """The sessions that are looked after here."""
+        return tuple(self._attended)
 
     async def _attend(self, session: SessionId) -> None:
         stream = session_stream(session)

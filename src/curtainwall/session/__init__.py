@@ -31,7 +31,9 @@ from curtainwall.session.calls import (
 from curtainwall.session.card import (
     card_text,
     inert,
+    label_lines,
     shows_all,
+    visible,
 )
 from curtainwall.session.decide import (
     decide,
@@ -58,6 +60,11 @@ from curtainwall.session.peers import (
     posts_of,
     team_of,
 )
+from curtainwall.session.plans import (
+    LONGEST_PLAN,
+    plan_text,
+    step_grants,
+)
 from curtainwall.session.project import (
     ProjectState,
     decide_project,
@@ -79,6 +86,7 @@ from curtainwall.session.standing import (
     covers_of,
     reach,
     standing_answer,
+    still_covers,
 )
 from curtainwall.session.state import (
     SETTLED_KEPT,
@@ -107,6 +115,7 @@ __all__ = [
     "ASKS_KEPT",
     "DIGESTS_KEPT",
     "LIFTS",
+    "LONGEST_PLAN",
     "MANY_RESOURCES",
     "SETTLED_KEPT",
     "BlobCheck",
@@ -153,9 +162,11 @@ __all__ = [
     "forget_oldest",
     "in_words",
     "inert",
+    "label_lines",
     "lift",
     "may_receive",
     "path_of",
+    "plan_text",
     "posts_of",
     "proceed",
     "reach",
@@ -168,6 +179,9 @@ __all__ = [
     "rules_in_force",
     "shows_all",
     "standing_answer",
+    "step_grants",
+    "still_covers",
     "team_of",
     "transcript",
+    "visible",
 ]

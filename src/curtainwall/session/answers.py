@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     SYSTEM,
+    TRUST_SKILL,
     AlreadyAnswered,
     AnswerApproval,
     AnyEvent,
@@ -30,6 +31,8 @@ from curtainwall.session.rules import Rules
 from curtainwall.session.standing import reach
 from curtainwall.session.state import OpenApproval, SessionState
 
+_ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
+
 
 def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Settle an open approval; the first valid answer wins and a later one is told truthfully by whom it was settled."""
@@ -39,16 +42,19 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
     if _is_over(approval, moment):
         raise AlreadyAnswered(f"too late: the deadline of approval `{command.approval}` passed at {_clock(approval.asked.deadline or 0)}")
     covers = approval.asked.covers
-    # An automatic approver says yes to what it saw, and to nothing that comes later.
-    scope = command.scope if command.by.channel == SYSTEM.channel else reach(command.scope, covers)
+    is_plan = any(state.calls[call].subject.steps for call in approval.calls)
+    if command.granted and is_plan and command.scope is not GrantScope.ONCE:
+        raise NotAllowed("a plan is approved as it is listed, each step once; a grant would answer for more")
+    # An automatic approver says yes to what it saw, and to nothing that comes later; a plan, to its list.
+    scope = command.scope if is_plan or command.by.channel == SYSTEM.channel else reach(command.scope, covers)
     if command.granted and scope is not GrantScope.ONCE and not shows_all(covers):
         raise NotAllowed(f"approval `{command.approval}` was too long to be shown whole, so it can be granted once alone")
     if command.granted and scope is GrantScope.PROJECT and any(cover.role is Role.USE_CREDENTIAL for cover in covers):
         raise NotAllowed(f"approval `{command.approval}` is about a credential, which is granted for one session at most")
     if command.granted and command.scope is not GrantScope.ONCE and any(cover.role is Role.RAISE_BUDGET for cover in approval.asked.covers):
         raise NotAllowed("a budget is raised once at a time; the grant would answer for any later amount")
-    if command.granted and scope is not GrantScope.ONCE and any(cover.value == FOLLOW_INSTRUCTIONS for cover in covers):
-        raise NotAllowed("instructions are taken over once at a time; the grant would answer for any later text")
+    if command.granted and scope is not GrantScope.ONCE and any(cover.value in _ONE_TEXT for cover in covers):
+        raise NotAllowed("this is a yes to one text, which is given once at a time; the grant would answer for any later text")
     answered = ApprovalAnswered(
         at=moment.at,
         approval=command.approval,
@@ -80,9 +86,10 @@ def revoke(state: SessionState, command: RevokeGrant, rules: Rules, moment: Mome
     """Take back an answer that stands in this session."""
     if not rules.may_control(command.by):
         raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not revoke")
-    if command.grant not in state.grants:
+    named = [grant.id for grant in state.grants.values() if command.grant in (grant.id, grant.plan)]
+    if not named:
         raise NotFound(f"there is no grant `{command.grant}` in this session")
-    return (GrantRevoked(at=moment.at, grant=command.grant, by=command.by),)
+    return tuple(GrantRevoked(at=moment.at, grant=grant, by=command.by) for grant in named)
 
 
 def _open(state: SessionState, approval: ApprovalId) -> OpenApproval:

@@ -45,8 +45,9 @@ from curtainwall.model import (
 from curtainwall.policy import judge, labels_of
 from curtainwall.session.breaker import count_asks, count_repeats
 from curtainwall.session.card import card_text
+from curtainwall.session.plans import LONGEST_PLAN, plan_text, step_grants
 from curtainwall.session.rules import Rules
-from curtainwall.session.standing import covered, covers_of, standing_answer
+from curtainwall.session.standing import covers_of, standing_answer, still_covers
 from curtainwall.session.state import OpenCall, SessionState, Standing
 
 MANY_RESOURCES = 256
@@ -110,8 +111,9 @@ def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Mom
     if verdict.effect is Effect.DENY:
         return tuple(CallDenied(at=moment.at, call=each, verdict=verdict) for each in (command.call, *_joined_to(state, command.call)))
     case = _Case(state, command.call, command.subject, rules, moment)
-    if verdict.effect is Effect.ALLOW or covered(covers_of(verdict, command.subject), call.covers):
-        return (_permit(case, verdict, (str(call.approval),)),)
+    if verdict.effect is Effect.ALLOW or still_covers(command.subject, covers_of(verdict, command.subject), call.covers):
+        steps = step_grants(command.subject, verdict, call.answered_by or SYSTEM, command.call, moment)
+        return (_permit(case, verdict, (str(call.approval),)), *steps)
     events = _answer_or_ask(case, verdict)
     return (*events, *_followed(events, _joined_to(state, command.call)))
 
@@ -168,7 +170,7 @@ def _decide_on(case: _Case, hook: HookSays | None) -> tuple[AnyEvent, ...]:
 
 
 def _judged(case: _Case) -> Verdict:
-    if len(case.subject.resources) > MANY_RESOURCES:
+    if sum(len(each.resources) for each in (case.subject, *case.subject.steps)) > MANY_RESOURCES:
         return denial("too-many-resources", f"one call may touch at most {MANY_RESOURCES} resources; split it")
     return judge(case.rules.policy, case.subject, case.state.facts)
 
@@ -180,10 +182,9 @@ def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdi
     rule = RuleId(f"hook:{hook.hook}")
     if hook.effect == "deny":
         return denial(rule, hook.reason)
-    asking = {finding.resource: finding.because for finding in verdict.asked}
-    findings = tuple(
-        Finding(resource=place, effect=Effect.ASK, because=(*asking.get(place, ()), rule)) for place in range(len(subject.resources))
-    )
+    asking = {finding.resource: finding.because for finding in verdict.asked if finding.step is None}
+    own = (Finding(resource=place, effect=Effect.ASK, because=(*asking.get(place, ()), rule)) for place in range(len(subject.resources)))
+    findings = (*own, *(finding for finding in verdict.findings if finding.step is not None))
     if verdict.effect is Effect.ALLOW:
         return Verdict(effect=Effect.ASK, because=(rule,), reason=hook.reason, findings=findings)
     reason = f"{verdict.reason}; {hook.reason}"
@@ -194,14 +195,21 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
     at, state = case.moment.at, case.state
     answer = standing_answer(state, case.subject, verdict, case.rules)
     if answer is not None:
-        once = (grant.id for grant in state.grants.values() if grant.id == answer and grant.scope is GrantScope.ONCE)
-        return (*(GrantUsed(at=at, grant=grant) for grant in once), _permit(case, verdict, (answer,)))
+        once = [grant for grant in state.grants.values() if grant.id == answer and grant.scope is GrantScope.ONCE]
+        # A human's yes to this very plan, kept while its agent was gone, is a yes to its steps; no other standing answer is.
+        steps = (given for grant in once for given in step_grants(case.subject, verdict, grant.by, case.call, case.moment))
+        return (*(GrantUsed(at=at, grant=grant.id) for grant in once), _permit(case, verdict, (answer,)), *steps)
     if case.subject.masked:
         # INVARIANT: nobody is asked about what they cannot be shown.
         unseen = (
             "it needs a human's answer, and holds what looks like a secret, which no human would be shown; leave that part to the human"
         )
         return (case.deny(denial("masked-arguments", unseen)),)
+    is_plan = bool(case.subject.steps)
+    shown = plan_text(case.subject, verdict, state.labels, state.mode) if is_plan else card_text(case.subject, verdict, state.labels)
+    if is_plan and len(shown) > LONGEST_PLAN:
+        words = f"the plan is too long to be shown whole: {len(shown):,} letters, at most {LONGEST_PLAN:,}; propose less at once"
+        return (case.deny(denial("plan-too-long", words)),)
     open_ = _same_ask(state, case.subject, verdict)
     if open_ is not None:
         return (ApprovalJoined(at=at, approval=open_, call=case.call),)
@@ -219,7 +227,7 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
             call=case.call,
             digest=case.subject.digest,
             covers=covers_of(verdict, case.subject),
-            shown=card_text(case.subject, verdict, state.labels),
+            shown=shown,
             policy=case.rules.policy.version,
             deadline=None if deadline is None else at + deadline,
         ),
@@ -245,7 +253,7 @@ def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...]) -> Call
 def _same_ask(state: SessionState, subject: Subject, verdict: Verdict) -> ApprovalId | None:
     asked = covers_of(verdict, subject)
     for approval, open_ in state.approvals.items():
-        if open_.asked.digest == subject.digest and open_.calls and covered(asked, open_.asked.covers):
+        if open_.asked.digest == subject.digest and open_.calls and still_covers(subject, asked, open_.asked.covers):
             return approval
     return None
 

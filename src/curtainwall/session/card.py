@@ -30,30 +30,36 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
         lines.append("a yes holds for the rest of this session")
     if verdict.reason:
         lines.append(f"because {inert(verdict.reason)}")
-    lines += [f"label {inert(source.label)} was set by {_origin(source)}" for source in labels.values()]
+    lines += label_lines(labels)
     lines += _arguments("as written", subject.raw)
     if subject.canonical != subject.raw:
         lines += _arguments("would run as", subject.canonical)
     return "\n".join(lines)
 
 
+def label_lines(labels: Mapping[Label, LabelSource]) -> list[str]:
+    """Return what set each label, for whoever is asked because of one."""
+    return [f"label {inert(source.label)} was set by {_origin(source)}" for source in labels.values()]
+
+
 def shows_all(covers: Sequence[Cover]) -> bool:
     """Tell whether a card shows every role and resource that is asked for, uncut; only then may an answer stand for longer."""
     wants = _wants(covers)
-    whole = all(len(_visible(cover.value)) <= _VALUE_LIMIT and _MASK_START not in cover.value for cover in covers)
+    whole = all(len(visible(cover.value)) <= _VALUE_LIMIT and _MASK_START not in cover.value for cover in covers)
     return whole and _cut_lines(wants, _WANTS_LIMIT) == wants
 
 
 def inert(text: str) -> str:
     """Return text that cannot move a cursor, hide itself or pretend to be ours: one line, visible characters only, cut if long."""
-    shown = _visible(text)
+    shown = visible(text)
     if len(shown) <= _VALUE_LIMIT:
         return shown
     half = _VALUE_LIMIT // 2
     return f"{shown[:half]} …[{len(shown) - 2 * half} characters cut]… {shown[-half:]}"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """Return text with everything escaped that is not seen, or not seen where it stands; nothing is cut."""
     if text.isascii() and text.isprintable():
         return text
     shown: list[str] = []

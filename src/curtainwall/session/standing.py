@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from curtainwall.model import Cover, Finding, Grant, GrantScope, Mode, Role, RuleId, Subject, Verdict
+from curtainwall.model import Cover, Grant, GrantScope, Mode, Role, RuleId, Subject, Verdict, resource_of
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
@@ -13,10 +13,8 @@ _CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
 
 def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
     """Return what a human is asked: every asked role and resource with the rules that ask."""
-    return tuple(
-        Cover(role=subject.resources[finding.resource].role, value=subject.resources[finding.resource].value, rules=finding.because)
-        for finding in verdict.asked
-    )
+    asked = ((resource_of(finding, subject), finding) for finding in verdict.asked)
+    return tuple(Cover(role=resource.role, value=resource.value, rules=finding.because) for resource, finding in asked)
 
 
 def covered(asked: Iterable[Cover], by: Iterable[Cover]) -> bool:
@@ -50,7 +48,7 @@ def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rul
         return "disabled-rule"
     if state.mode is Mode.ACCEPT_EDITS and all(finding.because and _EDIT_RULES.issuperset(finding.because) for finding in verdict.asked):
         return "mode:accept-edits"
-    if state.mode is Mode.BYPASS and all(_role(subject, finding) not in _NEVER_BYPASSED for finding in verdict.asked):
+    if state.mode is Mode.BYPASS and all(cover.role not in _NEVER_BYPASSED for cover in asked):
         return "mode:bypass"
     return None
 
@@ -58,8 +56,12 @@ def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rul
 def _answers(grant: Grant, subject: Subject, asked: tuple[Cover, ...]) -> bool:
     if grant.digest is not None and grant.digest != subject.digest:
         return False
-    return covered(asked, grant.covers)
+    return still_covers(subject, asked, grant.covers)
 
 
-def _role(subject: Subject, finding: Finding) -> Role:
-    return subject.resources[finding.resource].role
+def still_covers(subject: Subject, asked: tuple[Cover, ...], answered: tuple[Cover, ...]) -> bool:
+    """Tell whether an answer that was given for a subject holds for what it asks now.
+
+    Two steps of a plan may ask about the same thing because of different rules, so a plan has to ask exactly what it asked.
+    """
+    return asked == answered if subject.steps else covered(asked, answered)

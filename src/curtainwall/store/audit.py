@@ -32,6 +32,7 @@ from curtainwall.model import (
     Payload,
     RuleDisabled,
     RuleEnabled,
+    Subject,
     canonical_json,
 )
 
@@ -144,12 +145,17 @@ def _seq_of(text: str) -> int | None:
     return line.seq if line else None
 
 
+def _subject(subject: Subject) -> dict[str, JsonValue]:
+    resources: list[JsonValue] = [{"role": it.role.value, "value": it.value} for it in subject.resources]
+    return {"tool": subject.tool, "resources": resources, "digest": subject.digest}
+
+
 def _fields(event: AnyEvent) -> dict[str, JsonValue] | None:
     told: dict[str, JsonValue]
     match event:
         case CallRequested():
-            resources: list[JsonValue] = [{"role": it.role.value, "value": it.value} for it in event.subject.resources]
-            return {"call": event.call, "tool": event.subject.tool, "resources": resources, "digest": event.subject.digest}
+            told = {"call": event.call, **_subject(event.subject)}
+            return {**told, "steps": [_subject(step) for step in event.subject.steps]} if event.subject.steps else told
         case CallDenied():
             return {"call": event.call, "because": list(event.verdict.because), "reason": event.verdict.reason}
         case CallPermitted():

@@ -22,6 +22,8 @@ _WITH_STATUS = {
 }
 _APPROVALS = "SELECT approval, session, tool, shown, covers, digest, asked, deadline, status, settled, settled_by, reason FROM approval"
 
+_SHOWN_AT = "EXISTS (SELECT 1 FROM shown w WHERE w.session = approval.session AND w.channel = ?"
+
 
 class SqliteIndex:
     """The lists of one database."""
@@ -55,8 +57,11 @@ class SqliteIndex:
             (f"{column} = ?", value) for column, value in (("session", query.session), ("approval", query.approval)) if value is not None
         ]
         conditions = [condition for condition, _ in wanted] + (["status = 'open'"] if query.open_only else [])
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         values = [value for _, value in wanted]
+        if (place := query.shown_at) is not None:
+            conditions.append(f"{_SHOWN_AT})" if place.reference is None else f"{_SHOWN_AT} AND w.reference = ?)")
+            values += [place.channel] if place.reference is None else [place.channel, place.reference]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         rows = self._reader.all(
             f"{_APPROVALS}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, max(query.limit, 0)]
         )

@@ -16,12 +16,14 @@ from curtainwall.model import (
     SessionId,
     SessionQuery,
     SessionRow,
+    ShownAt,
     StreamId,
     session_of,
 )
 from curtainwall.store.projection import (
     ApprovalListed,
     ApprovalSettled,
+    AsksShown,
     CallForgotten,
     CallNamed,
     Change,
@@ -46,6 +48,7 @@ class MemoryIndex:
         self._approvals: dict[tuple[SessionId, ApprovalId], ApprovalRow] = {}
         self._grants: dict[tuple[StreamId, GrantId], GrantRow] = {}
         self._routes: dict[Route, SessionId] = {}
+        self._shown: dict[SessionId, set[Route]] = {}
 
     def sessions(self, query: SessionQuery) -> Sequence[SessionRow]:
         """Return sessions, newest first; `since` and `before` speak of the last change, `text` of name and workspace."""
@@ -61,6 +64,7 @@ class MemoryIndex:
             if query.session in (None, row.session)
             and query.approval in (None, row.approval)
             and (row.status == "open" or not query.open_only)
+            and (query.shown_at is None or self._is_shown(row.session, query.shown_at))
         ]
         rows.sort(key=lambda row: (row.asked, row.session, row.approval), reverse=True)
         return rows[: max(query.limit, 0)]
@@ -92,6 +96,7 @@ class MemoryIndex:
         if session is not None:
             self._sessions.pop(session, None)
             self._labels.pop(session, None)
+            self._shown.pop(session, None)
             self._calls = {key: tool for key, tool in self._calls.items() if key[0] != session}
             self._approvals = {key: row for key, row in self._approvals.items() if key[0] != session}
 
@@ -143,6 +148,9 @@ class MemoryIndex:
                     self._routes[route] = session
             case RoutesEnded(session):
                 self._routes = {route: led for route, led in self._routes.items() if led != session}
+            case AsksShown(session, route, shown):
+                places = self._shown.setdefault(session, set())
+                (places.add if shown else places.discard)(route)
             case _:
                 assert_never(change)
 
@@ -156,6 +164,10 @@ class MemoryIndex:
                 row = self._approvals.get((session, approval))
                 if row is not None and row.status == "open":
                     self._approvals[session, approval] = replace(row, status=status, settled=at, settled_by=by, reason=reason)
+
+    def _is_shown(self, session: SessionId, at: ShownAt) -> bool:
+        places = self._shown.get(session, ())
+        return any(place.channel == at.channel and at.reference in (None, place.reference) for place in places)
 
     def _completed(self, row: SessionRow) -> SessionRow:
         pending = sum(it.session == row.session and it.status == "open" for it in self._approvals.values())

@@ -30,6 +30,7 @@ from curtainwall.model import (
 )
 from curtainwall.store.chain import START, link
 from curtainwall.store.lists import MemoryIndex
+from curtainwall.store.marks import MemoryMarks
 from curtainwall.store.projection import changes
 from curtainwall.store.watching import Watcher
 
@@ -53,6 +54,7 @@ class MemoryDisk:
         self.owners: dict[StreamId, Owner] = {}
         self.blobs: dict[str, bytes] = {}
         self.index = MemoryIndex()
+        self.marks: dict[tuple[str, str], str] = {}
         self.watchers: set[Watcher] = set()
 
     def changed(self, names: frozenset[StreamId]) -> None:
@@ -258,7 +260,7 @@ class MemoryBlobs:
 
 
 class MemoryStore:
-    """`log`, `inbox`, `leases`, `blobs` and `index` on a disk in memory; two stores on one disk are like two processes on one home."""
+    """Everything that is kept, on a disk in memory; two stores on one disk are like two processes on one home."""
 
     def __init__(self, clock: Clock, disk: MemoryDisk | None = None) -> None:
         self.disk = disk or MemoryDisk()
@@ -267,6 +269,7 @@ class MemoryStore:
         self.leases = MemoryLeases(self.disk, clock)
         self.blobs = MemoryBlobs(self.disk)
         self.index = self.disk.index
+        self.marks = MemoryMarks(self.disk.marks)
 
     def close(self) -> None:
         """Release the leases; the disk stays for whoever holds it."""

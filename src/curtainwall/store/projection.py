@@ -28,6 +28,8 @@ from curtainwall.model import (
     ModeChanged,
     ModelChanged,
     Route,
+    RouteAdded,
+    RouteRemoved,
     RouteSet,
     SessionClosed,
     SessionDeleted,
@@ -146,6 +148,15 @@ class RoutesEnded:
     session: SessionId
 
 
+@dataclass(frozen=True, slots=True)
+class AsksShown:
+    """A session's asks are shown at a place from here on, or no longer."""
+
+    session: SessionId
+    route: Route
+    shown: bool
+
+
 Change = (
     SessionListed
     | SessionSet
@@ -159,13 +170,14 @@ Change = (
     | GrantEnded
     | RouteLeads
     | RoutesEnded
+    | AsksShown
 )
 
 
 _TELLING = frozenset(
     {ApprovalAnswered, ApprovalAsked, ApprovalExpired, ApprovalWithdrawn, CallDenied, CallDropped, CallPermitted}
     | {CallRequested, GrantGiven, GrantRevoked, GrantUsed, LabelsAdded, ModeChanged, ModelChanged, SessionClosed, SessionOpened}
-    | {RouteSet, SessionDeleted, SessionReady, SessionRenamed, TurnEnded, TurnResumed, TurnStarted}
+    | {RouteAdded, RouteRemoved, RouteSet, SessionDeleted, SessionReady, SessionRenamed, TurnEnded, TurnResumed, TurnStarted}
 )
 """The events that change a list; most do not, and the log is written as fast as this is known."""
 
@@ -218,6 +230,8 @@ def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
             return (SessionSet(session, "model", event.model),)
         case LabelsAdded():
             return _labels(session, event.labels)
+        case RouteAdded() | RouteRemoved():
+            return (AsksShown(session, event.route, isinstance(event, RouteAdded)),)
         case _:
             return _of_gate(session, event)
 

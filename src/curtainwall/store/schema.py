@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from curtainwall.model import Broken
+from curtainwall.model import Broken, StreamId, decode_event
 from curtainwall.store.faults import explain, explain_file
 from curtainwall.store.home import private_file
+from curtainwall.store.projection import changes
+from curtainwall.store.tables import apply
 
-FORMAT = 2
+FORMAT = 3
 """The version of the store's format that this program writes."""
 
 BUSY_MILLIS = 5_000
@@ -67,11 +69,19 @@ CREATE TABLE route (
 CREATE INDEX route_session ON route (session);
 """
 
-PROJECTIONS = ("session", "label", "call", "approval", "standing", "route")
-"""The tables that hold nothing but what can be told from the log."""
+_SHOWN = """
+CREATE TABLE shown (
+    session TEXT NOT NULL, channel TEXT NOT NULL, reference TEXT NOT NULL, PRIMARY KEY (session, channel, reference)
+) WITHOUT ROWID;
+CREATE INDEX shown_place ON shown (channel, reference)
+"""
+# What channels remember is no projection: nothing in the log tells it again.
+_MARKS = """
+CREATE TABLE mark (channel TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (channel, name)) WITHOUT ROWID
+"""
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: lambda db: _run(db, _ROUTES)}
-"""For each older format the step that lifts it to the next one."""
+PROJECTIONS = ("session", "label", "call", "approval", "standing", "route", "shown")
+"""The tables that hold nothing but what can be told from the log."""
 
 
 def connect(path: Path, busy_millis: int = BUSY_MILLIS) -> sqlite3.Connection:
@@ -121,7 +131,7 @@ def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection
         if found == 0:
             if db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise Broken(f"`{path}` is a database of another program")
-            _run(db, _TABLES + _ROUTES)
+            _run(db, f"{_TABLES}{_ROUTES}{_SHOWN};{_MARKS}")
             seal(db)
             found = FORMAT
         while found < FORMAT:
@@ -135,10 +145,26 @@ def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection
         raise
 
 
+def _add_places(db: sqlite3.Connection) -> None:
+    """Make the tables of the third format, and list where the sessions that are there show their asks."""
+    _run(db, f"{_SHOWN};{_MARKS}")
+    told = (
+        "SELECT h.stream, e.kind, e.payload FROM entry e JOIN head h ON h.id = e.place >> ?"
+        " WHERE e.kind IN ('RouteAdded', 'RouteRemoved') ORDER BY e.place"
+    )
+    for stream, kind, payload in db.execute(told, (STREAM_SHIFT,)).fetchall():
+        for change in changes(StreamId(stream), decode_event(kind, payload)):
+            apply(db, change)
+
+
 def _run(db: sqlite3.Connection, statements: str) -> None:
     """Run statements one by one, inside the transaction that is open; `executescript` would end it."""
     for statement in statements.split(";"):
         db.execute(statement)
+
+
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: lambda db: _run(db, _ROUTES), 2: _add_places}
+"""For each older format the step that lifts it to the next one."""
 
 
 def _switch_to_wal(db: sqlite3.Connection, busy_millis: int) -> None:

@@ -29,6 +29,7 @@ from curtainwall.store.home import Home, make_audit_key, read_audit_key
 from curtainwall.store.index import SqliteIndex
 from curtainwall.store.leases import OfdLeases
 from curtainwall.store.ledger import PreparedBatch, prepare, prepare_post
+from curtainwall.store.marks import SqliteMarks
 from curtainwall.store.projection import changes
 from curtainwall.store.reading import Reader
 from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, STREAM_SHIFT, create
@@ -101,7 +102,7 @@ class SqliteInbox:
 
 
 class SqliteStore:
-    """Everything below one home: `log`, `inbox`, `leases`, `blobs` and `index`, and what keeps them honest."""
+    """Everything below one home: `log`, `inbox`, `leases`, `blobs`, `index` and `marks`, and what keeps them honest."""
 
     def __init__(self, home: Home, clock: Clock, decode: Decode, busy_millis: int) -> None:
         self._home = home
@@ -118,6 +119,7 @@ class SqliteStore:
         self.leases = OfdLeases(home.leases, clock)
         self.blobs = FileBlobs(home.blobs)
         self.index = SqliteIndex(self._reader)
+        self.marks = SqliteMarks(self._writer, self._reader)
 
     @classmethod
     def open(cls, home: Path, clock: Clock, *, decode: Decode | None = None, busy_millis: int = BUSY_MILLIS) -> Self:

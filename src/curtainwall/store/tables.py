@@ -9,6 +9,7 @@ from curtainwall.model import Cover, StreamId, session_of
 from curtainwall.store.projection import (
     ApprovalListed,
     ApprovalSettled,
+    AsksShown,
     CallForgotten,
     CallNamed,
     Change,
@@ -30,6 +31,8 @@ _SET = {
     "mode": "UPDATE session SET mode = ? WHERE session = ?",
     "model": "UPDATE session SET model = ? WHERE session = ?",
 }
+
+_SHOW = "INSERT OR IGNORE INTO shown VALUES (?, ?, ?)"
 
 
 def apply(db: sqlite3.Connection, change: Change) -> None:
@@ -71,6 +74,9 @@ def apply(db: sqlite3.Connection, change: Change) -> None:
             db.execute("INSERT OR REPLACE INTO route VALUES (?, ?, ?)", (route.channel, route.reference, session))
         case RoutesEnded(session):
             db.execute("DELETE FROM route WHERE session = ?", (session,))
+        case AsksShown(session, route, shown):
+            row = (session, route.channel, route.reference)
+            db.execute(_SHOW if shown else "DELETE FROM shown WHERE session = ? AND channel = ? AND reference = ?", row)
         case _:
             assert_never(change)
 
@@ -79,5 +85,5 @@ def forget(db: sqlite3.Connection, stream: StreamId) -> None:
     """Take everything that was told from a stream out of the tables."""
     db.execute("DELETE FROM standing WHERE stream = ?", (stream,))
     if (session := session_of(stream)) is not None:
-        for table in ("session", "label", "call", "approval"):
+        for table in ("session", "label", "call", "approval", "shown"):
             db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - names of our own tables

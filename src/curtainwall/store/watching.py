@@ -141,7 +141,8 @@ class Watching:
         before, at = self._listed
         # A directory that changed just before it was listed may have changed again within the same tick of its clock.
         if changed != before or at - changed / 1e9 < 0.1:
-            self._others = os.listdir(self._directory)
+            # What has a dot in its name is no ear for datagrams.
+            self._others = [name for name in os.listdir(self._directory) if "." not in name]
             self._listed = changed, time.time()
         with self._lock:
             ours = set(self._watchers.values())

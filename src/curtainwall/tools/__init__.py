@@ -1,6 +1,7 @@
 """What an agent can ask for: the catalogue, what a call means, and the tools that run in process."""
 
 from curtainwall.tools.catalogue import Catalogue, Entry
+from curtainwall.tools.closer import Closer
 from curtainwall.tools.fetch import fetch_runners
 from curtainwall.tools.filesystem import filesystem_runners
 from curtainwall.tools.git import git_runners
@@ -21,6 +22,7 @@ __all__ = [
     "CannotDo",
     "Catalogue",
     "Check",
+    "Closer",
     "Entry",
     "Hub",
     "NativeTools",

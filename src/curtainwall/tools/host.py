@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker, Scene
-from curtainwall.model import BadCall, CallPermitted, Place, Prepared, SessionId, ToolResult, ToolSpec
+from curtainwall.model import PROPOSE_PLAN, BadCall, CallPermitted, Place, Prepared, SessionId, ToolResult, ToolSpec
 from curtainwall.tools.catalogue import Catalogue
+from curtainwall.tools.closer import Closer
 from curtainwall.tools.meaning import Setting, prepare
+from curtainwall.tools.plans import plan_of
 from curtainwall.tools.running import CannotDo, Runner
 
 Mounts = tuple[tuple[str, str], ...]
+
+PrepareStep = Callable[[str, JsonValue, Place], Prepared]
+"""Prepares one call of a plan, whichever server it is for."""
 
 _LONG = 100_000
 
@@ -53,6 +58,7 @@ class NativeTools:
         own_ports: frozenset[int] = frozenset(),
         directories: WorkingDirectories | None = None,
         mounts: Callable[[Place], Mounts] = no_mounts,
+        closers: Mapping[str, Closer] | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.directories = directories or WorkingDirectories()
@@ -61,6 +67,7 @@ class NativeTools:
         self._runners = dict(runners or {})
         self._own_ports = own_ports
         self._mounts = mounts
+        self._closers = dict(closers or {})
 
     def beside(self, catalogue: Catalogue, runners: Mapping[str, Runner]) -> "NativeTools":
         """Return other tools in the same setting."""
@@ -83,10 +90,20 @@ class NativeTools:
         runs = self._runners or {spec.full_name for spec in self.catalogue.listing()}
         return tuple(spec for spec in self.catalogue.listing() if spec.full_name in runs and not spec.for_house)
 
-    def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
-        """Check the arguments, find out what they mean, and mask; raise `BadCall`."""
+    def prepare(self, tool: str, arguments: JsonValue, place: Place, step: PrepareStep | None = None) -> Prepared:
+        """Check the arguments, find out what they mean, and mask; raise `BadCall`. `step` prepares what a plan lists."""
         scene = Scene(workspace=place.workspace.path, home=self._home, mounts=self._mounts(place))
-        return prepare(self.catalogue, tool, arguments, Setting(scene, self.directories.of(place), self._masker, self._own_ports))
+        prepared = prepare(self.catalogue, tool, arguments, Setting(scene, self.directories.of(place), self._masker, self._own_ports))
+        if tool == PROPOSE_PLAN:
+            return plan_of(prepared, lambda each, its: self._step(each, its, place, step or self.prepare))
+        closer = self._closers.get(tool)
+        return prepared if closer is None else closer(prepared, place)
+
+    def _step(self, tool: str, arguments: JsonValue, place: Place, prepare_step: PrepareStep) -> Prepared:
+        spec = self.find(tool)
+        if spec is not None and spec.for_house:
+            raise BadCall("unknown-tool", f"there is no tool `{tool}` for agents")
+        return prepare_step(tool, arguments, place)
 
     def masked(self, value: JsonValue) -> JsonValue:
         """Return the value with every secret masked, for the log."""
@@ -108,4 +125,4 @@ class NativeTools:
         # Masking megabytes takes a while; nobody else should wait for it.
         is_long = len(str(result.value)) > _LONG
         masked = await asyncio.to_thread(self.masked, result.value) if is_long else self.masked(result.value)
-        return ToolResult(ok=result.ok, value=masked)
+        return result if masked is result.value else ToolResult(ok=result.ok, value=masked)

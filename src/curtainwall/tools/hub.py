@@ -36,7 +36,7 @@ class Hub:
         """Check the arguments, find out what they mean, and mask; raise `BadCall`."""
         server, _, name = tool.partition(".")
         if server not in self._servers:
-            return self._native.prepare(tool, arguments, place)
+            return self._native.prepare(tool, arguments, place, step=self.prepare)
         self._servers.shelf.see_that_it_may(server, name)
         return self._of(server).prepare(tool, arguments, place)
 

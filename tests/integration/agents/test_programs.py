@@ -15,8 +15,11 @@ from curtainwall.model import (
     CallRequested,
     CommandRefused,
     GrantScope,
+    Place,
+    Prepared,
     ProgramFinished,
     ProgramSaved,
+    ToolResult,
     TurnStatus,
 )
 from curtainwall.tools import NATIVE_TOOLS, Runner
@@ -349,3 +352,32 @@ def test_nothing_can_be_gone_on_with_where_nothing_waits(home: Home) -> None:
                 await session.go_on()
 
     run(main())
+
+
+@covers("agents.a-slow-call-holds-no-worker")
+def test_a_program_whose_call_takes_a_while_leaves_its_worker_to_others_and_goes_on_where_it_was(home: Home) -> None:
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def slow(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        begun.set()
+        await over.wait()
+        return ToolResult(ok=True, value="at last")
+
+    far, tools = far_side(home)
+    waits = 'before = [n * n for n in range(5)]\nprint("begin")\nsaid = await shell.run(command="sleep")\nprint(said, before)'
+    model = playing(runs(waits), runs('print(await filesystem.write_file(path="b", content="2"))'), "quick", "slow")
+    home.configure("[code]\nworkers = 1\n")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model, tools={**tools, "shell.run": slow}) as session:
+            first = asyncio.create_task(session.send("go"))
+            await begun.wait()
+            other = await session.reset()
+            assert (await other.send("go")).text == "quick"
+            assert not first.done()
+            over.set()
+            assert (await first).text == "slow"
+
+    run(main())
+    assert len(far.lines) == 1
+    assert model.results == ["begin\nat last [0, 1, 4, 9, 16]"]

@@ -119,7 +119,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(program: Program) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
-        ("policy/mine.cedar", "permit (principal, action, resource)", "`mine.cedar` is no Cedar"),
+        ("policy/mine.cedar", "permit (principal, action, resource)", "`mine.cedar`, line 1, is no Cedar"),
         ("config.toml", 'lists.hosts = ["not a host!!"]', "`not a host!!` is no host"),
         ("config.toml", "lists = 7", "`lists`"),
         ("config.toml", "lists = ", "config.toml"),

@@ -46,7 +46,7 @@ def test_the_table_is_what_the_commands_say() -> None:
     ("words", "expected"),
     [
         ((""), ["words", *COMMANDS]),
-        (("se",), ["words", "sessions", "servers"]),
+        (("se",), ["words", "serve", "sessions", "servers"]),
         (("--v",), ["words", "--version"]),
         (("grants", ""), ["words", "list", "revoke"]),
         (("sessions", "re"), ["words", "rename", "replay"]),

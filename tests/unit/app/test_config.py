@@ -137,7 +137,7 @@ def test_a_wrong_file_stops_every_command_with_one_line(run: Run, places: Places
     for words in (("config", "show"), ("policy", "rules"), ("approve", "x")):
         said = run(*words)
         assert (said.code, said.out) == (1, "")
-        assert said.err == f"curtainwall: `{places.home}/config.toml`: unknown key `lists.host`; did you mean `lists.hosts`?\n"
+        assert said.err == f"curtainwall: `{places.home}/config.toml`: line 2: unknown key `lists.host`; did you mean `lists.hosts`?\n"
 
 
 def test_what_a_key_chooses_among_is_told() -> None:

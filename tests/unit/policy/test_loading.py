@@ -13,11 +13,11 @@ FORBID = 'forbid (principal, action == Action::"read-path", resource)'
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ("permit (principal", "`mine.cedar` is no Cedar"),
+        ("permit (principal", "`mine.cedar`, line 1, is no Cedar"),
         (f"@id(\"x\") {READ} when {{ resource.nothing }};", "rule `x` does not fit the schema: attribute `nothing`"),
         ('@id("x") permit (principal, action == Action::"fly", resource);', "unrecognized action"),
         ('@id("x") permit (principal == Session::"s", action, resource == Martian::"x");', "does not fit the schema"),
-        (f"{READ};", "`mine.cedar`, rule number 1 has no id"),
+        (f"{READ};", "`mine.cedar`, line 1, rule number 1 has no id"),
         (f'@id("a") {READ}; @id {READ};', "rule number 2 has no id"),
         (f'@id("") {READ};', "has no id"),
         (f'@id("X y") {READ};', "lower-case letters"),

@@ -4,7 +4,9 @@ import pytest
 
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
+    LOAD_SKILL,
     SYSTEM,
+    TRUST_SKILL,
     AddLabels,
     ApprovalAsked,
     ApprovalJoined,
@@ -42,6 +44,7 @@ from curtainwall.model import (
     RuleId,
     Scope,
     ToolEffect,
+    ToolFacts,
     Verdict,
     denial,
 )
@@ -492,6 +495,14 @@ def test_changed_instructions_are_granted_once_alone() -> None:
     here = given(ready(), asked(follow))
     here.when(answer(follow, scope=GrantScope.SESSION)).then_refused("once at a time", NotAllowed)
     here.happened(answer(follow))
+
+
+def test_a_skill_that_nobody_has_seen_is_granted_once_alone() -> None:
+    trust = Resource(role=Role.USE_TOOL, value=TRUST_SKILL, facts=ToolFacts(server="session", effect=ToolEffect.INSPECT))
+    load = wish("c1", subject(LOAD_SKILL, ToolEffect.INSPECT, Resource(role=Role.READ_PATH, value="/srv/own/.claude/skills/a"), trust))
+    here = given(ready(), asked(load))
+    here.when(answer(load, scope=GrantScope.SESSION)).then_refused("once at a time", NotAllowed)
+    here.happened(answer(load))
 
 
 def test_a_call_of_a_program_that_would_wait_or_act_needs_the_program() -> None:

@@ -12,6 +12,8 @@ from curtainwall.model import (
     Mode,
     ModeChanged,
     Route,
+    RouteAdded,
+    RouteRemoved,
     RouteSet,
     SessionClosed,
     SessionDeleted,
@@ -19,6 +21,7 @@ from curtainwall.model import (
     SessionQuery,
     SessionReady,
     SessionRenamed,
+    ShownAt,
     StreamId,
     TurnStatus,
     decode_event,
@@ -78,6 +81,8 @@ EVENTS: st.SearchStrategy[AnyEvent] = st.one_of(
     st.builds(used, GRANTS, TIMES),
     st.builds(lambda room, session: RouteSet(at=NOON, route=room, session=session, by=ANN), ROOMS, SESSIONS),
     st.builds(lambda session: SessionDeleted(at=NOON, session=session, name="", entries=1, head="", by=ANN), st.just(SessionId("a"))),
+    st.builds(lambda room: RouteAdded(at=NOON, route=room, by=ANN), ROOMS),
+    st.builds(lambda room: RouteRemoved(at=NOON, route=room, by=ANN), ROOMS),
     st.builds(spoke, st.text(max_size=20), TIMES),
 )
 BATCHES = st.lists(st.tuples(STREAMS, st.lists(EVENTS, min_size=1, max_size=6)), max_size=12)
@@ -87,7 +92,9 @@ def shown(store: Store) -> object:
     """Return everything that the lists show."""
     approvals = store.index.approvals(ApprovalQuery(open_only=False))
     routes = [list(store.index.routes_to(SessionId(session))) for session in ("a", "b")]
-    return list(store.index.sessions(SessionQuery())), list(approvals), list(store.index.grants(all_of_them=True)), routes
+    places = (ShownAt("web"), ShownAt("web", "one"), ShownAt("web", "two"))
+    there = [list(store.index.approvals(ApprovalQuery(shown_at=place, open_only=False))) for place in places]
+    return list(store.index.sessions(SessionQuery())), list(approvals), list(store.index.grants(all_of_them=True)), routes, there
 
 
 @settings(max_examples=60, deadline=None)

@@ -360,7 +360,12 @@ def test_a_raise_of_the_budget_is_a_resource(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("tool", "arguments"),
-    [("propose_plan", {"steps": ["a"]}), ("load_skill", {"name": "x"}), ("remember", {"text": "x"}), ("recall", {"query": "x"})],
+    [
+        ("propose_plan", {"steps": [{"tool": "shell.run", "arguments": {"command": "ls"}}]}),
+        ("load_skill", {"name": "x"}),
+        ("remember", {"text": "x"}),
+        ("recall", {"query": "x"}),
+    ],
 )
 def test_the_session_s_own_tools_touch_nothing_else(stage: Stage, tool: str, arguments: dict[str, JsonValue]) -> None:
     assert stage.told(f"session.{tool}", **arguments) == []

@@ -54,6 +54,7 @@ from curtainwall.model import (
     TurnResult,
     TurnStatus,
     Usage,
+    Workspace,
     WorkTimed,
     ordered_id,
     session_stream,
@@ -79,6 +80,8 @@ class Around:
     model_of: Callable[[str], Model]
     tools: Callable[[], Sequence[ToolSpec]]
     remembered: Remembered
+    skills: Callable[[Workspace], Sequence[tuple[str, str]]]
+    """Tells the skills of a workspace by name, each with what the model may know of it."""
 
 
 @dataclass(slots=True)
@@ -159,6 +162,7 @@ class _Turn:
     threshold: float | None
     unwritten: list[Progress] = field(default_factory=list[Progress])
     """What can wait until something else is written."""
+    skills: Sequence[tuple[str, str]] = ()
     is_exhausted: bool = False
     began: Millis = 0
 
@@ -171,6 +175,8 @@ class _Turn:
 
     async def work(self) -> TurnResult:
         await self._pin_instructions()
+        assert self.talk.workspace is not None
+        self.skills = await asyncio.to_thread(self.around.skills, self.talk.workspace)
         model = self.around.model_of(self.talk.model)
         if not self.at.resumed and self._is_full(model):
             await self.compact("threshold", "")
@@ -303,7 +309,7 @@ class _Turn:
         """Ask the model for its next reply and write down what came."""
         workspace = self.talk.workspace
         assert workspace is not None
-        system = system_prompt(workspace, self.tools[1].stubs, {path: text for path, (_, text) in self.talk.pinned.items()})
+        system = system_prompt(workspace, self.tools[1].stubs, {path: text for path, (_, text) in self.talk.pinned.items()}, self.skills)
         items = (*self.talk.items, *self.talk.new)
         prompt = Prompt(system, items, replies=self.talk.replies)
         await self._converse(model, prompt, purpose="turn")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, cast
@@ -31,6 +32,8 @@ from curtainwall.model import LEFT, Broken, CallId, Journal, Save, SavedProgram
 SLEEP = "system.async_sleep"
 _MIB = 1024 * 1024
 _BIGGEST = 16 * _MIB
+# A call that takes longer does not keep a worker from other sessions.
+_HOLD = 0.25
 _LONG = 256 * 1024
 _LONGEST_ARGUMENTS = 8_000_000
 _LONGEST_NAP = 60
@@ -109,6 +112,14 @@ class Parked:
     waits_for: tuple[CallId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Resting:
+    """The program waits for calls that take a while, and the worker is for others meanwhile."""
+
+    dump: bytes
+    numbers: tuple[int, ...]
+
+
 class _IsWrong(Exception):
     """The checker found the program wrong before it changed anything."""
 
@@ -158,19 +169,39 @@ class _Run:
     tasks: dict[int, asyncio.Task[CallReply]] = field(default_factory=dict[int, "asyncio.Task[CallReply]"])
 
     async def run(self, saved: SavedProgram | None) -> Ended | Parked:
+        resting: _Resting | None = None
         try:
-            async with self.programs.workers.lend() as worker:
-                snapshot = await (self._start(worker) if saved is None else self._restore(worker, saved))
-                while not isinstance(snapshot, MontyComplete):
-                    following = await self._follow(snapshot)
-                    if isinstance(following, Parked):
-                        return following
-                    snapshot = following
+            while True:
+                async with self._lent(is_new=saved is None and resting is None) as worker:
+                    stopped = await self._stretch(worker, saved, resting)
+                if isinstance(stopped, Parked):
+                    return stopped
+                if stopped is None:
+                    break
+                resting = stopped
+                # Those that wait for a human are done, as far as this run goes.
+                if running := [task for number in resting.numbers if not (task := self.tasks[number]).done()]:
+                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         except MontyError as fault:
             await self._let_rest_end()
             return Ended(f"{self.prints.text}{await self._told_of_fault(fault)}", ok=False)
         await self._let_rest_end()
         return Ended(self.prints.text.rstrip("\n"), ok=True)
+
+    async def _stretch(
+        self, worker: AsyncMontySession, saved: SavedProgram | None, resting: "_Resting | None"
+    ) -> "Parked | _Resting | None":
+        """Run on with one worker until the program is over, parked, or waits for so long that others should have the worker."""
+        if resting is not None:
+            snapshot = await self._loaded(worker, resting.dump)
+        else:
+            snapshot = await (self._start(worker) if saved is None else self._restore(worker, saved))
+        while not isinstance(snapshot, MontyComplete):
+            following = await self._follow(snapshot)
+            if isinstance(following, Parked | _Resting):
+                return following
+            snapshot = following
+        return None
 
     async def give_up(self, *, has_left: bool = False) -> None:
         """Let go of every open call; where the agent has only left, asks stay open for the human."""
@@ -180,10 +211,14 @@ class _Run:
         if not has_left:
             await self._drop_open()
 
+    def _lent(self, *, is_new: bool) -> AbstractAsyncContextManager[AsyncMontySession]:
+        workers = self.programs.workers
+        if not is_new:
+            return workers.lend()
+        return workers.lend_with(f"{TELLING}{self.surface.prelude_for(self.program.code, self.way_out)}")
+
     async def _start(self, worker: AsyncMontySession) -> _Snapshot:
-        code = self.program.code
-        await worker.feed_run(f"{TELLING}{self.surface.prelude_for(code, self.way_out)}")
-        return await worker.feed_start(with_value_told(code), print_callback=self.prints.take)
+        return await worker.feed_start(with_value_told(self.program.code), print_callback=self.prints.take)
 
     async def _restore(self, worker: AsyncMontySession, saved: SavedProgram) -> _Snapshot:
         """Load the program as it was saved. Calls that the log knows are settled, the others never ran and are made now."""
@@ -197,8 +232,11 @@ class _Run:
         for number in (number for number, first in firsts.items() if number == first):
             self.tasks[number] = asyncio.create_task(await self._taken_up(snapshot.pending[number], snapshot.dump))
         self.tasks = {number: self.tasks[first] for number, first in firsts.items()}
+        return await self._loaded(worker, snapshot.dump)
+
+    async def _loaded(self, worker: AsyncMontySession, dump: bytes) -> _Snapshot:
         try:
-            return await worker.load_snapshot(snapshot.dump, print_callback=self.prints.take)
+            return await worker.load_snapshot(dump, print_callback=self.prints.take)
         except (MontyError, RuntimeError, ValueError) as fault:
             raise Broken(f"a saved program cannot be taken up again: {fault}") from None
 
@@ -212,13 +250,17 @@ class _Run:
             return self.calls.settle(pending.call)
         return self._request(pending, self._saver(dump))
 
-    async def _follow(self, snapshot: AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot) -> _Snapshot | Parked:
+    async def _follow(
+        self, snapshot: AsyncFunctionSnapshot | AsyncNameLookupSnapshot | AsyncFutureSnapshot
+    ) -> "_Snapshot | Parked | _Resting":
         """Give the program what it waits for and let it run on to where it waits next."""
         match snapshot:
             case AsyncNameLookupSnapshot():
                 return await snapshot.resume()
             case AsyncFutureSnapshot():
                 replies = await self._replies(snapshot.pending_call_ids)
+                if replies is None:
+                    return _Resting(snapshot.dump(), tuple(snapshot.pending_call_ids))
                 if not replies:
                     return Parked(tuple(self.open_[number].call for number in snapshot.pending_call_ids))
                 return await snapshot.resume({number: _told(reply) for number, reply in replies.items()})
@@ -277,8 +319,8 @@ class _Run:
 
         return save
 
-    async def _replies(self, numbers: list[int]) -> dict[int, Given | Raised]:
-        """Return what came of calls that the program waits for, as soon as there is anything; nothing where all wait for humans."""
+    async def _replies(self, numbers: list[int]) -> dict[int, Given | Raised] | None:
+        """Return what came of calls that the program waits for; nothing where all wait for humans, None where it takes a while."""
         while True:
             found: dict[int, Given | Raised] = {}
             for number in numbers:
@@ -289,7 +331,9 @@ class _Run:
                 for number in found:
                     del self.tasks[number], self.open_[number]
                 return found
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(running, timeout=_HOLD, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                return None
 
     async def _let_rest_end(self) -> None:
         """Wait for calls that the program did not wait for, and let go of those that ask: nobody would hear the answer."""

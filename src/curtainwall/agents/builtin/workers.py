@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, MontyTypingError, ResourceLimits
+from pydantic_monty import AsyncMonty, AsyncMontySession, MontyCrashedError, MontyError, MontyTypingError, ResourceLimits
 
 from curtainwall.agents.builtin.checking import MORE_BUILTINS, as_function, placed
 
@@ -36,6 +36,14 @@ class CodeLimits:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Spare:
+    """An interpreter that nothing was run in yet, and what gives it back."""
+
+    session: AsyncMontySession
+    holds: AsyncExitStack
+
+
 class Workers:
     """A pool that is opened on first use and closed once. A worker that dies takes nothing with it."""
 
@@ -52,20 +60,56 @@ class Workers:
         self._checks: set[asyncio.Task[str]] = set()
         self._checked = 0
         self._stubs = ""
+        self._spare: asyncio.Task[_Spare] | None = None
 
     async def close(self) -> None:
         """End every worker."""
         await asyncio.gather(*self._checks, return_exceptions=True)
         await self._checker_holds.aclose()
+        await self._give_spare_back()
         await self._stack.aclose()
         self._pool = self._checker = None
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[AsyncMontySession]:
         """Lend a fresh interpreter; it goes back, or is replaced, whatever was done with it."""
-        pool = await self._opened()
-        async with pool.checkout(limits=self.limits.resources, print_flush_interval=0.05) as session:
-            yield session
+        # It may be the last that the pool has.
+        await self._give_spare_back()
+        fresh = await self._fresh()
+        try:
+            yield fresh.session
+        finally:
+            await fresh.holds.aclose()
+
+    @asynccontextmanager
+    async def lend_with(self, prelude: str) -> AsyncGenerator[AsyncMontySession]:
+        """Lend a fresh interpreter that has run words of ours; one is kept ready, so that a program rarely waits for it."""
+        fresh = await self._prepared(prelude)
+        try:
+            yield fresh.session
+        finally:
+            await fresh.holds.aclose()
+            if self._spare is None:
+                self._spare = asyncio.create_task(self._fresh())
+
+    async def _prepared(self, prelude: str) -> "_Spare":
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            # One that died while it waited did so before anything of an agent's ran in it.
+            with suppress(MontyCrashedError):
+                return await _having_run(await spare, prelude)
+        return await _having_run(await self._fresh(), prelude)
+
+    async def _give_spare_back(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with suppress(MontyError):
+                await (await spare).holds.aclose()
+
+    async def _fresh(self) -> "_Spare":
+        pool, holds = await self._opened(), AsyncExitStack()
+        session = await holds.enter_async_context(pool.checkout(limits=self.limits.resources, print_flush_interval=0.05))
+        return _Spare(session, holds)
 
     def start_check(self, code: str, stubs: str) -> "asyncio.Task[str]":
         """Begin to check a program's types; the check goes to its end even if nobody wants to know any more."""
@@ -119,3 +163,12 @@ class Workers:
                 )
                 self._pool = await self._stack.enter_async_context(pool)
             return self._pool
+
+
+async def _having_run(fresh: _Spare, prelude: str) -> _Spare:
+    try:
+        await fresh.session.feed_run(prelude)
+    except BaseException:
+        await fresh.holds.aclose()
+        raise
+    return fresh

@@ -28,7 +28,7 @@ def list_grants(
         note("no answer stands")
         return
     lines = [
-        (row.grant.id, row.grant.scope, row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at), f"{cover.role} {cover.value}")
+        (row.grant.id, _reach(row), row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at), f"{cover.role} {cover.value}")
         for row in rows
         for cover in row.grant.covers
     ]
@@ -37,10 +37,10 @@ def list_grants(
 
 @app.command()
 def revoke(grant: Annotated[str, typer.Argument(metavar="ID")], output: OutputOption = Output.TEXT) -> None:
-    """Take an answer back; calls that are asked from now on ask again."""
+    """Take an answer back, or with a plan's id all that are left of it; calls that are asked from now on ask again."""
     setup = set_up()
     with open_store(setup.home) as store:
-        rows = [row for row in store.index.grants(all_of_them=True) if row.grant.id == grant]
+        rows = [row for row in store.index.grants(all_of_them=True) if grant in (row.grant.id, row.grant.plan)]
     ended = next((row.revoked for row in rows if row.revoked is not None), None)
     if not any(row.revoked is None for row in rows):
         gone = f"grant `{grant}` does not stand any more, since {when(ended)}" if ended else f"there is no grant `{grant}`"
@@ -54,10 +54,15 @@ def revoke(grant: Annotated[str, typer.Argument(metavar="ID")], output: OutputOp
     show_json({"grant": grant, "revoked": True}) if output is Output.JSON else show(f"revoked {grant}")
 
 
+def _reach(row: GrantRow) -> str:
+    return f"{row.grant.scope}, of plan {row.grant.plan}" if row.grant.plan is not None else row.grant.scope.value
+
+
 def _as_json(row: GrantRow) -> dict[str, object]:
     return {
         "id": row.grant.id,
         "scope": row.grant.scope.value,
+        "plan": row.grant.plan,
         "stream": row.stream,
         "by": str(row.grant.by),
         "at": timestamp(row.grant.at),

@@ -167,7 +167,7 @@ async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> Sessio
 
 async def _talk(wish: _Wish, work: AtWork, session: SessionId, by: Who) -> int:
     house, home = work.wired.house, work.wired.setup.home
-    line = Line(desk=work.desk, feed=house.feed, listening=work.journal, clock=house.clock)
+    line = Line(desk=work.desk, feed=house.feed, listening=work.listening, clock=house.clock)
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     if wish.task is None and wish.is_terminal:
         settings = Conversing(

@@ -24,9 +24,9 @@ from curtainwall.channels.slash.requests import (
     Help,
     History,
     Interrupt,
+    Knowledge,
     Logs,
     Message,
-    Missing,
     Misspoken,
     Model,
     New,
@@ -248,7 +248,7 @@ class Control:
     def _look(
         self,
         session: SessionId,
-        request: Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | Missing | Why,
+        request: Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | Knowledge | Why,
     ) -> Iterable[str]:
         match request:
             case Help():
@@ -261,8 +261,8 @@ class Control:
                 return plain(self._desk.explain(session, "rules")).split("\n")
             case Why():
                 return plain(self._desk.explain(session, "why", request.about)).split("\n")
-            case Missing():
-                return (f"there is no `/{request.what}` yet",)
+            case Knowledge():
+                return plain(self._desk.explain(session, request.what)).split("\n")
             case Sessions():
                 rows = self._desk.find(SessionQuery(text=request.text or None))
                 return [*showing.row_lines(rows, session)] or ["there is no such session"]

@@ -1,6 +1,7 @@
 """What somebody can want with a slash word, as values; `Message` is everything that is none."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId, GrantScope, Mode, RuleId
 
@@ -195,10 +196,10 @@ class Interrupt:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """Something that does not exist yet."""
+class Knowledge:
+    """What there is beyond this session: the skills, or what is remembered."""
 
-    what: str
+    what: Literal["skills", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,6 @@ Request = (
     | Compact
     | CompactAt
     | Interrupt
-    | Missing
+    | Knowledge
     | Why
 )

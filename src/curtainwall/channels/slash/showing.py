@@ -18,6 +18,7 @@ from curtainwall.model import (
     CallRequested,
     ContextUse,
     Grant,
+    GrantScope,
     MessageAccepted,
     Millis,
     Mode,
@@ -92,8 +93,15 @@ def ask_lines(asks: Iterable[PendingAsk]) -> Iterator[str]:
 def grant_lines(grants: Iterable[Grant]) -> Iterator[str]:
     """Yield the answers that stand, by whom and since when."""
     for grant in grants:
-        yield f"{grant.id}  for the {grant.scope}, by {plain_line(str(grant.by))}, {when(grant.at)}"
+        yield f"{grant.id}  {reach_in_words(grant)}, by {plain_line(str(grant.by))}, {when(grant.at)}"
         yield from (f"  {cover.role} {plain_line(cover.value)}  ({plain_line(', '.join(cover.rules))})" for cover in grant.covers)
+
+
+def reach_in_words(grant: Grant) -> str:
+    """Return how far an answer reaches."""
+    if grant.plan is not None:
+        return f"once, a step of plan {grant.plan}"
+    return "once, for one exact call" if grant.scope is GrantScope.ONCE else f"for the {grant.scope}"
 
 
 def budget_lines(figures: Iterable[BudgetFigure], exhausted: Sequence[BudgetKind]) -> Iterator[str]:

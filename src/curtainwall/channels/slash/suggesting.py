@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from curtainwall.channels.cards import call_in_words
 from curtainwall.channels.plain import plain_line, short
-from curtainwall.channels.slash.showing import MODES
+from curtainwall.channels.slash.showing import MODES, reach_in_words
 from curtainwall.channels.slash.words import WORDS
 from curtainwall.model import GrantScope, SessionRow, SessionView
 
@@ -59,7 +59,7 @@ def _takes(name: str, before: list[str], known: Known) -> Iterable[tuple[str, st
         case "enable", 0:
             return [(plain_line(rule), "disabled") for rule in known.view().disabled]
         case "revoke", 0:
-            return [(str(grant.id), f"for the {grant.scope}") for grant in known.view().grants]
+            return [(str(grant.id), reach_in_words(grant)) for grant in known.view().grants]
         case "budget", 0:
             return [("tokens", "as 2m"), ("steps", "as 400"), ("time", "as 4h"), ("money", "as 10")]
         case "compact", 0:

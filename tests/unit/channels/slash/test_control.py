@@ -80,8 +80,8 @@ def test_some_words_are_for_the_channel(text: str, done: Outcome) -> None:
 
 
 @pytest.mark.parametrize("word", ["skills", "memory"])
-def test_what_does_not_exist_says_so(word: str) -> None:
-    assert told(MemoryDesk(), f"/{word}").lines == (f"there is no `/{word}` yet",)
+def test_skills_and_memory_are_told_by_the_desk(word: str) -> None:
+    assert told(MemoryDesk(), f"/{word}").lines == (f"{word} of s1", "about ")
 
 
 @covers("slash.bare-answer")

@@ -1,0 +1,103 @@
+"""Outcomes of deliveries that are sent to somebody: through the gate, like anything else that leaves the house."""
+
+import asyncio
+import json
+
+from pydantic import JsonValue
+
+from curtainwall.app.webhooks import HouseDeliveries
+from curtainwall.app.wiring import Wired
+from curtainwall.channels.places import series_of
+from curtainwall.channels.webhook import CHANNEL, Outcome
+from curtainwall.model import (
+    Ask,
+    CallDenied,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallRequested,
+    CurtainwallError,
+    SessionId,
+    SessionQuery,
+    session_stream,
+)
+from curtainwall.session import lift
+
+TOOL = "fetch.get"
+_MANY = 1_000_000
+_ENDED = ("done", "failed", "interrupted")
+
+
+class Callbacks:
+    """Sends each outcome once: what was sent, denied, or may have been sent before a crash, is not sent again."""
+
+    name = "webhook callbacks"
+
+    def __init__(self, wired: Wired, deliveries: HouseDeliveries) -> None:
+        self._wired = wired
+        self._deliveries = deliveries
+        self._settled: set[SessionId] = set()
+        self._sending: dict[SessionId, asyncio.Task[None]] = {}
+
+    def health(self) -> str:
+        """Callbacks that fail are outcomes of their sessions, and no fault of the service."""
+        return ""
+
+    async def run(self) -> None:
+        """Send outcomes until cancelled."""
+        try:
+            async for _ in self._wired.house.feed.changes():
+                for row in self._wired.store.index.sessions(SessionQuery(channel=CHANNEL, limit=_MANY)):
+                    if row.status == "ready" and row.turns and row.session not in self._settled and row.session not in self._sending:
+                        self._consider(row.session)
+        finally:
+            for task in self._sending.values():
+                task.cancel()
+            await asyncio.gather(*self._sending.values(), return_exceptions=True)
+
+    def _consider(self, session: SessionId) -> None:
+        hook, url = self._wanted(session)
+        if url is None or self._was_sent(session, url):
+            self._settled.add(session)
+            return
+        outcome = self._deliveries.outcome(hook, session)
+        if outcome.status in _ENDED:
+            self._sending[session] = asyncio.create_task(self._send(session, url, outcome), name=f"callback of {session}")
+
+    async def _send(self, session: SessionId, url: str, outcome: Outcome) -> None:
+        body = json.dumps({"session": session, "status": outcome.status, "text": outcome.text})
+        headers: dict[str, JsonValue] = {"Content-Type": "application/json"}
+        ask = Ask(tool=TOOL, arguments={"url": url, "method": "POST", "headers": headers, "body": body})
+        try:
+            # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
+            if not await self._wired.gate.take_up(session):
+                await self._wired.gate.request(session, ask)
+        except CurtainwallError:
+            # Whoever owns the session meanwhile, or wherever the log could not be written: looked at again with the next change.
+            pass
+        else:
+            self._settled.add(session)
+        finally:
+            del self._sending[session]
+
+    def _wanted(self, session: SessionId) -> tuple[str, str | None]:
+        """Return the hook that a session was delivered to, and where its outcome goes."""
+        hooks = self._wired.setup.config.webhooks.hooks
+        for place in self._wired.store.index.routes_to(session):
+            series = series_of(place)
+            if series is not None and series[0] == CHANNEL and series[1] in hooks:
+                return series[1], hooks[series[1]].callback
+        return "", None
+
+    def _was_sent(self, session: SessionId, url: str) -> bool:
+        """Tell whether the log says what became of the callback; one that still asks, or was answered and not run, is asked again."""
+        made: set[CallId] = set()
+        for entry in self._wired.store.log.read(session_stream(session)):
+            match lift(entry):
+                case CallRequested(turn=None, call=call, subject=subject) if subject.tool == TOOL and subject.raw.get("url") == url:
+                    made.add(call)
+                case CallFinished(call=call) | CallDenied(call=call) | CallLost(call=call) if call in made:
+                    return True
+                case _:
+                    continue
+        return False

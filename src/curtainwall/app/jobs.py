@@ -1,0 +1,61 @@
+"""Jobs of the configuration in this machine's house: a firing becomes a session with its instructions, once."""
+
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from curtainwall.app.config import Config
+from curtainwall.app.config_cron import JobSection
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.wiring import Setup, Wired
+from curtainwall.channels.cron import CHANNEL, Job, Schedule, place_of
+from curtainwall.channels.places import parse_place
+from curtainwall.channels.when import clock_time
+from curtainwall.model import MessageId, Millis, NotFound, SendMessage, SessionId, SessionQuery, Who
+
+Attend = Callable[[SessionId], None]
+"""Lets this process look after a session's agent."""
+
+
+def jobs_in(config: Config) -> tuple[Job, ...]:
+    """Return the jobs of a configuration."""
+    return tuple(
+        Job(name, Schedule.parse(told.schedule, told.zone), told.overlap, told.missed) for name, told in sorted(config.cron.items())
+    )
+
+
+class HouseFirings:
+    """What a schedule does to this house. Every step can be done again after a crash, and counts once."""
+
+    def __init__(self, wired: Wired, attend: Attend, model: str) -> None:
+        self._wired = wired
+        self._attend = attend
+        self._model = model
+
+    async def fire(self, job: str, due: Millis) -> SessionId:
+        """Let a job begin; raise `NotFound` where the configuration no longer has it."""
+        told = self._wired.setup.config.cron.get(job)
+        if told is None:
+            raise NotFound(f"there is no job `{job}` in the configuration")
+        by, house = Who(name=job, channel=CHANNEL), self._wired.house
+        session = await house.bind(place_of(job, due), SessionId(house.mint()), by)
+        await open_new(self._wired, self._wanted(told, f"{job} {clock_time(due)}"), by, session)
+        message = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(self._wired.tools.masked(told.instructions)))
+        await house.send(session, message, "firing")
+        self._attend(session)
+        return session
+
+    async def note(self, data: Mapping[str, JsonValue]) -> None:
+        """Write something down in the house's log."""
+        await self._wired.house.note(CHANNEL, data)
+
+    def is_over(self, session: SessionId) -> bool:
+        """Tell whether a firing has come to its end, or its session is gone."""
+        rows = self._wired.store.index.sessions(SessionQuery(prefix=session, limit=1))
+        return not rows or rows[0].status == "closed" or (rows[0].status == "ready" and rows[0].turns > 0)
+
+    def _wanted(self, told: JobSection, name: str) -> Wanted:
+        setup: Setup = self._wired.setup
+        routes = tuple(map(parse_place, told.approval_targets))
+        limits = told.budget.over(setup.limits)
+        return Wanted(told.model or self._model, told.folder, name, told.agent, told.mode, routes, limits)

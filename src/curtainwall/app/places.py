@@ -1,0 +1,46 @@
+"""Places on this machine's house: which session each leads to, opened when somebody first talks there."""
+
+from collections.abc import Callable
+
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.wiring import Wired
+from curtainwall.model import AddRoute, Route, SessionId, Who
+
+WantedAt = Callable[[Route], Wanted]
+"""Says what a session should be that is opened at a place."""
+
+Attend = Callable[[SessionId], None]
+
+
+class HousePlaces:
+    """The places of every channel in this process."""
+
+    def __init__(self, wired: Wired, attend: Attend, wanted_at: WantedAt) -> None:
+        self._wired = wired
+        self._attend = attend
+        self._wanted_at = wanted_at
+
+    def session_at(self, place: Route) -> SessionId | None:
+        """Return the session that a place leads to."""
+        return self._wired.store.index.session_at(place)
+
+    async def lead(self, place: Route, by: Who) -> SessionId:
+        """Return the session that a place leads to, opened first where there is none, and let its agent work here."""
+        session = self.session_at(place)
+        if session is None:
+            session = await self._wired.house.bind(place, SessionId(self._wired.house.mint()), by)
+        # Whoever bound it may have ended before opening it; opening twice is opening once.
+        await open_new(self._wired, self._wanted_at(place), by, session)
+        self._attend(session)
+        return session
+
+    async def move(self, place: Route, session: SessionId, by: Who, instead_of: SessionId | None) -> SessionId:
+        """Let a place lead to another session, show that one's asks there, and return the session that it leads to now."""
+        await self._wired.house.send(session, AddRoute(by=by, route=place))
+        led = await self._wired.house.bind(place, session, by, instead_of=instead_of)
+        self._attend(led)
+        return led
+
+    def may_control(self, who: Who) -> bool:
+        """Tell whether someone may answer asks and use control words, by the rules that are in force now."""
+        return self._wired.in_force.rules.may_control(who)

@@ -1,0 +1,177 @@
+"""The house as a service: sessions of every channel at work in one process, what each channel is given, and what is run besides."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol, cast
+
+from curtainwall.agents.builtin import Model
+from curtainwall.app.config import Config
+from curtainwall.app.logs import Logbook
+from curtainwall.app.openings import Wanted
+from curtainwall.app.places import HousePlaces
+from curtainwall.app.reloading import Reloading
+from curtainwall.app.services import Service, Supervisor
+from curtainwall.app.taking_up import TakingUp
+from curtainwall.app.wiring import Parts, Setup, Wired, open_house, set_up
+from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
+from curtainwall.channels.asks import Board
+from curtainwall.channels.chat import Chat
+from curtainwall.channels.chat import House as ChatHouse
+from curtainwall.channels.line import Line
+from curtainwall.model import Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
+
+SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook")
+"""What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
+change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
+
+_INSTANCE = StreamId("serve")
+
+
+class ServiceModule(Protocol):
+    """A module that introduces a channel, or another service, to the house."""
+
+    @property
+    def SECTIONS(self) -> frozenset[str]:  # noqa: N802 - a constant of the module
+        """The tables of the configuration that its services stand on."""
+        ...
+
+    def services(self, serving: "Serving") -> Iterable[Service]:
+        """Return what to run under the configuration that is in force."""
+        ...
+
+
+@dataclass(slots=True)
+class Serving:
+    """Everything that a service is made from."""
+
+    work: AtWork
+    book: Logbook
+    supervisor: Supervisor
+    began: Millis
+    model: str
+    """The model of a new session where nobody names one."""
+    reloading: Reloading = field(init=False)
+    taking_up: TakingUp = field(init=False)
+    _made: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def __post_init__(self) -> None:
+        self.reloading = Reloading(self.work.wired.in_force, self.restart, self.book)
+        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend)
+
+    @property
+    def wired(self) -> Wired:
+        """The house."""
+        return self.work.wired
+
+    @property
+    def config(self) -> Config:
+        """The configuration that is in force now."""
+        return self.wired.setup.config
+
+    @property
+    def marks(self) -> Marks:
+        """What channels remember."""
+        return self.wired.store.marks
+
+    @property
+    def line(self) -> Line:
+        """The line of a text channel to the house."""
+        house = self.wired.house
+        return Line(desk=self.work.desk, feed=house.feed, listening=self.work.listening, clock=house.clock)
+
+    def chat(self, channel: str) -> Chat:
+        """Return what a text channel talks to."""
+        return Chat(channel, ChatHouse(self.line, self.places, self.marks, self.board, self._log_places))
+
+    def _log_places(self, session: SessionId) -> tuple[str, ...]:
+        home = self.wired.setup.home
+        return f"log: {home.database}", f"audit: {home.session(session).audit}"
+
+    @property
+    def places(self) -> HousePlaces:
+        """Which session each place leads to."""
+        return HousePlaces(self.wired, self.work.turns.attend, self.wanted_at)
+
+    def wanted_at(self, place: Route) -> Wanted:
+        """Return what a session should be that is opened at a place: its asks are shown there, and where the configuration says."""
+        return Wanted(self.model, name=f"{place.channel} {place.reference}".strip(), routes=(place,))
+
+    def board(self, at: ShownAt | None = None) -> Board:
+        """Return the board with the asks of a channel, of a place on it, or of the whole house."""
+        return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at)
+
+    def reason_of(self, rule: RuleId) -> str:
+        """Return what a rule is there for, by the rules that are in force now."""
+        card = self.wired.setup.policy.card(rule)
+        return "" if card is None else card.reason or card.title
+
+    def run(self) -> None:
+        """Run what the configuration asks for."""
+        self.supervisor.start([self.reloading, self.taking_up])
+        for name in SERVICES:
+            self._start(name)
+
+    def restart(self, tables: frozenset[str]) -> list[str]:
+        """Make services anew whose tables changed, and return the tables that they stand on."""
+        handled: set[str] = set()
+        for name in SERVICES:
+            sections = _module(name).SECTIONS
+            handled |= sections
+            if sections & tables:
+                self.book.say(f"{name}: made anew, its configuration has changed", service=name)
+                task = asyncio.create_task(self._again(name), name=f"restart of {name}")
+                task.add_done_callback(_see_that_it_worked)
+        return sorted(handled)
+
+    async def _again(self, name: str) -> None:
+        await self.supervisor.stop(self._made.pop(name, []))
+        self._start(name)
+
+    def _start(self, name: str) -> None:
+        made = list(_module(name).services(self))
+        self._made[name] = [service.name for service in made]
+        self.supervisor.start(made)
+
+
+@asynccontextmanager
+async def serving(
+    setup: Setup | None = None,
+    book: Logbook | None = None,
+    parts: Parts | None = None,
+    models: Sequence[Model] = (),
+) -> AsyncGenerator[Serving]:
+    """Serve the house until the context is left; what runs then is parked. One process at a time serves a home; raise `TryLater`."""
+    book, setup = book or Logbook(), setup or set_up()
+    async with open_house(setup, parts=parts) as wired:
+        lease = wired.store.leases.take(_INSTANCE)
+        if lease is None:
+            owner = wired.store.leases.owner(_INSTANCE)
+            who = f"process {owner.pid}" if owner else "another process"
+            raise TryLater(f"`{setup.home.root}` is served by {who} already; stop it, or set CURTAINWALL_HOME to another home")
+        supervisor = Supervisor(book.service)
+        try:
+            own, found = {model.name: model for model in models}, models_of(wired)
+            wanted = Wanted(models[0].name if models else default_model_of(wired))
+            async with agents_at_work(wired, lambda name: own.get(name) or found(name), wanted) as work:
+                served = Serving(work, book, supervisor, wired.house.clock.now(), wanted.model)
+                taken = served.taking_up.take_up()
+                served.run()
+                try:
+                    book.say(f"serving `{setup.home.root}`, {taken} sessions taken up", sessions=taken, policy=setup.policy.version)
+                    yield served
+                finally:
+                    await supervisor.stop()
+        finally:
+            lease.release()
+
+
+def _module(name: str) -> ServiceModule:
+    return cast("ServiceModule", import_module(f"curtainwall.app.{name}_service"))
+
+
+def _see_that_it_worked(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        raise fault

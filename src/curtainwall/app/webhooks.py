@@ -1,0 +1,120 @@
+"""Deliveries in this machine's house: each becomes a session once, with its payload as data that taints it."""
+
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from curtainwall.app.config_webhooks import HookSection
+from curtainwall.app.keys import house_key
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.wiring import Wired
+from curtainwall.channels.places import parse_place
+from curtainwall.channels.webhook import CHANNEL, Delivery, Hook, Outcome, Proof
+from curtainwall.model import (
+    Broken,
+    Label,
+    LabelSource,
+    MessageId,
+    NotFound,
+    Route,
+    SendMessage,
+    SessionId,
+    TurnStatus,
+    Who,
+    session_stream,
+)
+from curtainwall.session import lift, transcript
+
+Attend = Callable[[SessionId], None]
+"""Lets this process look after a session's agent."""
+
+UNTRUSTED = Label("untrusted-content")
+
+
+def hooks_in(wired: Wired, environ: Mapping[str, str] = os.environ) -> dict[str, Hook]:
+    """Return the webhooks of the configuration with their secrets, which are masked from here on; raise `Broken` where one is missing."""
+    found: dict[str, Hook] = {}
+    for name, told in wired.setup.config.webhooks.hooks.items():
+        secret = _secret(name, told, environ)
+        wired.masker.learn(f"webhook-{name}", secret)
+        proof = Proof(
+            told.scheme, secret, told.proof_header, told.proof_prefix, told.time_header or "", told.key_header or "", told.tolerance
+        )
+        found[name] = Hook(name, proof, told.prompt, told.size, per_minute=told.per_minute)
+    return found
+
+
+def _secret(name: str, told: HookSection, environ: Mapping[str, str]) -> str:
+    if told.secret_env is not None:
+        secret, where = environ.get(told.secret_env, ""), f"the variable `{told.secret_env}`"
+    else:
+        assert told.secret_file is not None
+        try:
+            secret = Path(told.secret_file).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as fault:
+            raise Broken(f"the secret of webhook `{name}` cannot be read: {fault}") from None
+        where = f"`{told.secret_file}`"
+    if len(secret.strip()) < 16:
+        raise Broken(f"the secret of webhook `{name}` in {where} has fewer than 16 characters; make a longer one")
+    return secret.strip()
+
+
+def place_of(hook: str, key: str) -> Route:
+    """Return the place that one delivery is."""
+    return Route(channel=CHANNEL, reference=f"{hook}/{key}")
+
+
+class HouseDeliveries:
+    """What a delivery does to this house. Every step can be done again after a crash, and counts once."""
+
+    def __init__(self, wired: Wired, attend: Attend, model: str) -> None:
+        self._wired = wired
+        self._attend = attend
+        self._model = model
+        self._key = house_key(wired.setup.home.mask_key)
+
+    async def take(self, delivery: Delivery) -> SessionId:
+        """Let a session begin with a delivery."""
+        told = self._wired.setup.config.webhooks.hooks[delivery.hook]
+        by, house, mask = Who(name=delivery.hook, channel=CHANNEL), self._wired.house, self._wired.tools.masked
+        session = await house.bind(place_of(delivery.hook, delivery.key), SessionId(house.mint()), by)
+        await open_new(self._wired, self._wanted(delivery.hook, told), by, session)
+        data = SendMessage(by=by, message=MessageId(f"{session}-0"), text=str(mask(delivery.data)), role="context")
+        await house.send(session, data, "delivered")
+        words = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(mask(delivery.prompt)))
+        await house.send(session, words, "told")
+        self._attend(session)
+        return session
+
+    def outcome(self, hook: str, session: SessionId) -> Outcome:
+        """Return how far a session of this hook's has come; raise `NotFound`."""
+        if not any(place.channel == CHANNEL and place.reference.startswith(f"{hook}/") for place in self._places(session)):
+            raise NotFound(f"there is no delivery `{session}` to `{hook}`")
+        turns = transcript(lift(entry) for entry in self._wired.store.log.read(session_stream(session))).turns
+        last = turns[-1] if turns else None
+        if last is None or last.status is None:
+            return Outcome("working", "")
+        text = last.text if last.status is not TurnStatus.FAILED else last.failure
+        return Outcome(last.status.value, text)
+
+    def ticket(self, hook: str, session: SessionId) -> str:
+        """Return what only whoever delivered can know."""
+        return hmac.new(self._key, f"webhook {hook} {session}".encode(), hashlib.sha256).hexdigest()
+
+    def _places(self, session: SessionId) -> tuple[Route, ...]:
+        return tuple(self._wired.store.index.routes_to(session))
+
+    def _wanted(self, hook: str, told: HookSection) -> Wanted:
+        setup = self._wired.setup
+        return Wanted(
+            told.model or self._model,
+            told.folder,
+            f"webhook {hook}",
+            told.agent,
+            told.mode,
+            tuple(map(parse_place, told.approval_targets)),
+            told.budget.over(setup.limits),
+            (LabelSource(label=UNTRUSTED, origin=f"delivered to the webhook {hook}"),),
+        )

@@ -1,0 +1,256 @@
+"""The board: every open ask that is routed to a channel, as cards; it tells when they are settled and by whom, and takes answers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from curtainwall.channels.cards import CardLine, card_lines
+from curtainwall.channels.places import origin_of, series_of
+from curtainwall.channels.plain import plain_line
+from curtainwall.channels.when import clock_time
+from curtainwall.model import (
+    AlreadyAnswered,
+    AnswerApproval,
+    ApprovalId,
+    ApprovalQuery,
+    ApprovalRow,
+    CommandRefused,
+    Feed,
+    GrantScope,
+    Index,
+    LabelSource,
+    Millis,
+    NotFound,
+    PendingAsk,
+    RuleId,
+    SessionId,
+    SessionView,
+    ShownAt,
+    Who,
+)
+
+Key = tuple[SessionId, ApprovalId]
+"""What names one ask: an id alone may have been used in two sessions."""
+
+Status = Literal["open", "granted", "denied", "expired", "withdrawn"]
+
+ReasonOf = Callable[[RuleId], str]
+"""Says what a rule is there for."""
+
+# Everything that a busy house does wakes the board; it looks at most so often, and nothing that happened meanwhile is missed.
+_REST = 0.02
+_MOST = 1_000
+
+
+class AskDesk(Protocol):
+    """The part of the desk that a board needs."""
+
+    async def send(self, session: SessionId, command: AnswerApproval) -> int:
+        """Have an answer decided; raise its refusal."""
+        ...
+
+    def view(self, session: SessionId) -> SessionView:
+        """Return the session as it is now; raise `NotFound`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RuleShown:
+    """A rule that asked, and what it is there for."""
+
+    rule: RuleId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How an ask ended, by whom, when and why."""
+
+    how: Status
+    by: str
+    at: Millis
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One ask, or identical asks of repeated firings, as a channel shows them; what the agent wrote in it is inert only in `lines`.
+
+    `joined` holds every ask that an answer to this card answers, the card's own first; `series` is the job that they are firings of.
+    """
+
+    approval: ApprovalId
+    session: SessionId
+    name: str
+    origin: str
+    ask: PendingAsk
+    rules: tuple[RuleShown, ...]
+    labels: tuple[LabelSource, ...]
+    joined: tuple[Key, ...]
+    series: tuple[str, str] | None = None
+    settled: Settled | None = None
+
+    @property
+    def key(self) -> Key:
+        """What names the card."""
+        return self.session, self.approval
+
+    @property
+    def tool(self) -> str:
+        """The tool that is asked for."""
+        return self.ask.subject.tool
+
+    @property
+    def shown(self) -> str:
+        """The exact text that an answer is about."""
+        return self.ask.shown
+
+    @property
+    def lines(self) -> tuple[CardLine, ...]:
+        """The card for a person: what is wanted and why, both forms of the arguments, and what would change."""
+        return card_lines(self.ask)
+
+    @property
+    def tag(self) -> str:
+        """Where the ask comes from, in a line of its own before the card."""
+        told = f"{self.origin}, " if self.origin else ""
+        more = f", asked {len(self.joined)} times" if len(self.joined) > 1 else ""
+        return plain_line(f"[{told}session {self.session} `{self.name}`{more}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What to say to somebody who answered, and whether the answer counted."""
+
+    text: str
+    counted: bool
+
+
+class Board:
+    """The asks of one channel, or of one place on it; without either, of the whole house."""
+
+    def __init__(self, desk: AskDesk, feed: Feed, index: Index, reason_of: ReasonOf, at: ShownAt | None = None) -> None:
+        self._desk = desk
+        self._feed = feed
+        self._index = index
+        self._reason_of = reason_of
+        self._at = at
+        self._made: dict[Key, Card] = {}
+
+    def cards(self) -> tuple[Card, ...]:
+        """Return the open cards, oldest first."""
+        rows = self._index.approvals(ApprovalQuery(shown_at=self._at, limit=_MOST))
+        made = {(row.session, row.approval): card for row in reversed(rows) if (card := self._card(row)) is not None}
+        self._made = made
+        return tuple(_joined(made.values()))
+
+    def find(self, approval: str, session: SessionId | None = None) -> Card:
+        """Return the card that shows an ask, open or settled; raise `NotFound` where none was ever shown here, and where two were."""
+        for card in self.cards():
+            if any(name == approval and session in (None, of) for of, name in card.joined):
+                return card
+        query = ApprovalQuery(approval=ApprovalId(approval), session=session, shown_at=self._at, open_only=False)
+        rows = self._index.approvals(query)
+        if not rows:
+            raise NotFound(f"there is no ask `{approval}` here")
+        raise AlreadyAnswered(settled_words(rows[0]))
+
+    async def follow(self) -> AsyncIterator[Card]:
+        """Yield every open card, and from then on those that are new, have changed, or are settled."""
+        told: dict[Key, Card] = {}
+        async for _ in self._feed.changes():
+            now = {card.key: card for card in self.cards()}
+            for key in [key for key in told if key not in now]:
+                yield self._ended(told.pop(key))
+            for key, card in now.items():
+                if told.get(key) != card:
+                    told[key] = card
+                    yield card
+            await asyncio.sleep(_REST)
+
+    async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> Answered:
+        """Answer every ask of a card and return what to say; whoever is late hears who settled it, and when."""
+        refused: dict[Key, str] = {}
+        for session, approval in card.joined:
+            try:
+                command = AnswerApproval(by=by, approval=approval, granted=granted, scope=scope, reason=reason)
+                await self._desk.send(session, command)
+            except NotFound:
+                refused[session, approval] = self._late((session, approval))
+            except CommandRefused as refusal:
+                refused[session, approval] = str(refusal)
+        settled = len(card.joined) - len(refused)
+        if not settled:
+            return Answered(refused.get(card.key) or next(iter(refused.values())), counted=False)
+        how_far = "once" if scope is GrantScope.ONCE else f"for the {scope}"
+        words = f"{f'approved {how_far}' if granted else 'denied'}: {card.approval}"
+        if len(card.joined) > 1:
+            words += f", {settled} of {len(card.joined)} identical asks"
+        return Answered("; ".join((words, *dict.fromkeys(refused.values()))), counted=True)
+
+    def _card(self, row: ApprovalRow) -> Card | None:
+        """Return the card of a row; what it shows stays as it was asked, so it is made once."""
+        if (before := self._made.get((row.session, row.approval))) is not None:
+            return before
+        try:
+            view = self._desk.view(row.session)
+        except NotFound:
+            return None
+        ask = next((it for it in view.pending if it.approval == row.approval), None)
+        if ask is None:
+            # Settled since the row was read: the next look will not find it.
+            return None
+        rules = tuple(RuleShown(rule, self._reason_of(rule)) for rule in ask.because)
+        places = self._index.routes_to(row.session)
+        series = next(filter(None, map(series_of, places)), None)
+        key = (row.session, row.approval)
+        return Card(row.approval, row.session, view.name, origin_of(places), ask, rules, view.labels, (key,), series)
+
+    def _ended(self, card: Card) -> Card:
+        rows = self._index.approvals(ApprovalQuery(session=card.session, approval=card.approval, open_only=False))
+        row = rows[0] if rows else None
+        if row is None or row.settled is None:
+            gone = "its session is gone" if row is None else "it is no longer shown here"
+            return replace(card, settled=Settled("withdrawn", "", card.ask.asked, gone))
+        return replace(card, settled=Settled(row.status, row.settled_by, row.settled, row.reason))
+
+    def _late(self, key: Key) -> str:
+        """Return how an ask ended that its session no longer remembers."""
+        session, approval = key
+        rows = self._index.approvals(ApprovalQuery(session=session, approval=approval, open_only=False))
+        return settled_words(rows[0]) if rows else f"there is no ask `{approval}`; its session is gone"
+
+
+def settled_words(row: ApprovalRow) -> str:
+    """Return how an ask was settled, for somebody who comes late."""
+    if row.settled is None:
+        return f"approval `{row.approval}` is open"
+    at = clock_time(row.settled)
+    match row.status:
+        case "granted" | "denied":
+            return f"already answered by `{row.settled_by}`: {row.status} at {at}"
+        case "expired":
+            return f"too late: approval `{row.approval}` expired at {at}"
+        case _:
+            return f"too late: approval `{row.approval}` was withdrawn at {at} ({row.reason})"
+
+
+def _joined(cards: Iterable[Card]) -> list[Card]:
+    """Return the cards with identical asks of repeated firings under the oldest of them."""
+    shared: dict[object, Card] = {}
+    for card in cards:
+        like = _likeness(card)
+        first = shared.get(like)
+        shared[like] = card if first is None else replace(first, joined=(*first.joined, card.key))
+    return list(shared.values())
+
+
+def _likeness(card: Card) -> object:
+    """Return what makes two asks the same to a human: the job, the exact subject as written, the rules and the labels behind them."""
+    if card.series is None:
+        return card.key
+    subject = card.ask.subject
+    written = json.dumps(dict(subject.raw), sort_keys=True)
+    return card.series, subject.tool, subject.digest, written, card.ask.because, frozenset(source.label for source in card.labels)

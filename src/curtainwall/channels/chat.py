@@ -1,0 +1,240 @@
+"""A text channel's whole conversation with the house, for any number of places: what people write goes in, what is said comes out.
+
+A channel of one's own needs nothing else: it hands each line to `hear` and tells what `replies` and `asks` yield.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal
+
+from curtainwall.channels.asks import Board, Card
+from curtainwall.channels.cards import ask_in_a_line
+from curtainwall.channels.line import Line
+from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
+from curtainwall.channels.slash.requests import Approve, Clear, Deny, Help, Message, Misspoken, Pending, Quit, Request
+from curtainwall.channels.slash.words import parse
+from curtainwall.channels.tale import Tale
+from curtainwall.channels.telling import tell, tell_change
+from curtainwall.model import (
+    HOUSE,
+    AgentSpoke,
+    AlreadyAnswered,
+    AnyEvent,
+    CurtainwallError,
+    Marks,
+    MessageAccepted,
+    MessageId,
+    NotFound,
+    Places,
+    Route,
+    SendMessage,
+    SessionId,
+    ShownAt,
+    Who,
+    session_stream,
+)
+
+BoardAt = Callable[[ShownAt], Board]
+"""Makes the board of a place."""
+
+_REMEMBERED = 64
+_NO_SCREEN = "this place stays with its session; `/new` begins another, and `/resume` goes to one"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What came of a line: what to say to whoever wrote it, if anything; `again` says that it had been heard before."""
+
+    lines: tuple[str, ...] = ()
+    refused: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something to tell at a place: the agent's whole message, or a note on what happened.
+
+    `key` is the same whenever this is told again after a crash, so a far side that knows keys can drop the repetition.
+    """
+
+    key: str
+    kind: Literal["agent", "note"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What a chat is given by the house."""
+
+    line: Line
+    places: Places
+    marks: Marks
+    board_at: BoardAt
+    log_places: LogPlaces = lambda _: ()
+
+
+class Chat:
+    """The conversations of one channel."""
+
+    def __init__(self, channel: str, house: House) -> None:
+        self.channel = channel
+        self._house = house
+        self._tales: dict[SessionId, tuple[Tale, int]] = {}
+
+    def who(self, name: str) -> Who:
+        """Return somebody on this channel."""
+        return Who(name=name, channel=self.channel)
+
+    def place(self, reference: str) -> Route:
+        """Return a place on this channel."""
+        return Route(channel=self.channel, reference=reference)
+
+    async def hear(self, reference: str, name: str, text: str, message: str) -> Heard:
+        """Take what somebody wrote at a place; `message` is the channel's own id for it, and the same one is taken once."""
+        if message in self._heard_at(reference):
+            return Heard(again=True)
+        who = self.who(name)
+        session = await self._house.places.lead(self.place(reference), who)
+        try:
+            heard = await self._take(reference, session, who, text, message)
+        except CurtainwallError as refusal:
+            heard = Heard((plain_line(str(refusal)),), refused=True)
+        kept = [*self._heard_at(reference), message][-_REMEMBERED:]
+        await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})
+        return heard
+
+    async def replies(self, reference: str) -> AsyncGenerator[Said]:
+        """Yield for ever what is said at a place, from where it was last told; asking for the next says that the one before was told."""
+        place, feed = self.place(reference), self._house.line.feed
+        async for names in feed.changes():
+            session = self._house.places.session_at(place)
+            if session is None or (names and not names & {HOUSE, session_stream(session)}):
+                continue
+            async with aclosing(self._news(reference, session)) as news:
+                async for said in news:
+                    yield said
+
+    async def pieces(self, reference: str, session: SessionId) -> AsyncGenerator[str]:
+        """Yield the agent's text as it comes; it is a hint, and what `replies` yields in the end is the whole of it."""
+        async with self._house.line.listening.listen(session) as live:
+            async for said in live:
+                if self._house.places.session_at(self.place(reference)) != session:
+                    return
+                if said.kind == "text":
+                    yield said.text
+
+    def asks(self, reference: str) -> AsyncIterator[Card]:
+        """Yield for ever the asks that are shown at a place, and how they are settled."""
+        return self.board(reference).follow()
+
+    def board(self, reference: str) -> Board:
+        """Return the board of a place."""
+        return self._house.board_at(ShownAt(self.channel, reference))
+
+    async def _take(self, reference: str, session: SessionId, who: Who, text: str, message: str) -> Heard:
+        request = self._meant(who, text)
+        if isinstance(request, Heard):
+            return request
+        if isinstance(request, Message):
+            if not request.text.strip():
+                return Heard()
+            key = f"{self.channel} {reference} {message}"
+            id_ = MessageId(hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32])
+            await self._house.line.desk.send(session, SendMessage(by=who, message=id_, text=request.text), key)
+            return Heard()
+        outcome = await self._answered(reference, who, request) or await self._control(who).do(session, request)
+        if outcome.go_to is not None and outcome.go_to != session:
+            await self._move(reference, outcome.go_to, who, session)
+        lines = (_NO_SCREEN,) if outcome.quits or outcome.clears else outcome.lines
+        return Heard(tuple(lines), refused=outcome.refused)
+
+    def _meant(self, who: Who, text: str) -> Request | Heard:
+        """Return what somebody wants, or why they do not get it: who is no operator may talk, and ask which words there are."""
+        try:
+            request = parse(text)
+        except Misspoken as fault:
+            request = fault
+        is_free = isinstance(request, Message | Help)
+        if not is_free and not self._house.places.may_control(who):
+            words = f"`{who.name}` is not an operator of `{who.channel}`; start with `//` to send a line that begins with a slash"
+            return Heard((plain_line(words),), refused=True)
+        return Heard((plain_line(str(request)),), refused=True) if isinstance(request, Misspoken) else request
+
+    async def _answered(self, reference: str, who: Who, request: Request) -> Outcome | None:
+        """Answer or list asks of other sessions that are shown here; None where the request is about the place's own session."""
+        board = self.board(reference)
+        match request:
+            case Approve(approval=None) | Deny(approval=None):
+                return None
+            case Approve() | Deny():
+                assert request.approval is not None
+                try:
+                    card = board.find(request.approval)
+                except AlreadyAnswered as late:
+                    return Outcome((plain_line(str(late)),), refused=True)
+                except NotFound:
+                    return None
+                if isinstance(request, Approve):
+                    told = await board.answer(card, granted=True, by=who, scope=request.scope)
+                else:
+                    told = await board.answer(card, granted=False, by=who, reason=request.reason)
+                return Outcome((plain_line(told.text),), refused=not told.counted, answered=card.approval if told.counted else None)
+            case Pending(approval=None):
+                lines = [f"{card.tag} {ask_in_a_line(card.ask)}" for card in board.cards()]
+                return Outcome(tuple(lines)) if lines else None
+            case Pending():
+                assert request.approval is not None
+                try:
+                    card = board.find(request.approval)
+                except (NotFound, AlreadyAnswered):
+                    return None
+                return Outcome((card.tag, *(line.text for line in card.lines)))
+            case Quit() | Clear():
+                return Outcome((_NO_SCREEN,))
+            case _:
+                return None
+
+    async def _move(self, reference: str, session: SessionId, who: Who, before: SessionId) -> None:
+        """Go on in another session: what was said there before is not told again."""
+        end = self._house.line.feed.head(session_stream(session))
+        await self._house.marks.set(self.channel, {_cursor(reference, session): str(end)})
+        await self._house.places.move(self.place(reference), session, who, before)
+
+    async def _news(self, reference: str, session: SessionId) -> AsyncGenerator[Said]:
+        name = _cursor(reference, session)
+        after = int(self._house.marks.get(self.channel, name) or 0)
+        tale, read = self._tales.pop(session, (Tale(), 0))
+        for recorded in self._house.line.feed.read(session_stream(session), min(read, after)):
+            said = self._worth_telling(recorded.event, tale) if recorded.seq > after else None
+            if recorded.seq > read:
+                tale.take(recorded.event)
+            if said is not None:
+                kind, text = said
+                yield Said(f"{session}-{recorded.seq}", kind, text)
+                await self._house.marks.set(self.channel, {name: str(recorded.seq)})
+            self._tales[session] = (tale, max(recorded.seq, read))
+        self._tales.setdefault(session, (tale, read))
+
+    def _worth_telling(self, event: AnyEvent, before: Tale) -> tuple[Literal["agent", "note"], str] | None:
+        match event:
+            case AgentSpoke():
+                return ("agent", plain(event.text)) if event.text.strip() else None
+            case MessageAccepted(role="human") if event.by.channel != self.channel:
+                return "note", f"{plain_line(str(event.by))}: {plain(event.text)}"
+            case _:
+                told = tell(event, before) or tell_change(event, Who(name="", channel=self.channel))
+                return None if told is None or not told.text or told.tone == "dim" else ("note", told.text)
+
+    def _heard_at(self, reference: str) -> list[str]:
+        return json.loads(self._house.marks.get(self.channel, f"heard {reference}") or "[]")
+
+    def _control(self, who: Who) -> Control:
+        return Control(self._house.line, who, self._house.log_places)
+
+
+def _cursor(reference: str, session: SessionId) -> str:
+    return f"told {reference} {session}"

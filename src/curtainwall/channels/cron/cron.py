@@ -1,0 +1,128 @@
+"""The service that lets jobs fire: each firing once, whichever process looks, and whenever one of them dies."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from pydantic import JsonValue
+
+from curtainwall.channels.cron.jobs import Job, Past, passed, pasts, seen, tell
+from curtainwall.model import HOUSE, Clock, Feed, Millis, SessionId
+
+LATE: Final = 60_000
+"""So late, in milliseconds, and a firing counts as missed: nobody was there to see it."""
+
+_MOST_AT_ONCE: Final = 100
+_LONGEST_SLEEP: Final = 3_600_000
+
+
+class Firings(Protocol):
+    """What a schedule does to the house."""
+
+    async def fire(self, job: str, due: Millis) -> SessionId:
+        """Let a job begin: one session for each firing, however often this is called for it."""
+        ...
+
+    async def note(self, data: Mapping[str, JsonValue]) -> None:
+        """Write something down in the house's log."""
+        ...
+
+    def is_over(self, session: SessionId) -> bool:
+        """Tell whether a firing has come to its end: done, failed, interrupted, or its session is gone."""
+        ...
+
+
+class Cron:
+    """Every job of the configuration, each looked after by itself."""
+
+    name = "cron"
+
+    def __init__(self, jobs: Sequence[Job], firings: Firings, feed: Feed, clock: Clock) -> None:
+        self._jobs = jobs
+        self._firings = firings
+        self._feed = feed
+        self._clock = clock
+        self._faults: dict[str, str] = {}
+        self._pasts: dict[str, Past] = {}
+        self._cursor = 0
+
+    def health(self) -> str:
+        """Return which jobs could not begin, and why."""
+        return "; ".join(f"{job}: {fault}" for job, fault in self._faults.items())
+
+    async def run(self) -> None:
+        """Look after the jobs until cancelled."""
+        self._read()
+        async with asyncio.TaskGroup() as group:
+            for job in self._jobs:
+                group.create_task(self._look_after(job), name=f"cron {job.name}")
+            # A configuration without jobs is well, and waits for another one.
+            await asyncio.Event().wait()
+
+    async def _look_after(self, job: Job) -> None:
+        past = self._past(job.name)
+        if past.fired:
+            # Where we died in the middle of a beginning, this completes it; otherwise it changes nothing.
+            await self._fire(job, max(past.fired))
+        if past.schedule != job.schedule:
+            await self._firings.note(seen(job))
+        while True:
+            await self._catch_up(job)
+            now = self._clock.now()
+            # Looked at again within the hour: the clock of a machine that slept, or was set, has jumped.
+            await self._clock.sleep_until(min(job.schedule.next(now), now + _LONGEST_SLEEP))
+
+    async def _catch_up(self, job: Job) -> None:
+        """Deal with everything that is due by now, the oldest first."""
+        now, past = self._clock.now(), self._past(job.name)
+        for due in list(past.queued):
+            await self._queue(job, due)
+        dues = job.schedule.between(past.upto, now, _MOST_AT_ONCE)
+        missed = [due for due in dues if now - due > LATE]
+        for due in dues:
+            if due in missed and (job.missed == "skip" or (job.missed == "once" and due != dues[-1])):
+                await self._firings.note(passed(job, due, "skipped", "nobody was there when it was due"))
+            else:
+                await self._begin(job, due)
+
+    async def _begin(self, job: Job, due: Millis) -> None:
+        last = self._past(job.name).last
+        if job.overlap == "allow" or last is None or self._firings.is_over(last):
+            await self._fire(job, due)
+        elif job.overlap == "skip":
+            await self._firings.note(passed(job, due, "skipped", f"the one before is not over: session {last}"))
+        else:
+            await self._firings.note(passed(job, due, "queued", f"behind session {last}"))
+            await self._queue(job, due)
+
+    async def _queue(self, job: Job, due: Millis) -> None:
+        """Let a firing begin when the one before it is over."""
+        last = self._past(job.name).last
+        if last is not None:
+            async for _ in self._feed.changes():
+                if self._firings.is_over(last):
+                    break
+        await self._fire(job, due)
+
+    async def _fire(self, job: Job, due: Millis) -> None:
+        try:
+            await self._firings.fire(job.name, due)
+        except Exception as fault:  # noqa: BLE001 - a job that cannot begin keeps no other from beginning; health says why
+            self._faults[job.name] = str(fault) or type(fault).__name__
+            await self._firings.note(passed(job, due, "skipped", f"it could not begin: {self._faults[job.name]}"))
+        else:
+            self._faults.pop(job.name, None)
+
+    def _past(self, job: str) -> Past:
+        self._read()
+        return self._pasts.setdefault(job, Past())
+
+    def _read(self) -> None:
+        """Take in what the house's log tells since it was last looked at."""
+        news = self._feed.read(HOUSE, self._cursor)
+        if not self._cursor:
+            self._pasts = pasts(recorded.event for recorded in news)
+        else:
+            for recorded in news:
+                tell(self._pasts, recorded.event)
+        self._cursor = news[-1].seq if news else self._cursor

@@ -1,0 +1,113 @@
+"""Jobs, and what the house's log tells of them: which firing became which session, which did not run and why."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from curtainwall.channels.cron.schedules import Schedule
+from curtainwall.model import AnyEvent, ExtensionNoted, Millis, Route, RouteSet, SessionId
+
+CHANNEL: Final = "cron"
+Overlap = Literal["skip", "queue", "allow"]
+Missed = Literal["skip", "once", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to be done at certain times."""
+
+    name: str
+    schedule: Schedule
+    overlap: Overlap = "skip"
+    missed: Missed = "once"
+
+
+def place_of(job: str, due: Millis) -> Route:
+    """Return the place that one firing of a job is: no two firings have the same, and none has two."""
+    return Route(channel=CHANNEL, reference=f"{job}@{datetime.fromtimestamp(due / 1000, UTC).isoformat(timespec='milliseconds')}")
+
+
+def due_of(place: Route) -> tuple[str, Millis] | None:
+    """Return which job and which firing a place is, or None for a place of another kind."""
+    job, found, told = place.reference.partition("@")
+    if place.channel != CHANNEL or not found:
+        return None
+    try:
+        return job, round(datetime.fromisoformat(told).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def seen(job: Job) -> dict[str, JsonValue]:
+    """Return what is noted when a job is known for the first time, or has another schedule."""
+    return {"what": "seen", "job": job.name, "schedule": job.schedule.expression, "zone": job.schedule.zone}
+
+
+def passed(job: Job, due: Millis, what: Literal["skipped", "queued"], why: str) -> dict[str, JsonValue]:
+    """Return what is noted of a firing that does not run, or not yet."""
+    return {"what": what, "job": job.name, "due": due, "why": why}
+
+
+@dataclass(slots=True)
+class Past:
+    """What became of a job so far."""
+
+    schedule: Schedule | None = None
+    upto: Millis = 0
+    """Everything that was due until here has been dealt with."""
+    fired: dict[Millis, SessionId] = field(default_factory=dict[Millis, SessionId])
+    skipped: dict[Millis, str] = field(default_factory=dict[Millis, str])
+    queued: list[Millis] = field(default_factory=list[Millis])
+
+    @property
+    def last(self) -> SessionId | None:
+        """The session of the last firing that ran."""
+        return self.fired[max(self.fired)] if self.fired else None
+
+
+def pasts(events: Iterable[AnyEvent]) -> dict[str, Past]:
+    """Return what the house's log tells of each job."""
+    found: dict[str, Past] = {}
+    for event in events:
+        tell(found, event)
+    return found
+
+
+def tell(found: dict[str, Past], event: AnyEvent) -> None:
+    """Take one event of the house's log in; most are about something else."""
+    match event:
+        case RouteSet(session=session) if session is not None and (firing := due_of(event.route)) is not None:
+            job, due = firing
+            past = found.setdefault(job, Past())
+            past.fired[due] = session
+            _dealt_with(past, due)
+        case ExtensionNoted(extension=extension) if extension == CHANNEL:
+            _note(found, event.data, event.at)
+        case _:
+            pass
+
+
+def _note(found: dict[str, Past], data: Mapping[str, JsonValue], at: Millis) -> None:
+    job, due = data.get("job"), data.get("due")
+    past = found.setdefault(job, Past()) if isinstance(job, str) else Past()
+    match data.get("what"):
+        case "seen":
+            past.schedule = Schedule(str(data.get("schedule")), str(data.get("zone")))
+            past.upto = max(past.upto, at)
+        case "skipped" if isinstance(due, int):
+            past.skipped[due] = str(data.get("why", ""))
+            _dealt_with(past, due)
+        case "queued" if isinstance(due, int):
+            past.upto = max(past.upto, due)
+            past.queued.append(due)
+        case _:
+            pass
+
+
+def _dealt_with(past: Past, due: Millis) -> None:
+    past.upto = max(past.upto, due)
+    if due in past.queued:
+        past.queued.remove(due)

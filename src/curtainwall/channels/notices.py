@@ -1,0 +1,114 @@
+"""Which asks somebody still has to be told of: each once, again where nobody answers, and over restarts."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from curtainwall.channels.asks import Board, Card, Key
+from curtainwall.channels.plain import short
+from curtainwall.model import Clock, Marks, Millis
+
+_FAR = 24 * 3_600_000
+_NAMED = 3
+_ROOM = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Cards that are due to be told: new ones, and those that still wait."""
+
+    new: tuple[Card, ...]
+    again: tuple[Card, ...]
+
+    @property
+    def title(self) -> str:
+        """Return what it is about; nothing in it was written by an agent."""
+        count = len(self.new) + len(self.again)
+        still = "still " if not self.new else ""
+        return f"{'an answer is' if count == 1 else f'{count} answers are'} {still}wanted"
+
+    @property
+    def text(self) -> str:
+        """Return tools and sessions, and nothing of what was asked for."""
+        cards = (*self.new, *self.again)
+        lines = [short(f"{card.tool} in {f'{card.origin}, ' if card.origin else ''}{card.name}", _ROOM) for card in cards[:_NAMED]]
+        more = [f"and {len(cards) - _NAMED} more"] if len(cards) > _NAMED else []
+        return "\n".join((*lines, *more))
+
+
+class Announcer:
+    """Follows a board for somebody who is told by messages; what was told is remembered under `channel`."""
+
+    def __init__(self, channel: str, board: Board, marks: Marks, clock: Clock, *, after: Millis = 0, remind: Millis | None = None) -> None:
+        self._channel = channel
+        self._board = board
+        self._marks = marks
+        self._clock = clock
+        self._after = after
+        self._remind = remind
+        self._open: dict[Key, Card] = {}
+        self._changed = asyncio.Event()
+
+    async def follow(self) -> AsyncGenerator[Notice]:
+        """Yield what is due, as much as there is at once; asking for the next says that the one before was told."""
+        follower = asyncio.create_task(self._follow(), name=f"asks for {self._channel}")
+        try:
+            await self._changed.wait()
+            while True:
+                self._changed.clear()
+                await self._forget()
+                now = self._clock.now()
+                new, again = self._due(now)
+                if new or again:
+                    yield Notice(new, again)
+                    await self._marks.set(self._channel, {_name(key): str(now) for card in (*new, *again) for key in card.joined})
+                    continue
+                await self._wait(follower, min((self._due_at(card) for card in self._open.values()), default=now + _FAR))
+        finally:
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        self._open = {card.key: card for card in self._board.cards()}
+        self._changed.set()
+        async for card in self._board.follow():
+            if card.settled is None:
+                self._open[card.key] = card
+            else:
+                self._open.pop(card.key, None)
+            self._changed.set()
+
+    async def _wait(self, follower: "asyncio.Task[None]", until: Millis) -> None:
+        changed = asyncio.create_task(self._changed.wait())
+        due = asyncio.create_task(self._clock.sleep_until(until))
+        try:
+            await asyncio.wait((changed, due, follower), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            due.cancel()
+        if follower.done():
+            follower.result()
+
+    def _due(self, now: Millis) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
+        due = [card for card in self._open.values() if self._due_at(card) <= now]
+        return tuple(card for card in due if self._told(card) is None), tuple(card for card in due if self._told(card) is not None)
+
+    def _due_at(self, card: Card) -> Millis:
+        told = self._told(card)
+        if told is None:
+            return card.ask.asked + self._after
+        return self._clock.now() + _FAR if self._remind is None else told + self._remind
+
+    def _told(self, card: Card) -> Millis | None:
+        """Return when somebody was last told of a card, or of an ask that is the same."""
+        found = [int(mark) for key in card.joined if (mark := self._marks.get(self._channel, _name(key))) is not None]
+        return max(found, default=None)
+
+    async def _forget(self) -> None:
+        """Let go of what was told of asks that are settled."""
+        open_ = {_name(key) for card in self._open.values() for key in card.joined}
+        await self._marks.set(self._channel, {name: None for name in self._marks.all(self._channel) if name not in open_})
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]}/{key[1]}"

@@ -1,0 +1,36 @@
+"""Places as people read them: where a session comes from, and which firings of one job belong together."""
+
+from collections.abc import Iterable
+
+from curtainwall.model import Route
+
+_BEFORE = {"cron": "@", "webhook": "/"}
+"""Where each firing has a place of its own: what stands behind the job's name in a reference."""
+
+
+def parse_place(text: str) -> Route:
+    """Return the place that somebody wrote as `channel` or `channel:reference`; raise ValueError."""
+    channel, _, reference = text.partition(":")
+    if not channel.strip() or channel != channel.strip():
+        raise ValueError("write a place as `web` or as `matrix:!room:server`")
+    return Route(channel=channel, reference=reference)
+
+
+def series_of(place: Route) -> tuple[str, str] | None:
+    """Return the job that a place is one firing of, or None where a place is no firing."""
+    mark = _BEFORE.get(place.channel)
+    if mark is None:
+        return None
+    # A job's name has no such mark in it; whatever comes behind the first is the firing's own.
+    name, found, _ = place.reference.partition(mark)
+    return (place.channel, name) if found else None
+
+
+def origin_of(places: Iterable[Route]) -> str:
+    """Return where a session comes from in a word or two, such as `cron: nightly`; nothing where no place leads to it."""
+    told: list[str] = []
+    for place in places:
+        series = series_of(place)
+        name = series[1] if series else place.reference
+        told.append(f"{place.channel}: {name}" if name else place.channel)
+    return ", ".join(dict.fromkeys(told))

@@ -1,0 +1,121 @@
+"""How a served house is, for machines: `/health` as JSON and `/metrics` as Prometheus reads them. Names of sessions are not told."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from curtainwall.model import Millis
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How everything is at one moment; a fault that is empty is none."""
+
+    version: str
+    pid: int
+    began: Millis
+    now: Millis
+    policy: str
+    fault_in_files: str
+    wait_for_restart: tuple[str, ...]
+    services: Mapping[str, str]
+    restarts: Mapping[str, int]
+    sessions: Mapping[str, int]
+    asks: Mapping[str, int]
+    oldest_ask: Millis | None
+    attended: int
+    memory: int
+    cpu_seconds: float
+    store_fault: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_well(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return not (self.fault_in_files or self.store_fault or any(self.services.values()))
+
+
+HealthNow = Callable[[], Health]
+
+
+def status_routes(health_now: HealthNow) -> list[Route]:
+    """Return the two pages, for whichever server shows them."""
+
+    async def health(_: Request) -> Response:
+        now = health_now()
+        # What is configured wrongly does not make the process useless: only a store that cannot be read does.
+        return JSONResponse(health_json(now), status_code=503 if now.store_fault else 200, headers={"Cache-Control": "no-store"})
+
+    async def metrics(_: Request) -> Response:
+        return PlainTextResponse(metrics_text(health_now()), media_type=_TEXT, headers={"Cache-Control": "no-store"})
+
+    return [Route("/health", health, methods=["GET"]), Route("/metrics", metrics, methods=["GET"])]
+
+
+def health_json(health: Health) -> dict[str, object]:
+    """Return how everything is, for a program."""
+    return {
+        "status": "ok" if health.is_well else "degraded",
+        "version": health.version,
+        "pid": health.pid,
+        "uptime": (health.now - health.began) / 1000,
+        "policy": health.policy,
+        "config": {
+            "valid": not health.fault_in_files,
+            "fault": health.fault_in_files or None,
+            "waits_for_restart": list(health.wait_for_restart),
+        },
+        "store": health.store_fault or "ok",
+        "services": {name: fault or "ok" for name, fault in health.services.items()},
+        "sessions": dict(health.sessions),
+        "asks": dict(health.asks),
+    }
+
+
+def metrics_text(health: Health) -> str:
+    """Return the same as numbers, in the text format of Prometheus."""
+    lines: list[str] = []
+    for name, kind, about, values in _metrics(health):
+        lines += (f"# HELP {name} {about}", f"# TYPE {name} {kind}")
+        lines += (f"{name}{_labels(labels)} {value:.15g}" for labels, value in values)
+    return "\n".join(lines) + "\n"
+
+
+_Values = Sequence[tuple[Mapping[str, str], float]]
+
+
+def _metrics(health: Health) -> Iterator[tuple[str, str, str, _Values]]:
+    info = {"version": health.version, "policy": health.policy}
+    oldest = 0.0 if health.oldest_ask is None else max(0.0, (health.now - health.oldest_ask) / 1000)
+    settled = {how: count for how, count in health.asks.items() if how != "open"}
+    yield "curtainwall_info", "gauge", "Version and rules in force.", [(info, 1)]
+    yield "curtainwall_up", "gauge", "1 where nothing is wrong.", [({}, float(health.is_well))]
+    yield "curtainwall_config_valid", "gauge", "1 where the files as they are now are in force.", [({}, float(not health.fault_in_files))]
+    yield "curtainwall_sessions", "gauge", "Sessions by status.", _by("status", health.sessions)
+    yield "curtainwall_sessions_attended", "gauge", "Sessions that this process looks after.", [({}, health.attended)]
+    yield "curtainwall_asks_open", "gauge", "Asks that wait for an answer.", [({}, health.asks.get("open", 0))]
+    yield "curtainwall_oldest_ask_seconds", "gauge", "How long the oldest open ask has waited.", [({}, oldest)]
+    yield "curtainwall_asks_settled_total", "counter", "Asks by how they were settled.", _by("how", settled)
+    yield "curtainwall_service_up", "gauge", "1 where a service is well.", _by("service", {k: not v for k, v in health.services.items()})
+    yield "curtainwall_service_restarts_total", "counter", "How often a service fell over.", _by("service", health.restarts)
+    yield "process_start_time_seconds", "gauge", "When the process began.", [({}, health.began / 1000)]
+    yield "process_resident_memory_bytes", "gauge", "Memory in use.", [({}, health.memory)]
+    yield "process_cpu_seconds_total", "counter", "Processor time used.", [({}, health.cpu_seconds)]
+
+
+def _by(label: str, values: Mapping[str, int]) -> _Values:
+    return [({label: name}, float(value)) for name, value in sorted(values.items())]
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{told}}}" if told else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,162 @@
+"""The endpoints: a delivery is checked, becomes a session once, and can be asked about by whoever delivered it."""
+
+import asyncio
+import hmac
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from pydantic import JsonValue
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route as Path
+
+from curtainwall.channels.webhook.prompts import data_of, prompt_of, read_payload
+from curtainwall.channels.webhook.proofs import Proof, Refused
+from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater
+
+CHANNEL: Final = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One endpoint: who may deliver to it, what the agent is told, and how much it takes."""
+
+    name: str
+    proof: Proof
+    prompt: str
+    most_bytes: int = 262_144
+    patience: float = 10.0
+    per_minute: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What came in, as it becomes a session: the user's words, and the data beside them."""
+
+    hook: str
+    key: str
+    prompt: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How far a delivery has come, and what the agent said in the end."""
+
+    status: Literal["working", "waiting", "done", "failed", "interrupted"]
+    text: str
+
+
+class Deliveries(Protocol):
+    """What a delivery does to the house."""
+
+    async def take(self, delivery: Delivery) -> SessionId:
+        """Let a session begin with it; the same delivery twice is one session."""
+        ...
+
+    def outcome(self, hook: str, session: SessionId) -> Outcome:
+        """Return how far a session of this hook's has come; raise `NotFound`."""
+        ...
+
+    def ticket(self, hook: str, session: SessionId) -> str:
+        """Return what only whoever delivered can know, to ask for the outcome with."""
+        ...
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """All hooks behind one door."""
+
+    hooks: Mapping[str, Hook]
+    deliveries: Deliveries
+    clock: Clock
+    _recent: dict[str, deque[float]] = field(default_factory=dict[str, "deque[float]"])
+
+    def app(self) -> Starlette:
+        """Return the web application."""
+        return Starlette(
+            routes=[
+                Path("/hooks/{hook}", self._deliver, methods=["POST"]),
+                Path("/hooks/{hook}/{session}/{ticket}", self._ask, methods=["GET"]),
+            ]
+        )
+
+    async def _deliver(self, request: Request) -> Response:
+        try:
+            hook = self._hook(request)
+            body = await _body(request, hook)
+            key = hook.proof.checked(request.headers, body, self.clock.now())
+            self._count(hook)
+            session = await self.deliveries.take(self._delivery(hook, key, body, request.headers.get("content-type", "")))
+        except Refused as refusal:
+            return _told(refusal.status, {"error": str(refusal)})
+        except TryLater as fault:
+            return _told(503, {"error": str(fault)}, {"retry-after": "5"})
+        except CurtainwallError as fault:
+            return _told(500, {"error": str(fault)})
+        ticket = self.deliveries.ticket(hook.name, session)
+        return _told(202, {"session": session, "status": "accepted", "poll": f"/hooks/{hook.name}/{session}/{ticket}"})
+
+    async def _ask(self, request: Request) -> Response:
+        hook, session = request.path_params["hook"], SessionId(request.path_params["session"])
+        try:
+            if not hmac.compare_digest(request.path_params["ticket"].encode(), self.deliveries.ticket(hook, session).encode()):
+                raise NotFound("there is nothing here")
+            outcome = self.deliveries.outcome(hook, session)
+        except NotFound:
+            return _told(404, {"error": "there is nothing here"})
+        return _told(200, {"session": session, "status": outcome.status, "text": outcome.text})
+
+    def _hook(self, request: Request) -> Hook:
+        hook = self.hooks.get(request.path_params["hook"])
+        if hook is None:
+            raise Refused(404, "there is no such webhook")
+        return hook
+
+    def _count(self, hook: Hook) -> None:
+        """Refuse what comes more often than it may; only deliveries of whoever knows the secret count."""
+        recent, now = self._recent.setdefault(hook.name, deque()), self.clock.now() / 1000
+        while recent and recent[0] <= now - 60:
+            recent.popleft()
+        if len(recent) >= hook.per_minute:
+            raise Refused(429, f"more than {hook.per_minute} deliveries in a minute")
+        recent.append(now)
+
+    def _delivery(self, hook: Hook, key: str, body: bytes, content_type: str) -> Delivery:
+        try:
+            payload: JsonValue = read_payload(body, content_type)
+        except ValueError as fault:
+            raise Refused(400, f"the body cannot be read: {_first_line(fault)}") from None
+        return Delivery(hook.name, key, prompt_of(hook.prompt, payload), data_of(hook.name, payload))
+
+
+async def _body(request: Request, hook: Hook) -> bytes:
+    """Read a body that is neither too long nor too slow."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > hook.most_bytes:
+        raise Refused(413, f"the body is longer than {hook.most_bytes} bytes")
+    if "content-encoding" in request.headers:
+        raise Refused(415, "the body must come as it is, without an encoding")
+    body = b""
+    try:
+        async with asyncio.timeout(hook.patience):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > hook.most_bytes:
+                    raise Refused(413, f"the body is longer than {hook.most_bytes} bytes")
+    except TimeoutError:
+        raise Refused(408, f"the body took longer than {hook.patience:g} s") from None
+    except ClientDisconnect:
+        raise Refused(400, "the body ended too early") from None
+    return body
+
+
+def _told(status: int, words: dict[str, str], headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse(words, status, {"cache-control": "no-store", "connection": "close", **(headers or {})})
+
+
+def _first_line(fault: ValueError) -> str:
+    return str(fault).partition("\n")[0][:200]

@@ -1,0 +1,18 @@
+"""Memory: what agents note for later sessions, in markdown files that the user may edit. Never a source of commands or permissions."""
+
+from curtainwall.tools.memory.entries import Damaged, Note, read_notes, written
+from curtainwall.tools.memory.notebook import MOST_BYTES, Match, Notebook, Page
+from curtainwall.tools.memory.using import memory_closers, memory_runners
+
+__all__ = [
+    "MOST_BYTES",
+    "Damaged",
+    "Match",
+    "Note",
+    "Notebook",
+    "Page",
+    "memory_closers",
+    "memory_runners",
+    "read_notes",
+    "written",
+]

@@ -1,0 +1,23 @@
+"""Skills: instructions for particular tasks in SKILL.md folders, the user's own and those that a workspace brings along."""
+
+from curtainwall.tools.skills.folders import MAIN, Folder, Unusable, read_folder
+from curtainwall.tools.skills.front_matter import NoHead, split_head
+from curtainwall.tools.skills.loading import skill_closers, skill_runners
+from curtainwall.tools.skills.shelf import WORKSPACE_ROOTS, Passed, Shelf, Skill, Trust, own_folders
+
+__all__ = [
+    "MAIN",
+    "WORKSPACE_ROOTS",
+    "Folder",
+    "NoHead",
+    "Passed",
+    "Shelf",
+    "Skill",
+    "Trust",
+    "Unusable",
+    "own_folders",
+    "read_folder",
+    "skill_closers",
+    "skill_runners",
+    "split_head",
+]

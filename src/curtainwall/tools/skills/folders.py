@@ -1,0 +1,131 @@
+"""A skill's folder, read in one go by descriptor: its files, their digest, and nothing that lies elsewhere."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.host import LinkInTheWay, open_beneath
+from curtainwall.model import Digest, canonical_json
+
+MAIN: Final = "SKILL.md"
+_MOST_FILES: Final = 200
+_MOST_BYTES: Final = 8 * 1024 * 1024
+_BIGGEST_MAIN: Final = 64 * 1024
+_DEEPEST: Final = 8
+_TOP: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY: Final = _TOP | os.O_NOFOLLOW
+_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Unusable(ValueError):
+    """A folder that cannot be a skill; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Every file below a folder as it was at one look, by its relative path."""
+
+    files: Mapping[str, bytes]
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of all names and contents."""
+        told = {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
+        return Digest(hashlib.sha256(canonical_json({**told})).hexdigest())
+
+    @property
+    def main(self) -> str:
+        """Return the text of SKILL.md."""
+        return self.files[MAIN].decode()
+
+
+def folders_in(root: str, most: int) -> Iterator[str]:
+    """Return the folders below a directory that have a SKILL.md, by name; where the directory is missing or a link, none."""
+    try:
+        at = open_beneath(root, _TOP)
+    except OSError:
+        return
+    try:
+        names = sorted(os.listdir(at))[:most]
+        for name in names:
+            if _is_directory(at, name) and _is_there(at, f"{name}/{MAIN}"):
+                yield f"{root}/{name}"
+    finally:
+        os.close(at)
+
+
+def read_folder(path: str) -> Folder:
+    """Return everything in a folder; raise `Unusable` for links, devices, and more than a skill should have."""
+    try:
+        top = open_beneath(path, _TOP)
+    except LinkInTheWay:
+        raise Unusable("it is reached by a link; copy it to where the link is") from None
+    except OSError as fault:
+        raise Unusable(f"it cannot be read: {(fault.strerror or '').lower()}") from None
+    files: dict[str, bytes] = {}
+    try:
+        _read(top, "", files, 0)
+    except OSError as fault:
+        raise Unusable(f"it cannot be read: {(fault.strerror or '').lower()}") from None
+    finally:
+        os.close(top)
+    main = files.get(MAIN)
+    if main is None or len(main) > _BIGGEST_MAIN:
+        raise Unusable(f"it has no {MAIN}" if main is None else f"its {MAIN} is bigger than {_BIGGEST_MAIN // 1024} KiB")
+    try:
+        main.decode()
+    except UnicodeDecodeError:
+        raise Unusable(f"its {MAIN} is not UTF-8") from None
+    return Folder(dict(sorted(files.items())))
+
+
+def _read(directory: int, above: str, files: dict[str, bytes], depth: int) -> None:
+    if depth > _DEEPEST:
+        raise Unusable(f"it is nested deeper than {_DEEPEST} directories")
+    for name in sorted(os.listdir(directory)):
+        if not name.isprintable():
+            raise Unusable("a name in it has letters that cannot be shown")
+        kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(kind):
+            inner = os.open(name, _DIRECTORY, dir_fd=directory)
+            try:
+                _read(inner, f"{above}{name}/", files, depth + 1)
+            finally:
+                os.close(inner)
+        elif stat.S_ISREG(kind):
+            if len(files) >= _MOST_FILES:
+                raise Unusable(f"it has more than {_MOST_FILES} files")
+            room = _MOST_BYTES - sum(map(len, files.values()))
+            files[f"{above}{name}"] = _content(directory, name, room)
+        else:
+            raise Unusable(f"`{above}{name}` in it is a link or no file; copy what it leads to")
+
+
+def _content(directory: int, name: str, room: int) -> bytes:
+    descriptor = os.open(name, _FILE, dir_fd=directory)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Unusable(f"`{name}` in it is no file")
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(room + 1)
+    if len(content) > room:
+        raise Unusable(f"it is bigger than {_MOST_BYTES // 1024 // 1024} MiB")
+    return content
+
+
+def _is_directory(at: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=True).st_mode)
+    except OSError:
+        return False
+
+
+def _is_there(at: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=at, follow_symlinks=False)
+    except OSError:
+        return False
+    return True

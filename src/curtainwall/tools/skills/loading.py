@@ -1,0 +1,87 @@
+"""Loading a skill at the gate: what it means, who is asked, and what the agent gets."""
+
+import asyncio
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from curtainwall.facts import Masker
+from curtainwall.model import (
+    LOAD_SKILL,
+    TRUST_SKILL,
+    BadCall,
+    CallPermitted,
+    NotFound,
+    Place,
+    Prepared,
+    Resource,
+    Role,
+    ToolEffect,
+    ToolResult,
+)
+from curtainwall.tools.closer import Closer, also, meaning_more
+from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.schema_check import RULE
+from curtainwall.tools.skills.folders import MAIN
+from curtainwall.tools.skills.shelf import Shelf, Skill
+
+
+def skill_closers(shelf: Shelf, masker: Masker) -> Mapping[str, Closer]:
+    """Return what finds out which skill a call is about; the call is bound to that skill as it is now."""
+
+    def load_skill(prepared: Prepared, place: Place) -> Prepared:
+        try:
+            skill = shelf.get(str(prepared.arguments["name"]), place.workspace)
+        except NotFound as missing:
+            raise BadCall(RULE, str(missing)) from None
+        wanted = str(prepared.arguments.get("file", MAIN))
+        if wanted not in skill.folder.files:
+            raise BadCall(RULE, f"the skill `{skill.name}` has no such file; it has {_listed(skill)}")
+        more: dict[str, JsonValue] = {"path": skill.path, "digest": skill.digest}
+        touched: list[Resource] = []
+        if skill.is_of_workspace:
+            touched.append(Resource(role=Role.READ_PATH, value=f"{skill.path}/{wanted}"))
+        if not skill.trust.is_known:
+            # Whoever is asked sees what the agent would go by, and what else a yes is about.
+            more |= {"stands": skill.trust.value, "text": skill.folder.main, "files": list(skill.folder.files)}
+            touched.append(also(TRUST_SKILL, ToolEffect.INSPECT))
+        return meaning_more(prepared, more, tuple(touched), masker)
+
+    return {LOAD_SKILL: load_skill}
+
+
+def skill_runners(shelf: Shelf) -> Mapping[str, Runner]:
+    """Return the tool that loads skills."""
+
+    async def load_skill(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        return await asyncio.to_thread(_load, shelf, prepared, permit, place)
+
+    return {LOAD_SKILL: load_skill}
+
+
+def _load(shelf: Shelf, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+    name, wanted = str(prepared.arguments["name"]), str(prepared.arguments.get("file", MAIN))
+    skill = shelf.get(name, place.workspace)
+    if (skill.path, skill.digest) != (prepared.arguments["path"], prepared.arguments["digest"]):
+        raise CannotDo(f"the skill `{name}` was changed a moment ago; load it again")
+    if not skill.trust.is_known and _is_by_human(permit):
+        shelf.pin(skill)
+    try:
+        text = skill.body if wanted == MAIN else skill.folder.files[wanted].decode()
+    except UnicodeDecodeError:
+        raise CannotDo(f"`{wanted}` of the skill `{name}` is no text") from None
+    source = "the workspace" if skill.is_of_workspace else "the user"
+    told: dict[str, JsonValue] = {"name": name, "from": source, "path": skill.path, "digest": skill.digest, "text": text}
+    others: list[JsonValue] = [file for file in skill.folder.files if file != wanted]
+    return ToolResult(ok=True, value={**told, "files": others} if others else told)
+
+
+def _is_by_human(permit: CallPermitted) -> bool:
+    """Tell whether a human said yes to this very skill; what a mode or a disabled rule lets pass was seen by nobody."""
+    return bool(permit.answered_by) and not any(name.startswith("mode:") or name == "disabled-rule" for name in permit.answered_by)
+
+
+def _listed(skill: Skill) -> str:
+    names = list(skill.folder.files)
+    shown = ", ".join(f"`{name}`" for name in names[:20])
+    return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown

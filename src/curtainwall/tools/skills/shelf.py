@@ -1,0 +1,130 @@
+"""Which skills a session has: the user's own, and those of its workspace, which count only as a human has seen them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from curtainwall.host import locked
+from curtainwall.model import Digest, NotFound, Workspace
+from curtainwall.tools.hooks import Pins
+from curtainwall.tools.skills.folders import Folder, Unusable, folders_in, read_folder
+from curtainwall.tools.skills.front_matter import NoHead, split_head
+
+WORKSPACE_ROOTS: Final = (".curtainwall/skills", ".claude/skills", ".agents/skills")
+"""Where a workspace keeps skills; the first of a name counts."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_MOST: Final = 64
+_LONGEST_DESCRIPTION: Final = 1_024
+
+
+class Trust(StrEnum):
+    """How a skill stands: the user's own, seen by a human as it is, seen when it was otherwise, or never seen."""
+
+    OWN = "yours"
+    PINNED = "pinned"
+    CHANGED = "changed"
+    UNSEEN = "unseen"
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether nobody has to be asked."""
+        return self in (Trust.OWN, Trust.PINNED)
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """One skill as it was at one look. What it says of itself are its writer's words."""
+
+    name: str
+    description: str
+    body: str
+    path: str
+    folder: Folder
+    trust: Trust
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of the whole folder."""
+        return self.folder.digest
+
+    @property
+    def is_of_workspace(self) -> bool:
+        """Tell whether it came with the workspace."""
+        return self.trust is not Trust.OWN
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A folder that is no skill here, and why."""
+
+    path: str
+    why: str
+
+
+class Shelf:
+    """The skills of one home, and the pins of those that workspaces brought along."""
+
+    def __init__(self, own: Path, pins: Path) -> None:
+        self._own = str(own)
+        self._pins_file = pins
+        self._pins = Pins(pins)
+
+    def look(self, workspace: Workspace) -> tuple[Sequence[Skill], Sequence[Passed]]:
+        """Return the skills of a session, the user's first, and the folders that are none, with why."""
+        found: dict[str, Skill] = {}
+        passed: list[Passed] = []
+        pins = self._pins.all()
+        for path, is_own in self._folders(workspace):
+            try:
+                skill = _skill(path, is_own=is_own, pins=pins)
+            except (Unusable, NoHead) as fault:
+                passed.append(Passed(path, str(fault)))
+                continue
+            if skill.name in found:
+                passed.append(Passed(path, f"`{found[skill.name].path}` has the same name and comes first"))
+            else:
+                found[skill.name] = skill
+        return tuple(found.values()), tuple(passed)
+
+    def get(self, name: str, workspace: Workspace) -> Skill:
+        """Return the skill of that name as it is now; raise `NotFound` with the names there are."""
+        skills, _ = self.look(workspace)
+        for skill in skills:
+            if skill.name == name:
+                return skill
+        known = ", ".join(f"`{skill.name}`" for skill in skills)
+        raise NotFound(f"there is no skill `{name}`; {f'there are {known}' if known else 'there are none here'}")
+
+    def pin(self, skill: Skill) -> None:
+        """Keep that a human has seen this skill exactly as it is; several processes may do so at once."""
+        with locked(self._pins_file.with_suffix(".lock")):
+            self._pins.set(skill.path, skill.digest)
+
+    def _folders(self, workspace: Workspace) -> Iterator[tuple[str, bool]]:
+        yield from ((path, True) for path in folders_in(self._own, _MOST))
+        for root in WORKSPACE_ROOTS:
+            yield from ((path, False) for path in folders_in(f"{workspace.path}/{root}", _MOST))
+
+
+def own_folders(shelf: Shelf, workspace: Workspace) -> Mapping[str, str]:
+    """Return the folders that an agent in a container is shown read-only, by the skill's name.
+
+    These are the user's own. What a workspace brings along is mounted with the workspace, and found there by the agent itself.
+    """
+    return {skill.name: skill.path for skill in shelf.look(workspace)[0] if not skill.is_of_workspace}
+
+
+def _skill(path: str, *, is_own: bool, pins: Mapping[str, str]) -> Skill:
+    folder = read_folder(path)
+    head, body = split_head(folder.main)
+    name = head.get("name") or path.rpartition("/")[2]
+    if not _NAME.fullmatch(name):
+        raise Unusable("its name must have letters, digits, `_`, `.` and `-` alone, at most 64")
+    pinned = pins.get(path)
+    seen = Trust.UNSEEN if pinned is None else Trust.PINNED if pinned == folder.digest else Trust.CHANGED
+    description = " ".join(head.get("description", "").split())[:_LONGEST_DESCRIPTION]
+    return Skill(name, description, body, path, folder, Trust.OWN if is_own else seen)

@@ -1,0 +1,158 @@
+"""`kill -9` of `serve` in full swing: nothing is lost, nothing is applied twice, and everything finishes; effects are counted far away."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.wiring import Wired
+from curtainwall.model import (
+    AgentSpoke,
+    ApprovalAnswered,
+    CallFinished,
+    CallLost,
+    CallRequested,
+    MessageId,
+    Mode,
+    Route,
+    SendMessage,
+    SessionId,
+    SessionQuery,
+    session_stream,
+)
+from tests.integration.app.conftest import Program, until
+from tests.support.covers import covers
+from tests.support.serving import ANN, Home, answer, free_port, health, open_asks, script_of
+
+WORKING, WAITING, STEPS = 50, 50, 4
+
+
+class FarSide(ThreadingHTTPServer):
+    """A server that counts what reaches it, and takes its time where it is told to."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Counting)
+        self.hits: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        self.hurry = threading.Event()
+        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.server_address[1]}"
+
+
+class _Counting(BaseHTTPRequestHandler):
+    server: FarSide
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        with self.server.lock:
+            self.server.hits[self.path] += 1
+        if self.path.startswith("/slow"):
+            self.server.hurry.wait(60)
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(b"ok")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def post(url: str) -> dict[str, object]:
+    return {"tool": "fetch.get", "arguments": {"url": url, "method": "POST", "body": "x"}}
+
+
+async def born(wired: Wired, model: str, mode: Mode) -> SessionId:
+    session = await open_new(wired, Wanted(model, mode=mode, routes=(Route(channel="web", reference=""),)), ANN)
+    await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text="go"))
+    return session
+
+
+@pytest.mark.timeout(400)
+@covers("serve.survives-kill")
+def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Program) -> None:
+    far, port = FarSide(), free_port()
+    program.configure(
+        f'[serve]\nstatus-port = {port}\n[channels.web]\noperators = ["ann"]\n[lists]\nhosts = ["localhost:{far.server_address[1]}"]\n'
+    )
+    home = Home(program.environ)
+    (program.scratch / "scripts").mkdir()
+
+    def model(name: str, kind: str) -> str:
+        steps = [post(f"{far.url}/{kind}/{name}/{step}") for step in range(STEPS)]
+        return script_of(program.scratch / "scripts" / name, [*steps, {"text": f"{name} is done"}])
+
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            wired = await home.open(stack)
+            working = [await born(wired, model(f"w{n}", "slow"), Mode.BYPASS) for n in range(WORKING)]
+            waiting = [await born(wired, model(f"a{n}", "asked"), Mode.DEFAULT) for n in range(WAITING)]
+            first = program.begin("serve")
+            await eventually(lambda: len(open_asks(wired)) == WAITING)
+            await eventually(lambda: len([hit for hit in list(far.hits) if hit.startswith("/slow")]) >= WORKING)
+            # Everyone answers at once, and in the middle of it the process is gone.
+            asks = open_asks(wired)
+            answers = [asyncio.create_task(answer(wired, *ask)) for ask in asks]
+            await eventually(lambda: sum(task.done() for task in answers) >= 5)
+            os.kill(first.child.pid, signal.SIGKILL)
+            first.child.wait()
+            await asyncio.gather(*answers, return_exceptions=True)
+            far.hurry.set()
+            program.begin("serve")
+            # Whoever is not sure whether the answer counted says it again.
+            for ask in asks:
+                await answer(wired, *ask)
+            await eventually(lambda: all_ready(wired, working + waiting, answering=True), 300)
+            check(wired, working, waiting)
+
+    async def eventually(condition: Any, bound: float = 120) -> None:
+        async with asyncio.timeout(bound):
+            while not condition():  # noqa: ASYNC110 - it is seen from outside
+                await asyncio.sleep(0.05)
+
+    def all_ready(wired: Wired, sessions: list[SessionId], *, answering: bool) -> bool:
+        rows = {row.session: row for row in wired.store.index.sessions(SessionQuery(limit=1_000))}
+        if answering:
+            # Later steps ask again, each for itself.
+            for session, approval in open_asks(wired):
+                task = asyncio.ensure_future(answer(wired, session, approval))
+                task.add_done_callback(lambda done: done.exception())
+        return all(rows[session].status == "ready" and rows[session].turns for session in sessions)
+
+    def check(wired: Wired, working: list[SessionId], waiting: list[SessionId]) -> None:
+        assert all(count == 1 for count in far.hits.values()), {path: count for path, count in far.hits.items() if count > 1}
+        for kind, sessions in (("slow", working), ("asked", waiting)):
+            for number, session in enumerate(sessions):
+                events = [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
+                name = f"{'w' if kind == 'slow' else 'a'}{number}"
+                finished = sum(isinstance(event, CallFinished) for event in events)
+                lost = sum(isinstance(event, CallLost) for event in events)
+                asked = sum(isinstance(event, CallRequested) for event in events)
+                assert (finished + lost, asked) == (STEPS, STEPS), (session, [type(event).__name__ for event in events])
+                hits = sum(far.hits[f"/{kind}/{name}/{step}"] for step in range(STEPS))
+                assert finished <= hits <= finished + lost
+                answered = Counter(event.approval for event in events if isinstance(event, ApprovalAnswered))
+                assert all(count == 1 for count in answered.values())
+                assert len(answered) == (STEPS if kind == "asked" else 0)
+                assert [event.text for event in events if isinstance(event, AgentSpoke)] == [f"{name} is done"]
+
+    try:
+        home.run(scene())
+    finally:
+        far.shutdown()
+        far.server_close()
+    until(lambda: health(port).get("status") == "ok")

@@ -1,0 +1,198 @@
+"""The board on a real house: what is routed to a channel appears there, once, and whoever answers late hears the truth."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from curtainwall.app.views import view_of
+from curtainwall.channels.asks import Board, Card
+from curtainwall.model import (
+    AlreadyAnswered,
+    Answer,
+    AnswerApproval,
+    AnyCommand,
+    GrantScope,
+    NotFound,
+    RemoveRoute,
+    Route,
+    RuleId,
+    SessionId,
+    SessionView,
+    ShownAt,
+    Who,
+    session_stream,
+)
+from curtainwall.runtime import House, NoHooks, SessionGate, SystemClock
+from curtainwall.session import Rules, fold, lift
+from curtainwall.store import SqliteStore
+from tests.support.covers import covers
+from tests.support.houses import ANN, FarSide, house, open_session, policy, read, run, tools, until
+
+OLGA = Who(name="olga", channel="matrix")
+EVE = Who(name="eve", channel="matrix")
+ROOM = Route(channel="matrix", reference="!ops:server")
+WEB = Route(channel="web", reference="")
+T = TypeVar("T")
+
+
+@dataclass
+class Stage:
+    """A house with sessions that want something, and the way to look at it as a channel does."""
+
+    house: House
+    gate: SessionGate
+    scratch: Path
+
+    async def send(self, session: SessionId, command: AnyCommand) -> int:
+        return await self.house.send(session, command)
+
+    def view(self, session: SessionId) -> SessionView:
+        events = [lift(entry) for entry in self.house.stores.log.read(session_stream(session))]
+        return view_of(fold(events), events, None)
+
+    def board(self, at: ShownAt | None = None) -> Board:
+        return Board(self, self.house.feed, self.house.stores.index, lambda rule: f"because of {rule}", at)
+
+    async def session(self, *routes: Route, place: Route | None = None) -> SessionId:
+        session = await open_session(self.house, self.scratch, routes=routes)
+        if place is not None:
+            assert await self.house.bind(place, session, ANN) == session
+        return session
+
+    def want(self, session: SessionId, path: str = "/etc/hosts") -> "asyncio.Task[Answer]":
+        return asyncio.create_task(self.gate.request(session, read(path)))
+
+
+@asynccontextmanager
+async def stage(scratch: Path) -> AsyncGenerator[Stage]:
+    rules = Rules(policy=policy(), operators={"matrix": frozenset({"olga"}), "web": frozenset({"olga"})})
+    async with SqliteStore.open(scratch / "home", SystemClock(), decode=lift) as store, house(store, rules) as opened:
+        yield Stage(opened, SessionGate(opened, tools(FarSide(scratch / "far")), NoHooks()), scratch)
+
+
+async def next_of(cards: AsyncIterator[Card]) -> Card:
+    async with asyncio.timeout(30):
+        return await anext(cards)
+
+
+def there(board: Board) -> Card | None:
+    cards = board.cards()
+    return cards[0] if cards else None
+
+
+@covers("asks.routed")
+def test_an_ask_appears_where_its_session_is_routed_and_nowhere_else(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            session = await it.session(ROOM, WEB, place=Route(channel="cron", reference="nightly@1"))
+            wish = it.want(session)
+            card = await until(lambda: there(it.board()))
+            assert it.board(ShownAt("matrix")).cards() == it.board(ShownAt("matrix", ROOM.reference)).cards() == (card,)
+            assert it.board(ShownAt("web")).cards() == (card,)
+            assert it.board(ShownAt("teams")).cards() == it.board(ShownAt("matrix", "!else")).cards() == ()
+            assert (card.origin, card.session, card.tool) == ("cron: nightly", session, "filesystem.read_file")
+            assert card.tag == f"[cron: nightly, session {session} `test`]"
+            assert [(rule.rule, rule.reason) for rule in card.rules] == [(RuleId("read-outside"), "because of read-outside")]
+            assert card.ask.subject.raw == {"path": "/etc/hosts"}
+            assert "wants read-path /etc/hosts" in card.shown
+            await it.send(session, RemoveRoute(by=ANN, route=WEB))
+            assert it.board(ShownAt("web")).cards() == ()
+            assert (await it.board(ShownAt("matrix")).answer(card, granted=True, by=OLGA)).text == f"approved once: {card.approval}"
+            assert (await wish).result is not None
+
+    run(check())
+
+
+@covers("asks.followed")
+def test_whoever_follows_sees_each_card_once_and_then_by_whom_it_was_settled(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it, aclosing(it.board(ShownAt("matrix")).follow()) as cards:
+            first = await it.session(ROOM)
+            wish = it.want(first)
+            card = await next_of(cards)
+            assert (card.session, card.settled) == (first, None)
+            other = it.want(await it.session(ROOM), "/etc/passwd")
+            assert (await next_of(cards)).ask.subject.raw == {"path": "/etc/passwd"}
+            await it.board().answer(card, granted=False, by=OLGA, reason="not today")
+            ended = await next_of(cards)
+            assert (ended.key, ended.settled and (ended.settled.how, ended.settled.by, ended.settled.reason)) == (
+                card.key,
+                ("denied", "olga on matrix", "not today"),
+            )
+            assert (await wish).result is None
+            other.cancel()
+
+    run(check())
+
+
+@covers("asks.joined")
+def test_identical_asks_of_repeated_firings_share_a_card_and_one_answer_is_for_all(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            fired = [await it.session(ROOM, place=Route(channel="cron", reference=f"nightly@{n}")) for n in range(3)]
+            wishes = [it.want(session) for session in fired]
+            another = await it.session(ROOM, place=Route(channel="cron", reference="hourly@1"))
+            it.want(another)
+            it.want(fired[0], "/etc/passwd")
+            by_hand = await it.session(ROOM)
+            it.want(by_hand)
+            board = it.board(ShownAt("matrix"))
+            await until(lambda: sum(len(card.joined) for card in board.cards()) == 6)
+            sizes = {(card.origin, str(card.ask.subject.raw["path"])): len(card.joined) for card in board.cards()}
+            assert sizes == {
+                ("cron: nightly", "/etc/hosts"): 3,
+                ("cron: nightly", "/etc/passwd"): 1,
+                ("cron: hourly", "/etc/hosts"): 1,
+                ("", "/etc/hosts"): 1,
+            }
+            shared = next(card for card in board.cards() if len(card.joined) == 3)
+            assert {session for session, _ in shared.joined} == set(fired)
+            assert all(board.find(approval) == shared for _, approval in shared.joined)
+            session, approval = shared.joined[1]
+            await it.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
+            told = await board.answer(shared, granted=True, by=OLGA)
+            assert told.counted
+            assert told.text.startswith(f"approved once: {shared.approval}, 2 of 3 identical asks; already answered by `ann`: granted at")
+            assert all([(await wish).result is not None for wish in wishes])
+
+    run(check())
+
+
+@covers("asks.late")
+def test_whoever_answers_late_hears_who_settled_it_and_when(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            wish = it.want(await it.session(ROOM))
+            board = it.board(ShownAt("matrix"))
+            card = await until(lambda: there(board))
+            assert (await board.answer(card, granted=False, by=OLGA)).counted
+            late = await board.answer(card, granted=True, by=ANN)
+            assert not late.counted
+            assert late.text.startswith("already answered by `olga on matrix`: denied at 2")
+            with pytest.raises(AlreadyAnswered, match="already answered by `olga on matrix`: denied at 2"):
+                board.find(card.approval)
+            with pytest.raises(NotFound, match="there is no ask `zzzzzz` here"):
+                board.find("zzzzzz")
+            assert (await wish).result is None
+
+    run(check())
+
+
+@covers("asks.operators")
+def test_only_an_operator_of_the_channel_may_answer_there(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            wish = it.want(await it.session(ROOM))
+            board = it.board(ShownAt("matrix"))
+            card = await until(lambda: there(board))
+            refused = await board.answer(card, granted=True, by=EVE, scope=GrantScope.SESSION)
+            assert (refused.counted, refused.text) == (False, "`eve` is not an operator of `matrix` and may not answer")
+            assert board.cards() == (card,)
+            wish.cancel()
+
+    run(check())

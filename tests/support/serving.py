@@ -1,0 +1,108 @@
+"""A served home from outside: the real process, sessions that were born on a channel, and what `/health` says."""
+
+import asyncio
+import json
+import socket
+import urllib.request
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.wiring import Wired, open_house, set_up
+from curtainwall.model import (
+    AnswerApproval,
+    AnyEvent,
+    ApprovalId,
+    ApprovalQuery,
+    MessageId,
+    Route,
+    SendMessage,
+    SessionId,
+    Who,
+    session_stream,
+)
+
+ANN = Who(name="ann", channel="web")
+"""An operator of the channel `web`, where the configuration says so."""
+
+
+def free_port() -> int:
+    """Return a port that nobody uses right now."""
+    with socket.socket() as ear:
+        ear.bind(("127.0.0.1", 0))
+        return ear.getsockname()[1]
+
+
+def page(port: int, path: str) -> str:
+    """Return a page of the status port, or nothing while there is none."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.read().decode()
+    except OSError:
+        return ""
+
+
+def health(port: int) -> dict[str, Any]:
+    """Return what `/health` says, or nothing while nobody is there to say it."""
+    told = page(port, "/health")
+    return json.loads(told) if told else {}
+
+
+def script_of(place: Path, lines: Sequence[dict[str, object]]) -> str:
+    """Return the model that says these lines."""
+    place.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return f"script:{place}"
+
+
+class Home:
+    """A home as another process of ours works on it."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self._setup = set_up(environ=environ)
+
+    def run(self, work: "Coroutine[Any, Any, Any]") -> Any:
+        return asyncio.run(asyncio.wait_for(work, 390))
+
+    async def open(self, stack: AsyncExitStack) -> Wired:
+        return await stack.enter_async_context(open_house(self._setup))
+
+    def born(self, *models: str, routes: tuple[Route, ...] = (Route(channel="web", reference=""),), text: str = "go") -> list[SessionId]:
+        """Open sessions on the channel `web`, each with a message that waits for its agent."""
+
+        async def opened() -> list[SessionId]:
+            async with open_house(self._setup) as wired:
+                return list(await asyncio.gather(*(_born(wired, model, routes, text) for model in models)))
+
+        return self.run(opened())
+
+    def events(self, session: SessionId) -> list[AnyEvent]:
+        async def read() -> list[AnyEvent]:
+            async with open_house(self._setup) as wired:
+                return [recorded.event for recorded in wired.house.feed.read(session_stream(session))]
+
+        return self.run(read())
+
+    def answer(self, approval: str, session: SessionId, *, granted: bool = True) -> None:
+        async def answered() -> None:
+            async with open_house(self._setup) as wired:
+                await answer(wired, session, approval, granted=granted)
+
+        self.run(answered())
+
+
+async def answer(wired: Wired, session: SessionId, approval: str, *, granted: bool = True) -> None:
+    """Answer an ask as somebody in a browser does."""
+    await wired.house.send(session, AnswerApproval(by=ANN, approval=ApprovalId(approval), granted=granted), f"answer to {approval}")
+
+
+def open_asks(wired: Wired) -> list[tuple[SessionId, str]]:
+    """Return what waits for an answer."""
+    return [(row.session, row.approval) for row in wired.store.index.approvals(ApprovalQuery(limit=10_000))]
+
+
+async def _born(wired: Wired, model: str, routes: tuple[Route, ...], text: str) -> SessionId:
+    session = await open_new(wired, Wanted(model, routes=routes), ANN)
+    await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text=text))
+    return session

@@ -1,0 +1,194 @@
+"""Jobs fire when they are due, once each, and the rules for what overlaps and what was missed hold."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from curtainwall.channels.cron import Cron, Job, Missed, Overlap, Schedule, pasts, place_of
+from curtainwall.model import HOUSE, Millis, SessionId, Who
+from curtainwall.runtime import House
+from curtainwall.session import Rules
+from curtainwall.store import MemoryDisk, MemoryStore
+from tests.support.covers import covers
+from tests.support.houses import FakeClock, policy, run, until
+
+START = 1_700_000_000_000 // 3_600_000 * 3_600_000
+MINUTE, HOUR = 60_000, 3_600_000
+
+
+@dataclass
+class Firings:
+    """A house in which a firing is a session that is over when the test says so."""
+
+    house: House
+    running: set[SessionId] = field(default_factory=set[SessionId])
+    calls: list[Millis] = field(default_factory=list[Millis])
+    broken: bool = False
+
+    async def fire(self, job: str, due: Millis) -> SessionId:
+        self.calls.append(due)
+        if self.broken:
+            raise OSError("the project is gone")
+        session = await self.house.bind(place_of(job, due), SessionId(self.house.mint()), Who(name=job, channel="cron"))
+        self.running.add(session)
+        return session
+
+    async def note(self, data: Mapping[str, JsonValue]) -> None:
+        await self.house.note("cron", data)
+
+    def is_over(self, session: SessionId) -> bool:
+        return session not in self.running
+
+    @property
+    def past(self) -> tuple[dict[Millis, SessionId], dict[Millis, str]]:
+        told = pasts(recorded.event for recorded in self.house.feed.read(HOUSE)).get("hourly")
+        return (told.fired, told.skipped) if told else ({}, {})
+
+
+class Story:
+    """One machine over time: the same log, and services that come and go."""
+
+    def __init__(self, overlap: Overlap = "skip", missed: Missed = "once") -> None:
+        self.clock = FakeClock(START + MINUTE)
+        self.disk = MemoryDisk()
+        self.jobs = [Job("hourly", Schedule("0 * * * *"), overlap, missed)]
+
+    @asynccontextmanager
+    async def service(self) -> AsyncGenerator[Firings]:
+        rules = Rules(policy=policy())
+        async with House(MemoryStore(self.clock, self.disk), self.clock, lambda: rules) as house:
+            firings = Firings(house)
+            self.cron = Cron(self.jobs, firings, house.feed, self.clock)
+            task = asyncio.create_task(self.cron.run())
+            try:
+                await until(lambda: task.done() or bool(self.clock.sleepers) or bool(firings.calls))
+                yield firings
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                self.clock.sleepers.clear()
+
+    async def comes(self, upto: Millis, seen: Callable[[], bool]) -> None:
+        """Let the time come, and wait until what should happen has."""
+        self.clock.advance(upto - self.clock.now())
+        await until(seen)
+
+
+@covers("cron.each-firing-is-one-session")
+def test_a_job_fires_when_it_is_due_and_not_before() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            assert firings.past == ({}, {})
+            await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
+            await it.comes(START + 2 * HOUR, lambda: len(firings.past[0]) == 2)
+            assert list(firings.past[0]) == [START + HOUR, START + 2 * HOUR]
+
+    run(story())
+
+
+@covers("cron.each-firing-is-one-session")
+def test_two_services_on_one_log_make_one_session_of_a_firing() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as here, it.service() as there:
+            await it.comes(START + HOUR, lambda: bool(here.calls) and bool(there.calls))
+            assert len(here.past[0]) == 1
+            assert len(here.running | there.running) == 1
+
+    run(story())
+
+
+@covers("cron.each-firing-is-one-session")
+def test_a_service_that_died_in_the_middle_of_a_beginning_completes_it_at_its_next_start() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            await it.comes(START + HOUR, lambda: bool(firings.past[0]))
+        async with it.service() as again:
+            assert again.calls == [START + HOUR]
+            assert len(again.past[0]) == 1
+
+    run(story())
+
+
+@covers("cron.overlap-is-as-configured")
+def test_a_firing_is_left_out_while_the_one_before_is_not_over() -> None:
+    async def story() -> None:
+        it = Story("skip")
+        async with it.service() as firings:
+            await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
+            await it.comes(START + 2 * HOUR, lambda: len(firings.past[1]) == 1)
+            assert "is not over" in firings.past[1][START + 2 * HOUR]
+            firings.running.clear()
+            await it.comes(START + 3 * HOUR, lambda: len(firings.past[0]) == 2)
+
+    run(story())
+
+
+@covers("cron.overlap-is-as-configured")
+def test_a_firing_that_queues_begins_when_the_one_before_is_over_also_after_a_restart() -> None:
+    async def story() -> None:
+        it = Story("queue", missed="skip")
+        async with it.service() as firings:
+            await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
+            await it.comes(START + 2 * HOUR, lambda: bool(pasts(r.event for r in firings.house.feed.read(HOUSE))["hourly"].queued))
+            assert len(firings.past[0]) == 1
+        it.clock.advance(10 * MINUTE)
+        async with it.service() as again:
+            assert len(again.past[0]) == 1
+            again.running.clear()
+            await again.note({})
+            # Late as it is by now, it was never missed.
+            await until(lambda: len(again.past[0]) == 2)
+            assert list(again.past[0]) == [START + HOUR, START + 2 * HOUR]
+
+    run(story())
+
+
+@covers("cron.missed-firings-are-as-configured")
+def test_of_the_firings_that_nobody_was_there_for_the_last_is_made_up_for_or_all_or_none() -> None:
+    async def missed_day(rule: Missed) -> tuple[int, int]:
+        it = Story("allow", rule)
+        async with it.service() as firings:
+            assert firings.past == ({}, {})
+        it.clock.advance(4 * HOUR + 30 * MINUTE)
+        async with it.service() as again:
+            await until(lambda: sum(map(len, again.past)) == 4)
+            assert rule != "once" or list(again.past[0]) == [START + 4 * HOUR]
+            return len(again.past[0]), len(again.past[1])
+
+    assert run(missed_day("once")) == (1, 3)
+    assert run(missed_day("all")) == (4, 0)
+    assert run(missed_day("skip")) == (0, 4)
+
+
+def test_a_job_that_is_new_or_has_another_schedule_makes_up_for_nothing() -> None:
+    async def story() -> None:
+        it = Story("allow", "all")
+        async with it.service():
+            pass
+        it.clock.advance(4 * HOUR + 30 * MINUTE)
+        it.jobs = [Job("hourly", Schedule("15 * * * *"), "allow", "all")]
+        async with it.service() as again:
+            assert again.past == ({}, {})
+
+    run(story())
+
+
+@covers("cron.a-job-that-cannot-begin-is-said")
+def test_a_job_that_cannot_begin_is_noted_and_the_service_goes_on() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            firings.broken = True
+            await it.comes(START + HOUR, lambda: len(firings.past[1]) == 1)
+            assert it.cron.health() == "hourly: the project is gone"
+            firings.broken = False
+            await it.comes(START + 2 * HOUR, lambda: len(firings.past[0]) == 1)
+            assert it.cron.health() == ""
+
+    run(story())

@@ -1,0 +1,53 @@
+"""What the house's log tells of jobs."""
+
+from curtainwall.channels.cron import Job, Schedule, due_of, pasts, place_of
+from curtainwall.channels.cron.jobs import passed, seen
+from curtainwall.model import ExtensionNoted, Route, RouteSet, SessionId, Who
+
+NIGHTLY = Job("nightly", Schedule("0 3 * * *", "Europe/Berlin"))
+BY = Who(name="nightly", channel="cron")
+
+
+def noted(data: object, at: int = 5) -> ExtensionNoted:
+    return ExtensionNoted.model_validate({"at": at, "extension": "cron", "data": data})
+
+
+def fired(due: int, session: str | None) -> RouteSet:
+    return RouteSet(at=9, route=place_of("nightly", due), session=None if session is None else SessionId(session), by=BY)
+
+
+def test_a_firing_has_one_place_and_a_place_names_its_firing() -> None:
+    place = place_of("nightly", 1_700_000_000_123)
+    assert place == Route(channel="cron", reference="nightly@2023-11-14T22:13:20.123+00:00")
+    assert due_of(place) == ("nightly", 1_700_000_000_123)
+
+
+def test_places_of_other_kinds_are_no_firings() -> None:
+    assert due_of(Route(channel="matrix", reference="nightly@2023-11-14T22:13:20+00:00")) is None
+    assert due_of(Route(channel="cron", reference="nightly")) is None
+    assert due_of(Route(channel="cron", reference="nightly@tomorrow")) is None
+
+
+def test_the_past_is_what_fired_what_was_left_out_and_what_still_waits() -> None:
+    events = [
+        noted(seen(NIGHTLY), at=100),
+        fired(1_000, "a"),
+        noted(passed(NIGHTLY, 2_000, "skipped", "the one before is not over")),
+        noted(passed(NIGHTLY, 3_000, "queued", "")),
+        noted(passed(NIGHTLY, 4_000, "queued", "")),
+        fired(3_000, "b"),
+    ]
+    past = pasts(events)["nightly"]
+    assert past.schedule == NIGHTLY.schedule
+    assert past.fired == {1_000: "a", 3_000: "b"}
+    assert past.skipped == {2_000: "the one before is not over"}
+    assert past.queued == [4_000]
+    assert past.upto == 4_000
+    assert past.last == "b"
+
+
+def test_notes_of_others_and_notes_that_make_no_sense_change_nothing() -> None:
+    others = ExtensionNoted(at=1, extension="other", data={"what": "seen", "job": "nightly"})
+    odd = [noted({}), noted({"what": "skipped", "job": 3, "due": "x"}), noted({"what": "flew", "job": "nightly"}), fired(1_000, None)]
+    past = pasts([others, *odd]).get("nightly")
+    assert past is None or (past.upto, past.fired, past.skipped) == (0, {}, {})
