@@ -31,7 +31,7 @@ from curtainwall.runtime import HouseJournal, NoHooks, Turns
 _EACH = 40
 _PAIRS = 9
 _MANY = 60
-_COMMITS = 7
+_COMMITS = 8
 
 
 async def team_talk(home: Path) -> list[Figure]:

@@ -187,7 +187,12 @@ class Actor:
         own: list[AnyEvent] = []
         for_project: list[AnyEvent] = []
         consumed: list[Consumed] = []
+        by_key: dict[str, _Ticket] = {}
         for ticket in tickets:
+            if ticket.key is not None and (same := by_key.setdefault(ticket.key, ticket)) is not ticket:
+                # The same key twice is the same command, also where one came directly and one by the inbox at the same moment.
+                ticket.events, ticket.refusal = same.events, same.refusal
+                continue
             moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
             ticket.events, ticket.refusal = (), None
             try:

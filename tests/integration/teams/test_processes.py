@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import pytest
+
 from curtainwall import open_teams
 from curtainwall.model import MessageAccepted, PeerAnswered
 from tests.support.covers import covers
@@ -57,6 +59,7 @@ def talkers(*each: tuple[str, ...]) -> Iterator[list[Talker]]:
             talker.end()
 
 
+@pytest.mark.timeout(300)
 @covers("teams.one-conversation-for-a-pair")
 def test_two_processes_that_ask_a_new_pair_at_once_share_one_conversation(team_home: TeamHome) -> None:
     script = team_home.script("backend", json.dumps({"text": "first"}), json.dumps({"text": "second"}))
@@ -81,6 +84,7 @@ def test_two_processes_that_ask_a_new_pair_at_once_share_one_conversation(team_h
     run(look())
 
 
+@pytest.mark.timeout(300)
 @covers("teams.a-notice-is-delivered-once")
 def test_what_was_accepted_is_delivered_exactly_once_whenever_the_process_is_killed(team_home: TeamHome) -> None:
     chance = random.Random(6)
