@@ -24,6 +24,7 @@ from bench.programs import programs
 from bench.proxying import proxying
 from bench.starting import starting
 from bench.table import as_json, render
+from bench.team_talk import team_talk
 from bench.turning import turning
 from bench.verdicts import verdicts
 
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "proxy": proxying,
     "process": processing,
     "web": browsing,
+    "teams": team_talk,
 }
 
 

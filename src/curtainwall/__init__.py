@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from curtainwall.app.library import Reply, Session, open_session
     from curtainwall.app.serving import Serving, serving
+    from curtainwall.app.teams import TeamReply, Teams, open_teams
 
 __version__ = "0.1.0"
 
-__all__ = ["Reply", "Serving", "Session", "__version__", "open_session", "serving"]
+__all__ = ["Reply", "Serving", "Session", "TeamReply", "Teams", "__version__", "open_session", "open_teams", "serving"]
 
 
 def __getattr__(name: str) -> object:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> object:
         from curtainwall.app import library
 
         return getattr(library, name)
+    if name in ("TeamReply", "Teams", "open_teams"):
+        from curtainwall.app import teams
+
+        return getattr(teams, name)
     if name in ("Serving", "serving"):
         from curtainwall.app import serving as served
 

@@ -36,7 +36,7 @@ def test_a_log_of_an_earlier_version_folds_to_what_it_folded_to_then(place: Path
 def test_the_first_log_holds_every_event_of_the_first_version(place: Path) -> None:
     kinds = {json.loads(line)["kind"] for line in place.read_text(encoding="utf-8").splitlines()}
     assert place.stem == "0.1.0"
-    assert len(kinds) == 54
+    assert len(kinds) == 58
     assert kinds <= event_types()
 
 

@@ -26,6 +26,7 @@ from curtainwall.model import (
     CompactionSkipped,
     ContextMeasured,
     CountDenials,
+    DeliverMessage,
     Digest,
     DisableRule,
     DropCall,
@@ -42,12 +43,16 @@ from curtainwall.model import (
     InterruptTurn,
     Limits,
     MessageId,
+    MessagePeer,
     Mode,
     ModelFailed,
     ModelRequested,
     ModelResponded,
     OpenSession,
     Payload,
+    Peer,
+    PeerAnswer,
+    PeerStatus,
     ProgramFinished,
     RaiseBudget,
     ReadySession,
@@ -67,10 +72,12 @@ from curtainwall.model import (
     SessionId,
     SetCompaction,
     StartTurn,
+    TakePeerAnswer,
     TextStreamed,
     TurnId,
     TurnStatus,
     Usage,
+    Who,
     WithdrawMessage,
     WorkTimed,
     denial,
@@ -106,7 +113,7 @@ from tests.support.given import (
 
 HERE = Path(__file__).parent
 BLOB = Payload(blob=BlobRef(digest="b" * 64, size=40_000))
-ONE, TWO = TurnId("t1"), TurnId("t2")
+ONE, TWO, THREE = TurnId("t1"), TurnId("t2"), TurnId("t3")
 ROOM, BROWSER = Route(channel="matrix", reference="!room"), Route(channel="web", reference="ann")
 
 LOOK = wish("c1", read("/srv/project/a"), ONE)
@@ -142,6 +149,7 @@ def story() -> tuple[AnyEvent, ...]:
             workspace=PROJECT,
             mode=Mode.DEFAULT,
             limits=Limits(tokens=100),
+            team="backend",
             policy=POLICY.version,
             parent=SessionId("s0"),
             labels=(source("inherited", "session s0"),),
@@ -213,6 +221,24 @@ def story() -> tuple[AnyEvent, ...]:
     return _ended(here)
 
 
+def _among_teams() -> list[AnyCommand]:
+    """Ask a team and hear from it; be asked, answer at once, and hold an answer for a yes."""
+    peer = Peer(session=SessionId("s7"), team="mobile", path=("mobile",))
+    said = PeerAnswer(message=MessageId("q1"), status=PeerStatus.DONE, text="42", labels=(source("untrusted-content", "a page"),))
+    by = Who(name="mobile", channel="teams")
+    return [
+        MessagePeer(by=SYSTEM, message=MessageId("q1"), to=SessionId("s8"), team="data", text="how many?", expires=NOW + 9_000_000),
+        TakePeerAnswer(by=SYSTEM, answer=said),
+        DeliverMessage(by=by, message=MessageId("q2"), text="what is it?", peer=peer, expires=NOW + 9_000_000),
+        DeliverMessage(by=by, message=MessageId("q3"), text="too late", peer=peer, expires=NOW),
+        EndTurn(by=SYSTEM, turn=TWO, status=TurnStatus.INTERRUPTED, failure="interrupted"),
+        WithdrawMessage(by=ANN, message=MessageId("m4")),
+        StartTurn(by=SYSTEM, turn=THREE),
+        told(AgentSpoke(at=NOW, turn=THREE, text="a curtain wall")),
+        EndTurn(by=SYSTEM, turn=THREE, status=TurnStatus.DONE),
+    ]
+
+
 def _ended(here: Situation) -> tuple[AnyEvent, ...]:
     """Crash, repair, a second turn that is left open."""
     here = here.later(1_000).happened(
@@ -224,6 +250,7 @@ def _ended(here: Situation) -> tuple[AnyEvent, ...]:
         asked(LAST),
         SendMessage(by=ANN, message=MessageId("m4"), text="wait"),
         InterruptTurn(by=ANN),
+        *_among_teams(),
     )
     # The house keeps these two in a stream of its own; a session's fold lets them pass.
     deleted = SessionDeleted(at=here.at, session=SessionId("s0"), name="parent", entries=12, head="ab", by=ANN)

@@ -14,11 +14,12 @@ from curtainwall.app.config_lines import line_of
 from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
+from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection
 from curtainwall.app.config_web import WebSection
 from curtainwall.app.config_webhooks import WebhooksSection
 from curtainwall.channels.places import parse_place
 from curtainwall.host import Sending
-from curtainwall.model import Broken, Role, ToolEffect, misfit
+from curtainwall.model import NOBODY, Broken, Role, ToolEffect, misfit
 
 _BIGGEST = 16 * 1024 * 1024
 
@@ -303,11 +304,17 @@ class Config(Section):
     containers: ContainersSection = ContainersSection.model_construct()
     processes: ProcessesSection = ProcessesSection.model_construct()
     matrix: MatrixSection = MatrixSection.model_construct()
+    teams: dict[TeamName, TeamSection] = Field(default_factory=dict[str, TeamSection], description="by the team's name")
+    peers: PeersSection = PeersSection.model_construct()
 
     @model_validator(mode="after")
-    def _has_operators(self) -> "Config":
+    def _everybody_named_is_there(self) -> "Config":
         if self.matrix.homeserver is not None and "matrix" not in self.channels:
             raise ValueError("`channels.matrix.operators` is missing; without anybody who may answer asks there, Matrix is not served")
+        for name, team in self.teams.items():
+            for asker in team.askers or ():
+                if asker not in self.teams and asker != NOBODY:
+                    raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")
         return self
 
 

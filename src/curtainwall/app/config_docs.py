@@ -14,9 +14,9 @@ from curtainwall.app.config import Config, named_section
 from curtainwall.app.config_kinds import Section
 from curtainwall.app.durations import show_duration
 
-_LENGTHS = (
-    "after", "deadline", "every", "health", "idle", "pause", "remind", "seconds", "signed-in", "silence", "timeout", "turn", "window",
-)  # fmt: skip
+_LENGTHS = frozenset(
+    "after archive-after deadline every health idle pause remind seconds signed-in silence timeout turn wait window".split()
+)
 _NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
 _OPENING = """\
 # Configuration
@@ -161,6 +161,7 @@ _EXAMPLES = {
     "schedule": '"0 3 * * *"',
     "instructions": '"read the new issues"',
     "prompt": '"look at {{ branch }}"',
+    "project": '"/srv/backend"',
     "default": '"."',
     "within": '"directory"',
     "argument": '"dryRun"',

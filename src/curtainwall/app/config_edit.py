@@ -30,6 +30,20 @@ def add_server(path: Path, name: str, settings: Mapping[str, object]) -> None:
     _write(path, document)
 
 
+def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]]) -> None:
+    """Write new teams into the configuration file, all or none; all else in it stays as it is."""
+    document = _read(path)
+    known = _table(document, "teams")
+    for name, settings in teams.items():
+        if name in known:
+            raise CommandRefused(f"there is a team `{name}` already; edit it in `{path}`, or take it out first")
+        table = tomlkit.table()
+        for key, value in settings.items():
+            table.add(key, value)
+        known.append(name, table)
+    _write(path, document)
+
+
 def remove_server(path: Path, name: str) -> None:
     """Take a server and its roles out of the configuration file; all else in it stays as it is."""
     document = _read(path)

@@ -29,8 +29,8 @@ from curtainwall.model import (
     VerdictTold,
     session_stream,
 )
-from curtainwall.policy import explain, judge
-from curtainwall.session import label_words, lift, rules_in_force
+from curtainwall.policy import Policy, explain, judge
+from curtainwall.session import SessionState, label_words, lift, rules_in_force
 
 
 class Explanations:
@@ -41,11 +41,13 @@ class Explanations:
 
     def rules(self, session: SessionId) -> Sequence[RuleStanding]:
         """Return every rule with its standing in the session; raise `NotFound`."""
-        return rules_in_force(state_of(self._wired, session), self._wired.setup.policy, self._told_in(session))
+        state = state_of(self._wired, session)
+        return rules_in_force(state, self._policy(state), self._told_in(session))
 
     def why(self, session: SessionId, about: str = "") -> VerdictTold:
         """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
-        state, policy = state_of(self._wired, session), self._wired.setup.policy
+        state = state_of(self._wired, session)
+        policy = self._policy(state)
         call, subject = self._wanted(session, about)
         verdict = judge(policy, subject, state.facts)
         told = explain(policy, subject, state.facts, verdict)
@@ -59,6 +61,10 @@ class Explanations:
             labels=(*map(label_words, state.labels.values()),),
             changes=told.changes,
         )
+
+    def _policy(self, state: SessionState) -> Policy:
+        """Return the rules that hold for a session: the house's, or those of the team that it speaks for."""
+        return self._wired.setup.rules.for_team("" if state.opened is None else state.opened.team).policy
 
     def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
         for entry in self._wired.store.log.read(session_stream(session)):

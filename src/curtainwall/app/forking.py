@@ -9,7 +9,9 @@ from curtainwall.app.copying import Copied, copy_tree
 from curtainwall.app.openings import inherited
 from curtainwall.app.wiring import Wired, local_user, workspace_at
 from curtainwall.model import (
+    TEAMS,
     InheritHistory,
+    Limits,
     Mode,
     NotFound,
     OpenSession,
@@ -39,8 +41,8 @@ class Forked:
     copied: Copied | None
 
 
-async def fork(wired: Wired, parent: SessionId, name: str = "") -> Forked:
-    """Open a session on the history of another, up to where that one's log ends now."""
+async def fork(wired: Wired, parent: SessionId, name: str = "", limits: Limits | None = None) -> Forked:
+    """Open a session on the history of another, up to where that one's log ends now. It speaks for the same team."""
     entries = wired.store.log.read(session_stream(parent))
     state = fold(lift(entry) for entry in entries)
     if state.opened is None:
@@ -65,10 +67,12 @@ async def fork(wired: Wired, parent: SessionId, name: str = "") -> Forked:
             workspace=workspace,
             # `accept-edits` and `bypass` are standing answers, and those stay behind.
             mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
-            limits=wired.setup.limits,
-            policy=wired.setup.policy.version,
+            limits=limits or wired.setup.limits,
+            policy=wired.setup.rules.for_team(state.opened.team).policy.version,
             parent=parent,
             labels=tuple(inherited(source, parent) for source in state.labels.values()),
+            team=state.opened.team,
+            channel=TEAMS if state.opened.channel == TEAMS else "",
         )
         await wired.house.send(session, opening)
     except BaseException:

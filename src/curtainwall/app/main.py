@@ -33,6 +33,8 @@ COMMANDS = {
     "agents": Command("agents", "list the agents, build the images that those in containers run in"),
     "servers": Command("servers", "list, add, test, annotate and remove the tool servers of others"),
     "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
+    "teams": Command("teams", "ask teams, tell them something, see how their conversations go"),
+    "mcp": Command("mcp", "speak MCP on stdin and stdout for whoever wants to talk to teams", is_group=False),
     "skills": Command("skills", "list and show the instructions that agents can load"),
     "web": Command("web", "sign people in to the pages in a browser, and out"),
     "config": Command("config", "show the configuration, or write one to start from"),

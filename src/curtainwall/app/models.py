@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from curtainwall.agents.builtin.models import Endpoint, ModelSettings, Price, keys_in
+from curtainwall.agents.builtin.models import AUTO, Endpoint, ModelSettings, Price, default_model, keys_in
 from curtainwall.app.config import Config, NamedModelSection
 from curtainwall.app.home import user_homes
 from curtainwall.host import FromEnvironment, FromFile, Source
@@ -36,6 +36,12 @@ def model_settings(config: Config, learn: Callable[[str, str], None], environ: M
     told = config.model
     price = None if told.input_price is None or told.output_price is None else Price(told.input_price, told.output_price)
     return ModelSettings(keys, urls, endpoints, told.context_size, price, float(told.silence), learn)
+
+
+def default_model_name(config: Config, learn: Callable[[str, str], None]) -> str:
+    """Return the model of a new session where none is named."""
+    told = config.model.name
+    return default_model(model_settings(config, learn)) if told == AUTO else told
 
 
 def key_in(section: NamedModelSection, environ: Mapping[str, str]) -> Source | None:

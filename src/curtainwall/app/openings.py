@@ -35,6 +35,7 @@ class Wanted:
     routes: tuple[Route, ...] = ()
     limits: Limits | None = None
     labels: tuple[LabelSource, ...] = ()
+    team: str = ""
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
@@ -64,9 +65,10 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         workspace=workspace,
         mode=wanted.mode,
         limits=wanted.limits or wired.setup.limits,
-        policy=wired.setup.policy.version,
+        policy=wired.setup.rules.for_team(wanted.team).policy.version,
         routes=tuple(dict.fromkeys((*wanted.routes, *map(parse_place, wired.setup.config.approvals.targets)))),
         labels=wanted.labels,
+        team=wanted.team,
     )
 
 
@@ -85,10 +87,11 @@ async def reset(wired: Wired, old: SessionId, by: Who, name: str = "") -> Sessio
         workspace=Workspace(path=state.workspace.path, own=state.workspace.own),
         mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
         limits=wired.setup.limits,
-        policy=wired.setup.policy.version,
+        policy=wired.setup.rules.for_team(state.opened.team).policy.version,
         parent=old,
         labels=tuple(inherited(source, old) for source in state.labels.values()),
         routes=tuple(state.routes),
+        team=state.opened.team,
     )
     await wired.house.send(session, opening)
     await wired.house.send(session, InheritHistory(by=by, parent=old, upto=state.totals.events, history=None, how="reset"))

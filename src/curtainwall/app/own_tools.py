@@ -1,7 +1,7 @@
 """The tools that come with the house: all of them to be judged, and those that this machine can run to be run."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from curtainwall.app.home import Home, user_homes
 from curtainwall.app.knowledge import notebook_of, shelf_of
@@ -23,6 +23,7 @@ from curtainwall.tools import (
     filesystem_runners,
     git_runners,
     shell_runners,
+    team_tools,
 )
 from curtainwall.tools.memory import memory_closers
 from curtainwall.tools.skills import skill_closers
@@ -35,14 +36,13 @@ def judged_tools(
     home: Home,
     masker: Masker,
     runners: Mapping[str, Runner] | None = None,
-    environ: Mapping[str, str] = os.environ,
+    *,
     own_ports: frozenset[int] = frozenset(),
+    teams: Iterable[str] = (),
 ) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
-    user = user_homes(environ)[0]
-    return NativeTools(
-        Catalogue(NATIVE_TOOLS), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=_closers(home, masker)
-    )
+    user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
+    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=_closers(home, masker))
 
 
 def run_tools(
@@ -54,11 +54,16 @@ def run_tools(
     session: Mapping[str, Runner],
     mounts: Callable[[Place], Mounts],
     own_ports: frozenset[int] = frozenset(),
+    teams: Iterable[str] = (),
 ) -> NativeTools:
-    """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined."""
+    """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined.
+
+    Those of teams are there where there is a team to talk to.
+    """
     directories, sandboxes = WorkingDirectories(), Sandboxes()
     runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again, own_ports), **session}
-    specs = NATIVE_TOOLS
+    names = tuple(teams)
+    specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
         git = git_runners(directories, sandboxes=sandboxes, protected=protection.never, own_ports=own_ports)
         runners |= {**shell_runners(sandboxes=sandboxes), **git}

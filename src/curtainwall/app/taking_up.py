@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Collection
 
-from curtainwall.model import HOUSE_CHANNELS, Feed, Index, SessionId, SessionQuery, session_of
+from curtainwall.model import HOUSE_CHANNELS, TEAMS, Feed, Index, SessionId, SessionQuery, session_of
 
 Attend = Callable[[SessionId], None]
 
 _MANY = 1_000_000
+_OTHERS = (*HOUSE_CHANNELS, TEAMS)
+"""Whose sessions others look after: whoever sits at a terminal, and whichever process keeps the teams."""
 _REST = 1.0
 
 
@@ -38,7 +40,7 @@ class TakingUp:
     def take_up(self) -> int:
         """Look after every session that was born on a channel and has not ended; return how many these are."""
         rows = self._index.sessions(SessionQuery(limit=_MANY))
-        ours = [row.session for row in rows if row.channel not in HOUSE_CHANNELS and row.status != "closed"]
+        ours = [row.session for row in rows if row.channel not in _OTHERS and row.status != "closed"]
         self._known = {row.session for row in rows}
         for session in ours:
             self._attend(session)
@@ -51,5 +53,5 @@ class TakingUp:
             rows = self._index.sessions(SessionQuery(prefix=session, limit=1))
             if rows:
                 self._known.add(session)
-                if rows[0].channel not in HOUSE_CHANNELS and rows[0].status != "closed":
+                if rows[0].channel not in _OTHERS and rows[0].status != "closed":
                     self._attend(session)

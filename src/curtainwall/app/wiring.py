@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
@@ -17,13 +18,16 @@ from curtainwall.app.keys import existing_key, house_key
 from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
+from curtainwall.app.pairs import HousePeers, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.session_tools import session_runners
 from curtainwall.app.web_people import WEB, web_operators
+from curtainwall.app.wishes import Wishes
 from curtainwall.channels import Rendezvous
+from curtainwall.channels.teams import Hands, Talk, Tell, team_runners
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
@@ -39,9 +43,12 @@ from curtainwall.model import (
     Label,
     LabelSource,
     Limits,
+    MessageId,
     Place,
     RaiseBudget,
+    SendMessage,
     SessionId,
+    UserPromptSubmit,
     Who,
     Workspace,
 )
@@ -52,6 +59,7 @@ from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Mounts, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
+from curtainwall.tools.progress import listener
 from curtainwall.tools.servers import ServerSpec
 from curtainwall.tools.skills import skill_runners
 
@@ -71,6 +79,7 @@ class Setup:
     servers: tuple[ServerSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
     hooks: Settings = field(default_factory=Settings)
+    team_policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
 
     @property
     def rules(self) -> Rules:
@@ -84,6 +93,10 @@ class Setup:
             breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),
             calls=config.log.calls,
             logged_bytes=config.log.logged_bytes,
+            askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
+            team_policies=self.team_policies,
+            depth=config.peers.depth,
+            compact_after=config.peers.compact_after,
         )
 
     @property
@@ -132,6 +145,9 @@ class Wired:
     hooks: UserHooks
     masker: Masker
     names: AgentNames
+    peers: HousePeers
+    talk: Talk
+    wishes: Wishes
 
     @property
     def setup(self) -> Setup:
@@ -144,21 +160,21 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
     home = find_home(environ)
     config = load_config(home.config)
     extra = tuple(policy_files)
-    lists = config.lists
-    policy = load(
-        rule_sources(home, extra),
-        lists=Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams),
-        protection=protection_for(home, config, extra, environ),
-    )
+    lists = Lists(config.lists.hosts, config.lists.remotes, config.lists.push_remotes, config.lists.teams)
+    protection = protection_for(home, config, extra, environ)
+    policy = load(rule_sources(home, extra), lists=lists, protection=protection)
+    own = {name: Path(team.policy).expanduser() for name, team in config.teams.items() if team.policy is not None}
+    for_teams = {name: load(rule_sources(home, (*extra, file)), lists=lists, protection=protection) for name, file in own.items()}
     servers = server_specs(config, secret_variables(config), environ)
-    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ))
+    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), for_teams)
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
     ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
-    never = (*config.protected.never, *ours, *(str(path.absolute()) for path in policy_files))
+    teams = (str(Path(team.policy).expanduser()) for team in config.teams.values() if team.policy is not None)
+    never = (*config.protected.never, *ours, *teams, *(str(path.absolute()) for path in policy_files))
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
 
 
@@ -191,7 +207,7 @@ def _source(path: Path, name: str) -> Source:
 def judging_tools(setup: Setup) -> Hub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
-    native = judged_tools(setup.home, masker, own_ports=setup.own_ports)
+    native = judged_tools(setup.home, masker, own_ports=setup.own_ports, teams=setup.config.teams)
     return Hub(native, open_servers(setup.home, setup.servers, masker, setup.policy.protection))
 
 
@@ -310,25 +326,52 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     def mounts(place: Place) -> Mounts:
         return ((INSIDE, place.workspace.path),) if names.of(place.session) != BUILTIN else ()
 
-    protection = setup.policy.protection
-    of_session = {
-        **session_runners(allow_more),
-        **skill_runners(shelf_of(setup.home)),
-        **memory_runners(notebook_of(setup.home), masker, touched, taint),
-    }
-    native = (
-        run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports)
-        if runners is None
-        else judged_tools(setup.home, masker, runners, own_ports=setup.own_ports)
-    )
+    async def heard(session: SessionId, place: Place, text: str) -> None:
+        reply = await hooks.tell(UserPromptSubmit(prompt=text), place)
+        if reply.blocked is not None:
+            raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
+        if reply.context:
+            await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
+
+    protection, wishes, teams = setup.policy.protection, Wishes(), setup.config.teams
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
         House(store, clock, lambda: in_force.rules) as house,
-        aclosing(ServerWays(setup.home.authority, ask_again)) as ways,
-        aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways))) as tools,
     ):
         names = AgentNames(store.log)
-        around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
-        hooks = user_hooks(setup.hooks, around, setup.home, house)
-        gate = SessionGate(house, tools, hooks, parts.approver)
-        yield Wired(in_force, store, house, tools, gate, hooks, masker, names)
+        model = partial(_model_of_new_sessions, setup.config, masker)
+        peers = HousePeers(house, setup.home, lambda: in_force.setup.config, protection, model, heard)
+        talk = Talk(peers, house.feed, clock, terms_of(setup.config))
+        of_teams: Mapping[str, Runner] = team_runners(Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller)) if teams else {}
+        of_session = {
+            **session_runners(allow_more),
+            **skill_runners(shelf_of(setup.home)),
+            **memory_runners(notebook_of(setup.home), masker, touched, taint),
+            **of_teams,
+        }
+        native = (
+            run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams)
+            if runners is None
+            else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams)
+        )
+        async with (
+            aclosing(ServerWays(setup.home.authority, ask_again)) as ways,
+            aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways))) as tools,
+        ):
+            around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
+            hooks = user_hooks(setup.hooks, around, setup.home, house)
+            gate = SessionGate(house, tools, hooks, parts.approver)
+            yield Wired(in_force, store, house, tools, gate, hooks, masker, names, peers, talk, wishes)
+
+
+def _teller() -> Tell | None:
+    """Return who hears that an answer is still waited for, where somebody does."""
+    heard = listener()
+    return None if heard is None else lambda waited, words: heard(waited, None, words)
+
+
+def _model_of_new_sessions(config: Config, masker: Masker) -> str:
+    # Start-up time: most commands open no session.
+    from curtainwall.app.models import default_model_name
+
+    return default_model_name(config, masker.learn)

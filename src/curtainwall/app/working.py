@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,17 @@ from curtainwall.agents.builtin import (
     Seal,
     Workers,
 )
-from curtainwall.agents.builtin.models import AUTO, Patient, default_model, find_model
+from curtainwall.agents.builtin.models import AUTO, Patient, find_model
 from curtainwall.app.brokered import Brokered
 from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
+from curtainwall.app.keeper import Keeper
 from curtainwall.app.keys import house_key
 from curtainwall.app.knowledge import prompted_skills, shelf_of
 from curtainwall.app.local import Local
-from curtainwall.app.models import model_settings
+from curtainwall.app.models import default_model_name, model_settings
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Setup, Wired
 from curtainwall.channels.live import FarListening, LiveEndpoint
@@ -118,13 +119,15 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     house, journal = wired.house, HouseJournal(wired.house)
     threshold = wired.setup.config.model.compact_at or None
     crew = Crew(wired.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal), Local(wired, journal))
-    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words)
+    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate)
     watch = wired.setup.home.root / "run" / "watch"
     listening = FarListening(journal, house.feed, wired.store.leases, watch)
     desk = HouseDesk(wired, turns.attend, crew.kind_of, wanted, threshold)
+    keeping = Keeper(wired, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
     async with LiveEndpoint(journal, watch).open():
         try:
-            yield AtWork(wired, journal, turns, desk, crew, listening)
+            async with keeping:
+                yield AtWork(wired, journal, turns, desk, crew, listening)
         finally:
             await turns.close()
             await crew.close()
@@ -164,8 +167,7 @@ def wanted_of(
 
 def default_model_of(wired: Wired) -> str:
     """Return the model of a new session where none is named."""
-    told = wired.setup.config.model.name
-    return default_model(model_settings(wired.setup.config, wired.masker.learn)) if told == AUTO else told
+    return default_model_name(wired.setup.config, wired.masker.learn)
 
 
 def code_limits(setup: Setup) -> CodeLimits:

@@ -9,7 +9,8 @@ from curtainwall.model.blobs import BlobRef, Payload
 from curtainwall.model.budgets import BudgetKind, Limits
 from curtainwall.model.events import Progress, SavedProgram, TurnStatus, Workspace
 from curtainwall.model.frozen import Frozen
-from curtainwall.model.ids import ApprovalId, CallId, Digest, GrantId, MessageId, PermitId, RuleId, SessionId, TurnId
+from curtainwall.model.ids import ApprovalId, CallId, Digest, GrantId, MessageId, Millis, PermitId, RuleId, SessionId, TurnId
+from curtainwall.model.peers import Peer, PeerAnswer
 from curtainwall.model.people import Route, Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Mode, Verdict
@@ -35,6 +36,9 @@ class OpenSession(Command):
     parent: SessionId | None = None
     labels: tuple[LabelSource, ...] = ()
     routes: tuple[Route, ...] = ()
+    team: str = ""
+    channel: str = ""
+    """Where its people talk; left out, where whoever opens it does."""
 
 
 class InheritHistory(Command):
@@ -116,6 +120,49 @@ class WithdrawMessage(Command):
     """Take back a message that still waits in the queue."""
 
     message: MessageId
+
+
+class MessagePeer(Command):
+    """Send a message to another team's session."""
+
+    message: MessageId
+    to: SessionId
+    team: str
+    text: str
+    expires: Millis | None = None
+
+
+class DeliverMessage(Command):
+    """Take in a message that another team's session sent."""
+
+    message: MessageId
+    text: str
+    peer: Peer
+    labels: tuple[LabelSource, ...] = ()
+    expires: Millis | None = None
+
+
+class SendHeldAnswer(Command):
+    """Let an answer go that waited for a yes."""
+
+    message: MessageId
+
+
+class WithholdAnswer(Command):
+    """Send words of ours in place of an answer that may not leave."""
+
+    message: MessageId
+    why: str
+
+
+class TakePeerAnswer(Command):
+    """Take in the answer to a message of this session."""
+
+    answer: PeerAnswer
+
+
+class ExpireMessages(Command):
+    """Settle the waiting messages of teams whose time is over."""
 
 
 class StartTurn(Command):
@@ -281,6 +328,12 @@ AnyCommand = (
     | RemoveRoute
     | SendMessage
     | WithdrawMessage
+    | MessagePeer
+    | DeliverMessage
+    | SendHeldAnswer
+    | WithholdAnswer
+    | TakePeerAnswer
+    | ExpireMessages
     | StartTurn
     | ResumeTurn
     | RecordProgress

@@ -11,6 +11,7 @@ from curtainwall.model.blobs import BlobRef, Payload
 from curtainwall.model.budgets import BudgetKind, Limits, Usage
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import ApprovalId, CallId, Digest, GrantId, MessageId, Millis, PermitId, RuleId, SessionId, TurnId
+from curtainwall.model.peers import Peer, PeerAnswer
 from curtainwall.model.people import Route, Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Mode, Verdict
@@ -55,6 +56,7 @@ class SessionOpened(Event):
     policy: Digest
     by: Who
     parent: SessionId | None = None
+    team: str = ""
 
 
 class SessionReady(Event):
@@ -151,6 +153,8 @@ class MessageAccepted(Event):
     text: str
     by: Who
     role: Literal["human", "context"] = "human"
+    peer: Peer | None = None
+    expires: Millis | None = None
 
 
 class TurnStarted(Event):
@@ -417,6 +421,41 @@ class CallDropped(Event):
     shares: CallId | None = None
 
 
+# Messages between teams
+
+
+class PeerMessageSent(Event):
+    """A message left for another team's session; written together with the row in that one's inbox."""
+
+    message: MessageId
+    to: SessionId
+    team: str
+    text: str
+    peer: Peer
+    labels: tuple[LabelSource, ...] = ()
+    expires: Millis | None = None
+
+
+class PeerAnswered(Event):
+    """The answer to a team's message left for the session that had sent it; written together with the row in that one's inbox."""
+
+    peer: Peer
+    answer: PeerAnswer
+
+
+class PeerAnswerHeld(Event):
+    """An answer is ready and waits for a yes before it leaves."""
+
+    answer: PeerAnswer
+
+
+class PeerAnswerTaken(Event):
+    """The answer to a message of this session came, with the labels of what it was written from and what it cost."""
+
+    team: str
+    answer: PeerAnswer
+
+
 # Budgets and the rest
 
 
@@ -530,6 +569,10 @@ AnyEvent = (
     | CallFinished
     | CallLost
     | CallDropped
+    | PeerMessageSent
+    | PeerAnswered
+    | PeerAnswerHeld
+    | PeerAnswerTaken
     | BudgetWarned
     | BudgetExhausted
     | BudgetRaised

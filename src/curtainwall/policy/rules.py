@@ -67,6 +67,7 @@ STRUCTURAL = (
     _structural(POLICY_ERROR, "A rule that cannot be evaluated refuses", "a rule that is skipped would not forbid"),
     _structural("repeated-call", "The same call over and over is stopped", "a loop is not a plan"),
     _structural("ask-storm", "A storm of asks is stopped", "no human can judge that many"),
+    _structural("team-askers", "A team is asked only by those who may", "its `askers` say who that is"),
     _structural("no-route", "Without anyone to ask, nothing is asked", "nobody can be reached from this session"),
 )
 """What holds before any rule file and cannot be switched; other rooms refuse by these ids, too."""

@@ -32,7 +32,7 @@ from curtainwall.model import (
     Write,
     project_stream,
 )
-from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift
+from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift, posts_of
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
@@ -180,19 +180,28 @@ class Actor:
         raise Conflict(f"others keep writing to `{self.stream}`")
 
     def _decide_all(self, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
-        draft, batch = self._decide_with(self._rules().with_project_grants(self._project.grants), tickets)
+        draft, batch = self._decide_with(self._rules_now(), tickets)
         # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
         concerned = any(isinstance(event, ApprovalAsked | ApprovalJoined) for ticket in tickets for event in ticket.events)
         if (concerned or len(batch.writes) > 1) and self._look_at_project(draft):
-            draft, batch = self._decide_with(self._rules().with_project_grants(self._project.grants), tickets)
+            draft, batch = self._decide_with(self._rules_now(), tickets)
         return draft, batch
+
+    def _rules_now(self) -> Rules:
+        team = "" if self.state.opened is None else self.state.opened.team
+        return self._rules().for_team(team).with_project_grants(self._project.grants)
 
     def _decide_with(self, rules: Rules, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
         draft = self.state.copy()
         own: list[AnyEvent] = []
         for_project: list[AnyEvent] = []
         consumed: list[Consumed] = []
+        by_key: dict[str, _Ticket] = {}
         for ticket in tickets:
+            if ticket.key is not None and (same := by_key.setdefault(ticket.key, ticket)) is not ticket:
+                # The same key twice is the same command, also where one came directly and one by the inbox at the same moment.
+                ticket.events, ticket.refusal = same.events, same.refusal
+                continue
             moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
             ticket.events, ticket.refusal = (), None
             try:
@@ -213,7 +222,7 @@ class Actor:
         if draft.opened is not None and (for_project or _used_project(own, self._project)):
             # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
             writes.append(Write(project_stream(draft.workspace.path), self._project.seq, tuple(for_project)))
-        return draft, Batch(tuple(writes), tuple(consumed))
+        return draft, Batch(tuple(writes), tuple(consumed), posts_of(own))
 
     def _look_at_project(self, state: SessionState) -> bool:
         """Take in what others granted or revoked in the project, and tell whether there was anything."""

@@ -13,6 +13,8 @@ from curtainwall.model import (
     CommandRefused,
     CurtainwallError,
     EndTurn,
+    ExpireMessages,
+    Gate,
     HookReply,
     Hooks,
     MessageId,
@@ -29,9 +31,11 @@ from curtainwall.model import (
     TurnId,
     TurnResult,
     TurnStatus,
+    inbox_of,
     session_stream,
 )
 from curtainwall.runtime.actor import Actor
+from curtainwall.runtime.held import HeldAnswers
 from curtainwall.runtime.house import House
 from curtainwall.session import SessionState
 
@@ -47,8 +51,9 @@ _HOOKS_MAY_SEND_BACK = 3
 class Turns:
     """One process's agents at work, at most one turn at a time in each session."""
 
-    def __init__(self, house: House, agent_of: AgentOf, hooks: Hooks, last_words: LastWords) -> None:
+    def __init__(self, house: House, agent_of: AgentOf, hooks: Hooks, last_words: LastWords, gate: Gate | None = None) -> None:
         self._house = house
+        self._held = None if gate is None else HeldAnswers(house, gate)
         self._agent_of = agent_of
         self._hooks = hooks
         self._last_words = last_words
@@ -66,6 +71,8 @@ class Turns:
         if task is not None:
             task.cancel(LEFT)
             await asyncio.gather(task, return_exceptions=True)
+        if self._held is not None:
+            await self._held.leave(session)
 
     async def close(self) -> None:
         """Leave every session, all at once."""
@@ -78,7 +85,7 @@ class Turns:
 
     async def _attend(self, session: SessionId) -> None:
         stream = session_stream(session)
-        with self._house.wakes.waiter(stream) as woken:
+        with self._house.wakes.waiter(stream, inbox_of(stream)) as woken:
             while True:
                 woken.clear()
                 try:
@@ -100,6 +107,10 @@ class Turns:
     async def _step(self, session: SessionId, actor: Actor) -> bool:
         """Do one thing that the session can do by itself, and tell whether there was one."""
         state = actor.state
+        if self._held is not None:
+            self._held.look_at(session, state)
+        if any(until <= self._house.clock.now() for until in state.expiries.values()) and await actor.submit(ExpireMessages(by=SYSTEM)):
+            return True
         agent = self._agent_of(state) if state.ready and state.closed is None else None
         if agent is None:
             return False

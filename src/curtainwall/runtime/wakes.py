@@ -16,16 +16,18 @@ class Wakes:
         self._curious: set[_News] = set()
 
     @contextmanager
-    def waiter(self, stream: StreamId) -> Generator[asyncio.Event]:
-        """Lend an event that is set whenever the stream may have changed; its borrower clears it before looking."""
+    def waiter(self, *streams: StreamId) -> Generator[asyncio.Event]:
+        """Lend an event that is set whenever one of the streams may have changed; its borrower clears it before looking."""
         event = asyncio.Event()
-        self._waiters[stream].add(event)
+        for stream in streams:
+            self._waiters[stream].add(event)
         try:
             yield event
         finally:
-            self._waiters[stream].discard(event)
-            if not self._waiters[stream]:
-                del self._waiters[stream]
+            for stream in streams:
+                self._waiters[stream].discard(event)
+                if not self._waiters[stream]:
+                    del self._waiters[stream]
 
     async def changes(self) -> AsyncIterator[frozenset[StreamId]]:
         """Tell for ever which streams may have changed, as many at once as there are; the empty set, which comes first, means any."""

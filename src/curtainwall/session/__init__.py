@@ -52,6 +52,14 @@ from curtainwall.session.in_force import (
     label_words,
     rules_in_force,
 )
+from curtainwall.session.peers import (
+    answer_arguments,
+    in_words,
+    may_receive,
+    path_of,
+    posts_of,
+    team_of,
+)
 from curtainwall.session.plans import (
     LONGEST_PLAN,
     plan_text,
@@ -131,6 +139,7 @@ __all__ = [
     "Turn",
     "Violation",
     "answer",
+    "answer_arguments",
     "apply",
     "budget_events",
     "card_text",
@@ -150,11 +159,15 @@ __all__ = [
     "fold",
     "fold_project",
     "forget_oldest",
+    "in_words",
     "inert",
     "label_lines",
     "label_words",
     "lift",
+    "may_receive",
+    "path_of",
     "plan_text",
+    "posts_of",
     "proceed",
     "reach",
     "refuse",
@@ -168,6 +181,7 @@ __all__ = [
     "standing_answer",
     "step_grants",
     "still_covers",
+    "team_of",
     "transcript",
     "visible",
 ]

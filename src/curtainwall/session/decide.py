@@ -1,5 +1,6 @@
 """Command in, events out. Every transition of a session is here or one call away; a refusal changes nothing."""
 
+from itertools import takewhile
 from typing import assert_never
 
 from curtainwall.model import (
@@ -21,12 +22,14 @@ from curtainwall.model import (
     CompactionAsked,
     CompactionSet,
     CountDenials,
+    DeliverMessage,
     DenialsCounted,
     DisableRule,
     DropCall,
     EnableRule,
     EndTurn,
     ExpireApprovals,
+    ExpireMessages,
     FinishCall,
     HistoryInherited,
     InheritHistory,
@@ -34,6 +37,8 @@ from curtainwall.model import (
     InterruptTurn,
     LabelsAdded,
     MessageAccepted,
+    MessageId,
+    MessagePeer,
     MessageWithdrawn,
     Mode,
     ModeChanged,
@@ -45,6 +50,7 @@ from curtainwall.model import (
     NotAllowed,
     NotReady,
     OpenSession,
+    PeerStatus,
     ProceedCall,
     RaiseBudget,
     ReadySession,
@@ -60,6 +66,7 @@ from curtainwall.model import (
     RouteRemoved,
     RuleDisabled,
     RuleEnabled,
+    SendHeldAnswer,
     SendMessage,
     SessionClosed,
     SessionOpened,
@@ -67,15 +74,17 @@ from curtainwall.model import (
     SessionRenamed,
     SetCompaction,
     StartTurn,
+    TakePeerAnswer,
     TurnEnded,
     TurnId,
     TurnResumed,
     TurnStarted,
     TurnStatus,
     WithdrawMessage,
+    WithholdAnswer,
 )
 from curtainwall.policy import may_disable
-from curtainwall.session import answers, calls
+from curtainwall.session import answers, calls, peers
 from curtainwall.session.budget import budget_events
 from curtainwall.session.evolve import fold
 from curtainwall.session.repair import closers
@@ -83,7 +92,7 @@ from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState, Standing
 
 _BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
-_AFTER_CLOSE = (RepairSession, RenameSession, ExpireApprovals)
+_AFTER_CLOSE = (RepairSession, RenameSession, ExpireApprovals, DeliverMessage, TakePeerAnswer)
 _CONTROL = (
     ChangeMode,
     ChangeModel,
@@ -145,13 +154,26 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case EndTurn():
             if state.turn != command.turn:
                 raise CommandRefused(f"turn `{command.turn}` is not running")
-            return (TurnEnded(at=at, turn=command.turn, status=command.status, failure=command.failure, waits_for=command.waits_for),)
+            return _end_turn(state, command, rules, moment)
         case InterruptTurn():
             return _interrupt(state, command, moment)
         case WithdrawMessage():
             if command.message not in state.queue:
                 raise CommandRefused(f"message `{command.message}` does not wait any more")
-            return (MessageWithdrawn(at=at, message=command.message, by=by),)
+            told = peers.unanswerable(state, (command.message,), PeerStatus.WITHDRAWN, f"it was taken back by {by}", at)
+            return (MessageWithdrawn(at=at, message=command.message, by=by), *told)
+        case MessagePeer():
+            return peers.send(state, command, rules, moment)
+        case DeliverMessage():
+            return peers.receive(state, command, rules, moment)
+        case SendHeldAnswer():
+            return peers.send_held(state, command, moment)
+        case WithholdAnswer():
+            return peers.withhold(state, command, moment)
+        case TakePeerAnswer():
+            return _taken(state, peers.take(state, command, moment), moment)
+        case ExpireMessages():
+            return peers.expire(state, moment)
         case AskCompaction():
             return (CompactionAsked(at=at, instructions=command.instructions, by=by),)
         case SetCompaction():
@@ -179,7 +201,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case RaiseBudget():
             return _raise_budget(state, command, moment)
         case RepairSession():
-            return closers(state, at)
+            return _repair(state, moment)
         case _:
             assert_never(command)
 
@@ -211,13 +233,14 @@ def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:
         name=command.name,
         agent=command.agent,
         model=command.model,
-        channel=command.by.channel,
+        channel=command.channel or command.by.channel,
         workspace=command.workspace,
         mode=command.mode,
         limits=command.limits,
         policy=command.policy,
         by=command.by,
         parent=command.parent,
+        team=command.team,
     )
     labels = (LabelsAdded(at=moment.at, labels=command.labels),) if command.labels else ()
     routes = (RouteAdded(at=moment.at, route=route, by=command.by) for route in command.routes)
@@ -231,7 +254,29 @@ def _interrupt(state: SessionState, command: InterruptTurn, moment: Moment) -> t
         return () if state.interrupting else (InterruptAsked(at=moment.at, turn=state.turn, by=command.by),)
     why = f"interrupted by {command.by}"
     ended = TurnEnded(at=moment.at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why)
-    return (*_dropped(state, moment, why, state.turn), ended)
+    told = peers.answers(state, TurnStatus.INTERRUPTED, why, None, moment)
+    return (*_dropped(state, moment, why, state.turn), *told, ended)
+
+
+def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    at, status = moment.at, command.status
+    ended = TurnEnded(at=at, turn=command.turn, status=status, failure=command.failure, waits_for=command.waits_for)
+    if status is TurnStatus.WAITING:
+        return (ended,)
+    # The answers go first: with the turn's end, what was said in it is no longer at hand.
+    return (*peers.answers(state, status, command.failure, rules, moment), ended, *peers.compaction(state, rules, at))
+
+
+def _taken(state: SessionState, events: tuple[AnyEvent, ...], moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return an answer that came, and what its cost does to the budgets; a session that is closed has none to warn of."""
+    return events if state.closed is not None else (*events, *budget_events(fold(events, state), moment.at))
+
+
+def _repair(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
+    closed = closers(state, moment.at)
+    over = next((event for event in closed if isinstance(event, TurnEnded) and event.status is not TurnStatus.WAITING), None)
+    told = () if over is None else peers.answers(state, over.status, over.failure, None, moment)
+    return (*told, *closed)
 
 
 def _dropped(state: SessionState, moment: Moment, why: str, turn: TurnId | None = None) -> tuple[AnyEvent, ...]:
@@ -254,7 +299,8 @@ def _close(state: SessionState, command: CloseSession, moment: Moment) -> tuple[
     at, why = moment.at, "the session was closed"
     failed = (ModelFailed(at=at, turn=turn, request=request, failure=why) for request, turn in state.requests.items())
     ended = (TurnEnded(at=at, turn=state.turn, status=TurnStatus.INTERRUPTED, failure=why),) if state.turn is not None else ()
-    return (*_dropped(state, moment, why), *failed, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
+    told = peers.unanswerable(state, tuple(state.peers), PeerStatus.FAILED, why, at)
+    return (*_dropped(state, moment, why), *failed, *told, *ended, SessionClosed(at=at, reason=command.reason, by=command.by))
 
 
 def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -262,7 +308,14 @@ def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tupl
         raise CommandRefused(f"turn `{state.turn}` is still {'waiting' if state.turn_waits else 'running'}")
     if not state.queue:
         raise CommandRefused("there is no message to take up")
-    return (TurnStarted(at=moment.at, turn=command.turn, messages=tuple(state.queue)),)
+    return (TurnStarted(at=moment.at, turn=command.turn, messages=_next_messages(state)),)
+
+
+def _next_messages(state: SessionState) -> tuple[MessageId, ...]:
+    """Return what one turn is about: all up to the first message of a team, or that one alone, which gets an answer of its own."""
+    if state.queue[0] in state.peers:
+        return (state.queue[0],)
+    return tuple(takewhile(lambda message: message not in state.peers, state.queue))
 
 
 def _progress(state: SessionState, command: RecordProgress, moment: Moment) -> tuple[AnyEvent, ...]:

@@ -41,6 +41,7 @@ from curtainwall.model import (
     LabelSource,
     LoopDetected,
     MessageAccepted,
+    MessageId,
     MessageWithdrawn,
     Millis,
     ModeChanged,
@@ -48,6 +49,10 @@ from curtainwall.model import (
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    PeerAnswered,
+    PeerAnswerHeld,
+    PeerAnswerTaken,
+    PeerMessageSent,
     ProgramFinished,
     ProgramSaved,
     RouteAdded,
@@ -67,6 +72,7 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     TurnStatus,
+    Usage,
     WorkTimed,
 )
 from curtainwall.session.breaker import forget_oldest, remember_ask, remember_repeat
@@ -97,22 +103,32 @@ def apply(state: SessionState, event: AnyEvent) -> None:
     state.totals.events += 1
     # The frequent come first: a case that does not fit costs time in every fold.
     match event:
-        case TextStreamed() | AgentSpoke():
+        case TextStreamed():
             pass
+        case AgentSpoke():
+            if state.peers:
+                state.spoken = event.text
         case MessageAccepted():
             state.totals.messages += 1
             if event.role == "human":
                 state.queue.append(event.message)
                 state.repeats.clear()
+            if event.peer is not None:
+                state.peers[event.message] = event.peer
+                if event.expires is not None:
+                    state.expiries[event.message] = event.expires
         case TurnStarted():
             state.totals.turns += 1
             state.turn, state.turn_waits, state.interrupting = event.turn, False, False
             taken = frozenset(event.messages)
             state.queue = [message for message in state.queue if message not in taken]
+            state.turn_messages, state.turn_began, state.spoken = event.messages, state.spent.copy(), ""
         case TurnEnded():
             state.turn_waits = event.status is TurnStatus.WAITING
             state.turn = event.turn if state.turn_waits else None
             state.parked_on, state.interrupting = event.waits_for, False
+            if not state.turn_waits:
+                state.turn_messages, state.turn_began, state.spoken = (), None, ""
         case CallRequested():
             state.totals.calls += 1
             state.calls[event.call] = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
@@ -130,7 +146,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.spent.steps += 1
         case ModelResponded():
             state.requests.pop(event.request, None)
-            _spend(state, event)
+            _spend(state, event.usage)
         case ContextMeasured():
             state.context_used, state.context_size, state.context_measured = event.used, event.size, event.measured
         case WorkTimed():
@@ -148,13 +164,23 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case ModelFailed():
             state.requests.pop(event.request, None)
             if event.usage.input_tokens or event.usage.output_tokens:
-                _spend(state, event)
+                _spend(state, event.usage)
         case TurnResumed():
             state.turn, state.turn_waits, state.parked_on = event.turn, False, ()
         case InterruptAsked():
             state.interrupting = True
         case MessageWithdrawn():
             state.queue = [message for message in state.queue if message != event.message]
+        case PeerMessageSent():
+            state.sent[event.message] = event.team
+        case PeerAnswerTaken():
+            state.sent.pop(event.answer.message, None)
+            _label(state, event.answer.labels)
+            _spend(state, event.answer.usage)
+        case PeerAnswered():
+            _answered(state, event.answer.message)
+        case PeerAnswerHeld():
+            state.owed[event.answer.message] = event.answer
         case DenialsCounted():
             state.totals.uncounted_denials += event.count
         case ApprovalJoined():
@@ -204,7 +230,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case CompactionAsked():
             state.compaction_asked = event.instructions
         case HistoryCompacted() | CompactionSkipped():
-            state.compaction_asked = None
+            state.compaction_asked, state.compacted_at = None, state.totals.messages
         case CompactionSet():
             state.compaction, state.compaction_set = event.threshold, True
         case ProgramSaved() | ProgramFinished() | InstructionsPinned():
@@ -215,8 +241,15 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             assert_never(event)
 
 
-def _spend(state: SessionState, event: ModelResponded | ModelFailed) -> None:
-    usage, spent = event.usage, state.spent
+def _answered(state: SessionState, message: MessageId) -> None:
+    state.peers.pop(message, None)
+    state.expiries.pop(message, None)
+    state.owed.pop(message, None)
+    state.queue = [waiting for waiting in state.queue if waiting != message]
+
+
+def _spend(state: SessionState, usage: Usage) -> None:
+    spent = state.spent
     spent.tokens += usage.input_tokens + usage.output_tokens
     spent.dollars += usage.dollars
     spent.tokens_basis = _weaker(spent.tokens_basis, usage.tokens_basis)

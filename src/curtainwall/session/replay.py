@@ -33,6 +33,8 @@ from curtainwall.model import (
     ModelRequested,
     ModelResponded,
     Payload,
+    PeerAnswered,
+    PeerAnswerTaken,
     PermitId,
     ProgramFinished,
     ProgramSaved,
@@ -44,7 +46,7 @@ from curtainwall.model import (
     TurnStarted,
 )
 
-_AFTER_CLOSE = (SessionRenamed, ExtensionNoted)
+_AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken)
 
 BlobCheck = Callable[[BlobRef], str | None]
 """Returns what is wrong with a blob, or None."""

@@ -21,10 +21,22 @@ class Rules:
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
     calls: int = 100_000
     logged_bytes: int = 1_000_000_000
+    askers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Who may ask a team, where not everybody may."""
+    team_policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
+    depth: int = 4
+    """Through how many teams a question may go."""
+    compact_after: int = 1_000
+    """After how many messages the talk of two teams becomes a summary."""
 
     def may_control(self, who: Who) -> bool:
         """Tell whether someone may answer asks and use control words: the local user, or an operator of their channel."""
         return who.channel in HOUSE_CHANNELS or who.name in self.operators.get(who.channel, frozenset())
+
+    def for_team(self, team: str) -> "Rules":
+        """Return the rules of a session that speaks for a team: the house's, or those with the team's own among them."""
+        policy = self.team_policies.get(team)
+        return self if policy is None else replace(self, policy=policy)
 
     def with_project_grants(self, grants: Mapping[GrantId, Grant]) -> "Rules":
         """Return the rules of a session that works in a project with these grants."""

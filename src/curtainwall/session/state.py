@@ -22,6 +22,8 @@ from curtainwall.model import (
     MessageId,
     Millis,
     Mode,
+    Peer,
+    PeerAnswer,
     PermitId,
     Route,
     RuleId,
@@ -156,6 +158,17 @@ class SessionState:
     recent_asks: deque[Millis] = field(default_factory=deque[Millis])
     warned: set[BudgetKind] = field(default_factory=set[BudgetKind])
     exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
+    peers: dict[MessageId, Peer] = field(default_factory=dict[MessageId, Peer])
+    """Messages of teams that have no answer yet, and who sent them."""
+    expiries: dict[MessageId, Millis] = field(default_factory=dict[MessageId, Millis])
+    owed: dict[MessageId, PeerAnswer] = field(default_factory=dict[MessageId, PeerAnswer])
+    """Answers to teams that wait for a yes."""
+    sent: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
+    """Messages to teams whose answers have not come."""
+    turn_messages: tuple[MessageId, ...] = ()
+    turn_began: Spent | None = None
+    spoken: str = ""
+    compacted_at: int = 0
 
     def copy(self) -> "SessionState":
         """Return a state that can go on without changing this one."""
@@ -192,6 +205,14 @@ class SessionState:
             recent_asks=self.recent_asks.copy(),
             warned=self.warned.copy(),
             exhausted=self.exhausted.copy(),
+            peers=self.peers.copy(),
+            expiries=self.expiries.copy(),
+            owed=self.owed.copy(),
+            sent=self.sent.copy(),
+            turn_messages=self.turn_messages,
+            turn_began=None if self.turn_began is None else self.turn_began.copy(),
+            spoken=self.spoken,
+            compacted_at=self.compacted_at,
         )
 
     @property
@@ -238,4 +259,5 @@ class SessionState:
             mode=self.mode,
             channel=self.opened.channel,
             labels=frozenset(self.labels),
+            team=self.opened.team,
         )

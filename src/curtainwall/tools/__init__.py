@@ -13,6 +13,7 @@ from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.sandbox import CONFINED, Sandboxes
 from curtainwall.tools.schema_check import Check, compile_check
 from curtainwall.tools.shell import shell_runners
+from curtainwall.tools.teams import team_tools
 
 __all__ = [
     "CONFINED",
@@ -36,4 +37,5 @@ __all__ = [
     "git_runners",
     "prepare",
     "shell_runners",
+    "team_tools",
 ]

@@ -92,7 +92,7 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
         reading.take(meaning)
     canonical, resources = reading.canonical, tuple(reading.resources.values())
     name = entry.itself.value
-    kind = SubjectKind.EGRESS if entry.spec.server == EGRESS_SERVER else SubjectKind.TOOL_CALL
+    kind = _kind(entry, resources)
     raw = {key: _masked(_said_of(entry, key), value, setting.masker) for key, value in arguments.items()}
     subject = Subject(
         kind=kind,
@@ -108,6 +108,12 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
         masked=raw != arguments,
     )
     return Prepared(subject=subject, arguments=canonical)
+
+
+def _kind(entry: Entry, resources: tuple[Resource, ...]) -> SubjectKind:
+    if entry.spec.server == EGRESS_SERVER:
+        return SubjectKind.EGRESS
+    return SubjectKind.PEER_MESSAGE if any(it.role is Role.MESSAGE_TEAM for it in resources) else SubjectKind.TOOL_CALL
 
 
 def _without_secrets(message: str, arguments: JsonValue, masker: Masker) -> str:

@@ -31,12 +31,14 @@ from curtainwall.model import (
     CompactionSet,
     CompactionSkipped,
     CountDenials,
+    DeliverMessage,
     DenialsCounted,
     DisableRule,
     DropCall,
     EnableRule,
     EndTurn,
     ExpireApprovals,
+    ExpireMessages,
     FinishCall,
     HistoryInherited,
     InheritHistory,
@@ -46,6 +48,7 @@ from curtainwall.model import (
     Limits,
     MessageAccepted,
     MessageId,
+    MessagePeer,
     MessageWithdrawn,
     Mode,
     ModeChanged,
@@ -58,6 +61,9 @@ from curtainwall.model import (
     NotReady,
     OpenSession,
     Payload,
+    Peer,
+    PeerAnswer,
+    PeerStatus,
     PermitId,
     ProgramSaved,
     RaiseBudget,
@@ -76,6 +82,7 @@ from curtainwall.model import (
     RuleEnabled,
     RuleId,
     SavedProgram,
+    SendHeldAnswer,
     SendMessage,
     SessionClosed,
     SessionId,
@@ -83,6 +90,7 @@ from curtainwall.model import (
     SessionRenamed,
     SetCompaction,
     StartTurn,
+    TakePeerAnswer,
     TextStreamed,
     TurnEnded,
     TurnId,
@@ -92,6 +100,7 @@ from curtainwall.model import (
     Usage,
     Who,
     WithdrawMessage,
+    WithholdAnswer,
     denial,
 )
 from curtainwall.session import Phase
@@ -172,6 +181,12 @@ def every_command(by: Who = SYSTEM) -> list[AnyCommand]:
         progress(AgentSpoke(at=NOW, turn=TURN, text="hi")).model_copy(update={"by": by}),
         EndTurn(by=by, turn=TURN, status=TurnStatus.DONE),
         WithdrawMessage(by=by, message=MESSAGE),
+        MessagePeer(by=by, message=MESSAGE, to=SessionId("s2"), team="backend", text="hello"),
+        DeliverMessage(by=by, message=MESSAGE, text="hello", peer=Peer(session=SessionId("s2"), team="mobile", path=("mobile",))),
+        SendHeldAnswer(by=by, message=MESSAGE),
+        WithholdAnswer(by=by, message=MESSAGE, why="no"),
+        TakePeerAnswer(by=by, answer=PeerAnswer(message=MESSAGE, status=PeerStatus.DONE, text="hi")),
+        ExpireMessages(by=by),
         InterruptTurn(by=by),
         AskCompaction(by=by),
         SetCompaction(by=by, threshold=0.5),
@@ -190,7 +205,7 @@ def every_command(by: Who = SYSTEM) -> list[AnyCommand]:
 
 
 EARLY = (InheritHistory, ReadySession, RenameSession, CloseSession, AddLabels, AddRoute, RemoveRoute, RepairSession)
-LATE = (RenameSession, RepairSession, ExpireApprovals, FinishCall)
+LATE = (RenameSession, RepairSession, ExpireApprovals, FinishCall, DeliverMessage, TakePeerAnswer)
 CONTROL = (
     AddRoute,
     AnswerApproval,

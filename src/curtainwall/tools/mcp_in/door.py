@@ -25,12 +25,13 @@ class Door:
         clock: Clock,
         bounds: Bounds | None = None,
         turn: TurnId | None = None,
+        joint: str = "__",
     ) -> None:
         self.session = session
         self.turn = turn
         self.gate = gate
         self.clock = clock
-        self.greetings = Greetings(specs)
+        self.greetings = Greetings(specs, joint)
         self.load = Load(bounds or Bounds())
         self.notes = Notes(feed, session_stream(session), slow=self.load.bounds.slow, every=self.load.bounds.note_every)
         self.tasks: set[asyncio.Task[None]] = set()

@@ -41,8 +41,9 @@ _STAMP: Final[dict[str, JsonValue]] = {SERVER_INFO_META_KEY: cast("JsonValue", S
 class Greetings:
     """The list of tools and the words before it, encoded once per version."""
 
-    def __init__(self, specs: Specs) -> None:
+    def __init__(self, specs: Specs, joint: str = "__") -> None:
         self._source = specs
+        self._joint = joint
         self._specs: tuple[ToolSpec, ...] | None = None
         self._names = Names(())
         self._lists: dict[str, bytes] = {}
@@ -77,7 +78,7 @@ class Greetings:
         specs = self._source()
         if specs != self._specs:
             self._specs, self._lists = specs, {}
-            self._names = Names(spec.full_name for spec in specs)
+            self._names = Names((spec.full_name for spec in specs), self._joint)
 
 
 def stamped(version: str, result: dict[str, Any]) -> dict[str, Any]:

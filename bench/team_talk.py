@@ -1,0 +1,188 @@
+"""What talk between teams adds to an agent that answers at once, beside the bare pipe to that agent and bare commits to the same disk."""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from bench.bare import BareLog
+from bench.disk import ROOT
+from bench.measuring import Figure, Seconds, Target, clock, interleave
+from curtainwall.app.callers import OutsideCaller
+from curtainwall.app.crew import Crew
+from curtainwall.app.keeper import Keeper
+from curtainwall.app.wiring import Wired, local_user, open_house, set_up
+from curtainwall.model import (
+    AgentSpoke,
+    Ask,
+    MessageAccepted,
+    SessionId,
+    TurnAt,
+    TurnResult,
+    TurnStarted,
+    TurnStatus,
+    session_stream,
+)
+from curtainwall.runtime import HouseJournal, NoHooks, Turns
+
+_EACH = 40
+_PAIRS = 9
+_MANY = 60
+_COMMITS = 8
+
+
+async def team_talk(home: Path) -> list[Figure]:
+    """One asker and one team, then nine pairs at once."""
+    async with AsyncExitStack() as stack:
+        pipe = await stack.enter_async_context(_echo())
+        wired = await stack.enter_async_context(_teams(home))
+        callers = [OutsideCaller(wired, local_user()) for _ in range(_PAIRS)]
+        for number, caller in enumerate(callers):
+            await _ask(caller, f"team{number}")
+
+        async def ours(_number: int) -> Sequence[Seconds]:
+            took: list[Seconds] = []
+            for _ in range(_EACH):
+                began = clock()
+                await _ask(callers[0], "team0")
+                took.append(clock() - began)
+            return took
+
+        async def peer(_number: int) -> Sequence[Seconds]:
+            took: list[Seconds] = []
+            for _ in range(_EACH):
+                began = clock()
+                await _through(pipe, "how is it?")
+                took.append(clock() - began)
+            return took
+
+        bare = BareLog(home / "bare.db")
+        event = wired.house.feed.read(session_stream(callers[0].session))[-1].event
+
+        async def disk(_number: int) -> Sequence[Seconds]:
+            took: list[Seconds] = []
+            for _ in range(_EACH):
+                began = clock()
+                for _ in range(_COMMITS):
+                    bare.commit([event])
+                took.append(clock() - began)
+            return took
+
+        took = await interleave({"ours": ours, "peer": peer, "disk": disk}, rounds=7, warm_up=1)
+        rate = await _rate(callers)
+        bare.close()
+    added = (took["ours"].p50 - took["peer"].p50) * 1e3
+    alone = _COMMITS / took["disk"].p50
+    return [
+        Figure(
+            "warm ask of a team, added to the agent's own pipe",
+            added,
+            "ms",
+            took["disk"].p50 * 1e3,
+            f"{_COMMITS} bare FULL commits",
+            added / (took["disk"].p50 * 1e3),
+            Target(2),
+            f"gate, message, turn and answer, each durable before the next: {_COMMITS} commits one after the other; "
+            f"the pipe alone takes {took['peer'].p50 * 1e3:.2f} ms",
+        ),
+        Figure(
+            "messages between teams, nine pairs at once",
+            rate,
+            "/s",
+            alone,
+            "bare FULL commits, one at a time",
+            rate / alone,
+            Target(1_000, way="at least"),
+            "asked, answered and back in the asker's log",
+        ),
+    ]
+
+
+async def _rate(callers: Sequence[OutsideCaller]) -> float:
+    async def talk(number: int, caller: OutsideCaller) -> None:
+        for _ in range(_MANY):
+            await _ask(caller, f"team{number}")
+
+    best = 0.0
+    for _ in range(5):
+        began = clock()
+        await asyncio.gather(*(talk(number, caller) for number, caller in enumerate(callers)))
+        best = max(best, len(callers) * _MANY / (clock() - began))
+    return best
+
+
+async def _ask(caller: OutsideCaller, team: str) -> None:
+    # The breaker stops the same changing call over and over, so no two questions are the same.
+    arguments = {"team": team, "question": f"how is it, {os.urandom(4).hex()}?"}
+    answer = await caller.request(caller.session, Ask(tool="teams.ask", arguments=arguments))
+    assert answer.result is not None, answer.verdict
+    assert answer.result.ok, answer.result.value
+
+
+class _Echoing:
+    """An agent in a process of its own that answers at once."""
+
+    def __init__(self, wired: Wired, stack: AsyncExitStack) -> None:
+        self._wired = wired
+        self._journal = HouseJournal(wired.house)
+        self._stack = stack
+        self._pipes: dict[SessionId, Process] = {}
+
+    async def work(self, at: TurnAt) -> TurnResult:
+        """Pass the message on and record what comes back."""
+        if at.session not in self._pipes:
+            self._pipes[at.session] = await self._stack.enter_async_context(_echo())
+        async with self._wired.house.hold(at.session) as actor:
+            said = await _through(self._pipes[at.session], self._message(at, actor.seq))
+        spoke = AgentSpoke(at=self._wired.house.clock.now(), turn=at.turn, text=said)
+        await self._journal.record(at.session, (spoke,))
+        return TurnResult(status=TurnStatus.DONE)
+
+    def _message(self, at: TurnAt, seq: int) -> str:
+        told = [it.event for it in self._wired.house.feed.read(session_stream(at.session), max(seq - 8, 0))]
+        wanted = next(event.messages for event in told if isinstance(event, TurnStarted) and event.turn == at.turn)
+        return next(event.text for event in told if isinstance(event, MessageAccepted) and event.message in wanted)
+
+    async def compact(self, session: SessionId, instructions: str) -> None:
+        """Keep everything."""
+
+    def forget(self, session: SessionId) -> None:
+        """Hold on to the process."""
+
+
+@asynccontextmanager
+async def _teams(home: Path) -> AsyncGenerator[Wired]:
+    place = home / "house"
+    place.mkdir()
+    (home / "project").mkdir()
+    sections = [f'[teams.team{number}]\nproject = "{home}/project"\n' for number in range(_PAIRS)]
+    settings = '[lists]\nteams = ["*"]\n[peers]\ncompact-after = 1000000\n'
+    (place / "config.toml").write_text(settings + "".join(sections), encoding="utf-8")
+    async with AsyncExitStack() as stack:
+        wired = await stack.enter_async_context(open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(place)})))
+        agent = _Echoing(wired, stack)
+        turns = Turns(wired.house, lambda _: agent, NoHooks(), lambda _: "", wired.gate)
+        stack.push_async_callback(turns.close)
+        await stack.enter_async_context(Keeper(wired, turns, Crew(lambda _: "echo")).at_work())
+        yield wired
+
+
+@asynccontextmanager
+async def _echo() -> AsyncGenerator[Process]:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bench.echoing", stdin=PIPE, stdout=PIPE, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+async def _through(process: Process, text: str) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(text.encode() + b"\n")
+    return (await process.stdout.readline()).decode().rstrip("\n")

@@ -1,0 +1,197 @@
+"""`curtainwall teams`: ask teams, tell them something, and see how their conversations go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from curtainwall.app.durations import parse_duration, show_duration
+from curtainwall.app.home import find_home
+from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, when
+from curtainwall.app.teams import TeamReply, Teams, Told, open_teams
+from curtainwall.app.teams_import import import_teams
+from curtainwall.app.wiring import open_house, set_up
+from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
+from curtainwall.model import NOBODY
+from curtainwall.session import inert
+
+app = typer.Typer()
+
+DONE, FAILED, PARKED = 0, 1, 3
+T = TypeVar("T")
+
+TeamArgument = Annotated[str, typer.Argument(metavar="TEAM", help="as in `[teams.TEAM]`")]
+FromOption = Annotated[str, typer.Option("--from", metavar="TEAM", help="the team that asks; left out, nobody")]
+ThreadOption = Annotated[str, typer.Option(metavar="NAME", help="a conversation of its own; left out, the main one")]
+MessageArgument = Annotated[list[str], typer.Argument(metavar="MESSAGE", help="what to tell the team")]
+
+
+@app.command("list")
+def list_teams(output: OutputOption = Output.TEXT) -> None:
+    """List the teams, their conversations, and how these go."""
+    setup = set_up()
+    teams = setup.config.teams
+
+    async def look() -> list[PairFigures]:
+        async with open_house(setup) as wired:
+            return wired.talk.figures()
+
+    told = asyncio.run(look()) if setup.home.database.exists() else []
+    if output is Output.JSON:
+        cards = [
+            {"team": name, "project": team.project, "agent": team.agent, "description": team.description, "askers": team.askers}
+            for name, team in sorted(teams.items())
+        ]
+        show_json({"teams": cards, "conversations": [figures_json(it) for it in told], "totals": _totals(told)})
+        return
+    if not teams:
+        note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
+        return
+    rows = [(name, team.agent, team.mode.value, team.project, team.description) for name, team in sorted(teams.items())]
+    show(columns(("TEAM", "AGENT", "MODE", "PROJECT", "ABOUT"), rows))
+    if told:
+        show("")
+        pairs = [(it.pair, it.status, it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in told]
+        show(columns(("CONVERSATION", "STATUS", "MESSAGES", "OPEN", "TOKENS", "LIFETIME", "LAST USED"), pairs))
+        totals = _totals(told)
+        show("")
+        show(f"{totals['messages']} messages in {len(told)} conversations, {totals['average']:.1f} each, {totals['tokens']} tokens")
+
+
+@app.command()
+def ask(
+    team: TeamArgument,
+    question: MessageArgument,
+    asker: FromOption = "",
+    thread: ThreadOption = "",
+    timeout: Annotated[str, typer.Option(help="how long to wait, as `90s` or `5m`; left out, as `peers.wait` says")] = "",
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Ask a team and print its answer; whoever asks again is remembered.
+
+    Exit codes: 0 answered, 1 no answer will come, 3 it takes longer (the message says how to fetch it).
+    """
+    wait = _seconds(timeout)
+    return _tell(_with(asker, lambda teams: teams.ask(team, " ".join(question), thread=thread, wait=wait)), asker, thread, output)
+
+
+@app.command()
+def send(
+    team: TeamArgument, message: MessageArgument, asker: FromOption = "", thread: ThreadOption = "", output: OutputOption = Output.TEXT
+) -> int:
+    """Send a team a message and do not wait; `teams history` shows the answer when it is there."""
+    return _tell(_with(asker, lambda teams: teams.send(team, " ".join(message), thread=thread)), asker, thread, output)
+
+
+@app.command()
+def notify(
+    team: TeamArgument,
+    message: MessageArgument,
+    asker: FromOption = "",
+    thread: ThreadOption = "",
+    days: Annotated[float | None, typer.Option(help="for how many days it may wait; left out, as `peers.notice-days` says")] = None,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Tell a team something; it is delivered exactly once, as soon as an agent works for the team."""
+    return _tell(_with(asker, lambda teams: teams.notify(team, " ".join(message), thread=thread, days=days)), asker, thread, output)
+
+
+@app.command()
+def history(
+    team: TeamArgument,
+    asker: FromOption = "",
+    thread: ThreadOption = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="only so many last messages")] = 50,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show a conversation with a team: every message, its handle, and its answer."""
+    setup = set_up()
+    if team not in setup.config.teams:
+        raise Misuse(f"there is no team `{team}`; `curtainwall teams list` shows them")
+
+    async def look() -> list[Exchange]:
+        async with open_house(setup) as wired:
+            session = wired.talk.session_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
+            return [] if session is None else exchanges(wired.house.feed, session)
+
+    told = [exchange_json(it) for it in (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]]
+    if output is Output.JSON:
+        show_json(told)
+        return
+    if not told:
+        note(f"there is no conversation with `{inert(team)}` yet; `curtainwall teams ask {inert(team)} …` begins one")
+    for each in told:
+        show(_exchange(each))
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="a `teams.json` of Iris")], output: OutputOption = Output.TEXT
+) -> None:
+    """Take over the teams of a `teams.json`; what it permits is not taken over."""
+    teams = import_teams(find_home().config, source)
+    if output is Output.JSON:
+        show_json([{"team": team.name, **team.settings, "notes": list(team.notes)} for team in teams])
+        return
+    for team in teams:
+        show(f"{inert(team.name)}: {inert(str(team.settings['project']))}")
+        for words in team.notes:
+            note(f"  {inert(words)}")
+
+
+def _with(asker: str, do: Callable[[Teams], Awaitable[T]]) -> T:
+    async def run() -> T:
+        async with open_teams(asker) as teams:
+            return await do(teams)
+
+    return asyncio.run(run())
+
+
+def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
+    code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
+    if output is Output.JSON:
+        show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, "text": reply.text})
+        return code
+    if reply.status == "done":
+        show(reply.text)
+    elif code == DONE:
+        show(f"{reply.status}: {reply.handle}")
+    else:
+        note(f"{reply.status}: {inert(reply.text)}")
+    if reply.status == "waiting":
+        options = f"{f' --from {asker}' if asker else ''}{f' --thread {thread}' if thread else ''}"
+        note(f"`curtainwall teams history {reply.team}{options}` shows the answer to {reply.handle} when it is there")
+    return code
+
+
+def _exchange(told: Told) -> str:
+    lines = [f"{told['at']}  {told['handle']}  {told['by']}: {told['message']}"]
+    answer = told.get("answer") or told.get("reason")
+    lines.append(f"  {told['status']}{f': {answer}' if answer else ''}")
+    return "\n".join(inert(line) for line in lines)
+
+
+def _totals(told: list[PairFigures]) -> dict[str, float]:
+    messages = sum(it.messages for it in told)
+    return {
+        "messages": messages,
+        "average": messages / len(told) if told else 0.0,
+        "tokens": sum(it.tokens for it in told),
+        "dollars": round(sum(it.dollars for it in told), 6),
+        "lifetime": sum((it.used - it.created) / 1000 for it in told) / len(told) if told else 0.0,
+    }
+
+
+def _lifetime(told: PairFigures) -> str:
+    return show_duration((told.used - told.created) / 1000)
+
+
+def _seconds(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        return float(parse_duration(text))
+    except ValueError as fault:
+        raise Misuse(f"--timeout: {fault}") from None

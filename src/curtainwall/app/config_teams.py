@@ -1,0 +1,60 @@
+"""The tables of teams: who they are, and how they talk."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from curtainwall.app.config_kinds import Count, Duration, FileName, Section, written
+from curtainwall.channels.places import parse_place
+from curtainwall.model import NOBODY, Mode
+
+
+def _not_nobody(name: str) -> str:
+    if name == NOBODY:
+        raise ValueError("this name stands for whoever asks without a team; choose another")
+    return name
+
+
+_TEAM = written(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a team's name is made of letters, digits, `_`, `.` and `-`, 64 at most")
+
+TeamName = Annotated[str, _TEAM, AfterValidator(_not_nobody)]
+"""What a team may be called."""
+
+
+def _place(text: str) -> str:
+    parse_place(text)
+    return text
+
+
+PlaceName = Annotated[str, AfterValidator(_place)]
+"""Where asks are shown: a channel, and a place on it."""
+
+
+class TeamSection(Section):
+    """A team: an agent in a project, which other agents and people can ask. Each asker has a conversation of its own with it."""
+
+    project: FileName = Field(description="the directory that it works in, from `/` or `~/` on; it must be there when the team is asked")
+    description: str = Field("", description="what the team knows or does; askers read it")
+    agent: str = Field("builtin", min_length=1, description="which agent serves it")
+    model: str | None = Field(None, min_length=1, description="its model; left out, that of new sessions")
+    mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits` or `bypass`")
+    policy: FileName | None = Field(None, description="a rule file for this team alone, besides those of the house")
+    colour: Annotated[str, written(r"#[0-9A-Fa-f]{6}", "write a colour as `#E91E63`")] | None = Field(None, description="its colour")
+    askers: tuple[str, ...] | None = Field(
+        None, description='the teams that may ask it, `"nobody"` for those without one; left out, everybody whom the rules let'
+    )
+    approval_target: PlaceName | None = Field(
+        None, alias="approval-target", description='where its asks are shown: `"web"`, `"matrix:!room:example.org"`; left out, nowhere'
+    )
+    tokens: Count | None = Field(None, description="tokens that one conversation may use; left out, whoever asks pays and is the limit")
+    dollars: Annotated[float, Field(gt=0)] | None = Field(None, description="cost of one conversation in USD")
+
+
+class PeersSection(Section):
+    """How teams talk."""
+
+    wait: Duration = Field(30, description="how long an ask waits for its answer; later the answer can be fetched")
+    notice_days: Annotated[float, Field(gt=0)] = Field(30.0, alias="notice-days", description="how long a notice may wait")
+    depth: Count = Field(4, description="through how many teams a question may go")
+    compact_after: Count = Field(1_000, alias="compact-after", description="messages after which a conversation becomes a summary")
+    archive_after: Duration = Field(90 * 86_400, alias="archive-after", description="unused for so long, a conversation counts as archived")

@@ -1,0 +1,136 @@
+"""Who works for the teams: one process of all at a time keeps their sessions, and takes over at once where the one before it ends."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+from curtainwall.app.crew import Crew
+from curtainwall.app.forking import fork
+from curtainwall.app.wiring import Wired
+from curtainwall.app.wishes import Wish
+from curtainwall.model import (
+    SYSTEM,
+    TEAMS,
+    Broken,
+    CommandRefused,
+    CurtainwallError,
+    Lease,
+    SessionId,
+    SessionQuery,
+    StreamId,
+    session_of,
+)
+from curtainwall.runtime import Turns
+
+KEEPER = StreamId("keeper:teams")
+_INBOX = "inbox:"
+_MANY = 100_000
+_LOOK_AGAIN = 0.25
+
+
+class Keeper:
+    """This process's part in working for the teams: all of it while it holds the lease, none of it otherwise."""
+
+    def __init__(self, wired: Wired, turns: Turns, crew: Crew) -> None:
+        self._wired = wired
+        self._turns = turns
+        self._crew = crew
+        self._known: set[SessionId] = set()
+        self.is_keeping = False
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncGenerator[None]:
+        """Keep the teams' sessions, and fulfil wishes, until the context is left."""
+        tasks = (asyncio.create_task(self._keep(), name="keeper"), asyncio.create_task(self._fulfil(), name="wishes"))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        """Wait for the lease, then look after every session of a team, old and new."""
+        lease = await self._lease()
+        self.is_keeping = True
+        try:
+            async with self._wired.store.log.watch() as changes:
+                self._take_up_all()
+                async for streams in changes:
+                    if not streams:
+                        self._take_up_all()
+                    for name in streams:
+                        if name.startswith(_INBOX):
+                            self._take_up(session_of(StreamId(name.removeprefix(_INBOX))))
+        finally:
+            self.is_keeping = False
+            lease.release()
+
+    async def _lease(self) -> Lease:
+        while True:
+            lease = self._wired.store.leases.take(KEEPER)
+            if lease is not None:
+                return lease
+            # Whoever holds it lets go with its end, which nothing tells us of.
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def _take_up_all(self) -> None:
+        """Look after every pair that has been used lately, or has something waiting."""
+        long_ago = self._wired.house.clock.now() - self._wired.setup.config.peers.archive_after * 1000
+        for row in self._wired.store.index.sessions(SessionQuery(channel=TEAMS, limit=_MANY)):
+            if row.status != "closed" and (row.changed > long_ago or row.status in ("working", "waiting")):
+                self._known.add(row.session)
+                self._turns.attend(row.session)
+
+    def _take_up(self, session: SessionId | None) -> None:
+        if session is None:
+            return
+        if session not in self._known:
+            if not self._wired.store.index.sessions(SessionQuery(channel=TEAMS, prefix=session, limit=1)):
+                return
+            self._known.add(session)
+        self._turns.attend(session)
+
+    async def _fulfil(self) -> None:
+        async with self._wired.wishes.taking() as wishes:
+            while True:
+                wish = await wishes.get()
+                try:
+                    told = await self._fulfilled(wish)
+                except CurtainwallError as fault:
+                    _say(wish, fault)
+                except Exception as fault:  # noqa: BLE001 - whatever it was, whoever waits must hear of it
+                    _say(wish, Broken(f"a fault of ours: {type(fault).__name__}: {fault}"))
+                else:
+                    with suppress(asyncio.InvalidStateError):
+                        wish.heard.set_result(told)
+
+    async def _fulfilled(self, wish: Wish) -> str:
+        if wish.what == "fork":
+            return await self._fork(wish)
+        if not self.is_keeping:
+            owner = self._wired.store.leases.owner(KEEPER)
+            who = f"process {owner.pid}" if owner is not None and owner.pid != os.getpid() else "another process"
+            return f"{who} works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
+        if wish.what == "wake":
+            self._take_up(wish.session)
+            return "awake"
+        await self._turns.leave(wish.session)
+        self._crew.forget(wish.session)
+        return "asleep"
+
+    async def _fork(self, wish: Wish) -> str:
+        house, into = self._wired.house, wish.into
+        assert into is not None
+        if self._wired.store.index.session_at(into.route) is not None:
+            raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
+        made = await fork(self._wired, wish.session, str(into), self._wired.peers.limits_of(into.team))
+        if await house.bind(into.route, made.session, SYSTEM) != made.session:
+            raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{made.session}`")
+        return made.session
+
+
+def _say(wish: Wish, fault: CurtainwallError) -> None:
+    with suppress(asyncio.InvalidStateError):
+        wish.heard.set_exception(fault)

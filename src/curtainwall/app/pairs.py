@@ -1,0 +1,172 @@
+"""The pairs of this house: each asker's one conversation with a team, opened in the team's project on the team's terms."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from curtainwall.app.config import Config
+from curtainwall.app.config_teams import TeamSection
+from curtainwall.app.home import Home
+from curtainwall.channels.places import parse_place
+from curtainwall.channels.teams import DAY, Caller, Card, Pair, Terms
+from curtainwall.facts import Scene, Unclear, canonical_path
+from curtainwall.model import (
+    SYSTEM,
+    TEAMS,
+    AnyCommand,
+    CommandRefused,
+    Effect,
+    LabelSource,
+    Limits,
+    NotAllowed,
+    NotFound,
+    OpenSession,
+    Place,
+    ReadySession,
+    SessionId,
+    SessionQuery,
+    Workspace,
+    session_stream,
+)
+from curtainwall.policy import Protection
+from curtainwall.runtime import House
+from curtainwall.session import SessionState, fold, in_words, lift, may_receive
+
+_MANY = 100_000
+_UNBOUNDED = Limits(tokens=10**15, steps=10**12, seconds=10**12, dollars=1e12)
+"""What a pair may use where its team names no limit: whoever asks pays, and has limits."""
+
+DefaultModel = Callable[[], str]
+"""Tells the model of new sessions."""
+
+Heard = Callable[[SessionId, Place, str], Awaitable[None]]
+"""Passes a message by the user's hooks; raises where they keep it away."""
+
+
+class HousePeers:
+    """What talking to teams needs of one process's part of the house."""
+
+    def __init__(
+        self, house: House, home: Home, config: Callable[[], Config], protection: Protection, default_model: DefaultModel, heard: Heard
+    ) -> None:
+        self._house = house
+        self._home = home
+        self._config = config
+        self._protection = protection
+        self._default_model = default_model
+        self._heard = heard
+        self._opened: dict[Pair, Place] = {}
+
+    async def open(self, pair: Pair, caller: Caller, text: str) -> SessionId:
+        """Return the one session of a pair, opened where it was not yet; raise where the team may not be asked."""
+        known = self._opened.get(pair)
+        if known is None or self._house.feed.head(session_stream(known.session)) == 0:
+            # Before anything is opened; what is delivered later is judged where it arrives, whatever has changed by then.
+            workspace = self.workspace_of(pair.team)
+            self._see_that_it_may(pair, caller, workspace)
+            session = await self._open(pair, workspace)
+            known = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
+        await self._heard(known.session, known, text)
+        return known.session
+
+    def pairs_of(self, asker: str | None) -> Sequence[tuple[Pair, SessionId]]:
+        """Return the pairs that somebody began, or all there are."""
+        index, found = self._house.stores.index, list[tuple[Pair, SessionId]]()
+        for row in index.sessions(SessionQuery(channel=TEAMS, limit=_MANY)):
+            for route in index.routes_to(row.session):
+                pair = Pair.at(route)
+                if pair is not None and asker in (None, pair.asker):
+                    found.append((pair, row.session))
+        return found
+
+    async def send(self, session: SessionId, command: AnyCommand) -> int:
+        """Have a command decided; raise its refusal."""
+        return await self._house.send(session, command)
+
+    def labels(self, session: SessionId) -> tuple[LabelSource, ...]:
+        """Return what a session has touched."""
+        return tuple(self.state(session).labels.values())
+
+    def team_of(self, session: SessionId) -> str:
+        """Return the team that a session speaks for."""
+        opened = self.state(session).opened
+        return "" if opened is None else opened.team
+
+    def state(self, session: SessionId) -> SessionState:
+        """Return a session as it is now."""
+        known = self._house.peek(session)
+        return known or fold(lift(entry) for entry in self._house.stores.log.read(session_stream(session)))
+
+    def workspace_of(self, team: str) -> Workspace:
+        """Return a team's project by its real path; raise where it could not be worked in."""
+        written = Path(self._team(team).project).expanduser()
+        try:
+            real = canonical_path(str(written), Scene(workspace="/", home="/"))
+            readable = any(True for _ in Path(real).iterdir()) or Path(real).is_dir()
+        except (Unclear, OSError) as fault:
+            why = fault.message if isinstance(fault, Unclear) else (fault.strerror or str(fault)).lower()
+            raise CommandRefused(f"team `{team}` has no project: `{written}`: {why}; correct `teams.{team}.project`") from None
+        workspace = Workspace(path=real, own=False)
+        conflict = self._protection.conflict(workspace)
+        if conflict is not None or not readable:
+            raise CommandRefused(f"team `{team}` cannot work in `{real}`: it contains or lies in the protected path `{conflict}`")
+        return workspace
+
+    def limits_of(self, team: str) -> Limits:
+        """Return what one conversation with a team may use."""
+        told = self._team(team)
+        named = {"tokens": told.tokens, "dollars": told.dollars}
+        return _UNBOUNDED.model_copy(update={key: value for key, value in named.items() if value is not None})
+
+    def _team(self, name: str) -> TeamSection:
+        found = self._config().teams.get(name)
+        if found is None:
+            known = ", ".join(f"`{team}`" for team in sorted(self._config().teams)) or "none is configured"
+            raise NotFound(f"there is no team `{name}`; there are: {known}")
+        return found
+
+    def _see_that_it_may(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
+        rules = self._house.rules().for_team(pair.team)
+        verdict = may_receive(rules, pair.team, pair.asker, self.labels(caller.session), workspace)
+        if verdict.effect is Effect.DENY:
+            raise NotAllowed(in_words(verdict))
+
+    async def _open(self, pair: Pair, workspace: Workspace) -> SessionId:
+        team = self._team(pair.team)
+        house, index = self._house, self._house.stores.index
+        session = index.session_at(pair.route)
+        if session is not None and self.state(session).closed is not None:
+            session = await house.bind(pair.route, SessionId(house.mint()), SYSTEM, instead_of=session)
+        elif session is None:
+            session = await house.bind(pair.route, SessionId(house.mint()), SYSTEM)
+        self._home.session(session).prepare()
+        targets = (*(() if team.approval_target is None else (team.approval_target,)), *self._config().approvals.targets)
+        if house.feed.head(session_stream(session)) == 0:
+            opening = OpenSession(
+                by=SYSTEM,
+                session=session,
+                name=str(pair),
+                agent=team.agent,
+                model=team.model or self._default_model(),
+                workspace=workspace,
+                mode=team.mode,
+                limits=self.limits_of(pair.team),
+                policy=house.rules().for_team(pair.team).policy.version,
+                routes=tuple(dict.fromkeys(map(parse_place, targets))),
+                team=pair.team,
+                channel=TEAMS,
+            )
+            # The keys make one command of what several processes want at once.
+            await house.send(session, opening, "opening")
+        await house.send(session, ReadySession(by=SYSTEM), "ready")
+        return session
+
+
+def cards_of(config: Config) -> dict[str, Card]:
+    """Return what others are told of each team."""
+    return {name: Card(team.description, team.colour or "") for name, team in config.teams.items()}
+
+
+def terms_of(config: Config) -> Terms:
+    """Return how long is waited, and when a pair counts as archived."""
+    told = config.peers
+    return Terms(wait=float(told.wait), notice_days=told.notice_days, archive_after=told.archive_after * DAY // 86_400)

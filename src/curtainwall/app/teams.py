@@ -1,0 +1,106 @@
+"""Teams in the hands of a Python program, and of the command line: ask, tell, look back."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
+
+from curtainwall.app.callers import OUTSIDE, OutsideCaller
+from curtainwall.app.openings import Wanted
+from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
+from curtainwall.app.working import agents_at_work, models_of
+from curtainwall.channels.teams import PairFigures
+from curtainwall.model import Ask, CommandRefused, Mode, TurnFailed
+
+Told = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class TeamReply:
+    """What came of a message: the answer and `done`, `waiting` with the handle that leads to it later, or why there is none."""
+
+    team: str
+    handle: str
+    status: str
+    text: str
+
+
+class Teams:
+    """The teams as one asker sees them. What the rules ask about is answered by whoever runs the program: it is their own wish."""
+
+    def __init__(self, wired: Wired, caller: OutsideCaller) -> None:
+        self._wired = wired
+        self._caller = caller
+
+    async def ask(self, team: str, question: str, *, thread: str = "", wait: float | None = None) -> TeamReply:
+        """Ask a team and wait; after `wait` seconds the reply says `waiting`, and its handle leads to the answer later."""
+        return _reply(await self._call("ask", _given(team=team, question=question, thread=thread, timeout=_millis(wait))))
+
+    async def send(self, team: str, message: str, *, thread: str = "") -> TeamReply:
+        """Send a message without waiting; `reports` has the answer when it is there."""
+        return _reply(await self._call("send_message", _given(toTeam=team, message=message, thread=thread, waitForResponse=False)))
+
+    async def notify(self, team: str, message: str, *, thread: str = "", days: float | None = None) -> TeamReply:
+        """Tell a team something; it is delivered exactly once, within so many days."""
+        return _reply(await self._call("notify", _given(toTeam=team, message=message, thread=thread, ttlDays=days)))
+
+    async def history(self, team: str, *, thread: str = "", limit: int | None = None) -> Sequence[Told]:
+        """Return the conversation with a team, oldest first."""
+        told = await self._call("history", _given(team=team, thread=thread, limit=limit))
+        return cast("Sequence[Told]", told["messages"])
+
+    async def reports(self, team: str | None = None, *, handle: str | None = None) -> Sequence[Told]:
+        """Return what became of earlier messages."""
+        return cast("Sequence[Told]", (await self._call("reports", _given(team=team, handle=handle)))["reports"])
+
+    async def cancel(self, team: str, handle: str | None = None, *, thread: str = "") -> None:
+        """Take back a message, or stop the team's work on it."""
+        await self._call("cancel", _given(team=team, handle=handle, thread=thread))
+
+    async def fork(self, team: str, new_thread: str, *, thread: str = "") -> None:
+        """Begin another conversation that starts with what this one knows."""
+        await self._call("fork", _given(team=team, newThread=new_thread, thread=thread))
+
+    def figures(self) -> Sequence[PairFigures]:
+        """Return the figures of every conversation, the most active first."""
+        return self._wired.talk.figures()
+
+    async def _call(self, tool: str, arguments: dict[str, JsonValue]) -> Told:
+        answer = await self._caller.request(self._caller.session, Ask(tool=f"teams.{tool}", arguments=arguments))
+        if answer.result is None:
+            rules = ", ".join(f"`{rule}`" for rule in answer.verdict.because)
+            raise CommandRefused(f"refused by {rules}: {answer.verdict.reason}")
+        value = answer.result.value
+        if isinstance(value, dict):
+            return value
+        raise TurnFailed(str(value))
+
+
+@asynccontextmanager
+async def open_teams(team: str = "", *, policy: Sequence[Path] = (), parts: Parts | None = None) -> AsyncGenerator[Teams]:
+    """Talk to teams, as one of them or as nobody, and let agents work here while no other process does; all of it outlives the context."""
+    async with open_house(set_up(policy), parts=parts) as wired:
+        if not wired.setup.config.teams:
+            raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
+        caller = OutsideCaller(wired, local_user(), team, Mode.BYPASS)
+        async with agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)):
+            try:
+                yield Teams(wired, caller)
+            finally:
+                await caller.close("the caller has left")
+
+
+def _given(**arguments: JsonValue) -> dict[str, JsonValue]:
+    return {name: value for name, value in arguments.items() if value not in (None, "")}
+
+
+def _millis(seconds: float | None) -> int | None:
+    return None if seconds is None else max(int(seconds * 1000), 1)
+
+
+def _reply(told: Told) -> TeamReply:
+    text = told.get("answer") or told.get("reason") or told.get("note") or ""
+    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text))

@@ -1,0 +1,27 @@
+"""Teams that ask each other: pairs and their conversations, and the tools with which agents and people talk to a team."""
+
+from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges, figures_of
+from curtainwall.channels.teams.pairs import Pair
+from curtainwall.channels.teams.talk import DAY, Caller, Peers, Talk, Tell, Terms, Told
+from curtainwall.channels.teams.tools import Card, Hands, Keeping, exchange_json, figures_json, team_runners
+
+__all__ = [
+    "DAY",
+    "Caller",
+    "Card",
+    "Exchange",
+    "Hands",
+    "Keeping",
+    "Pair",
+    "PairFigures",
+    "Peers",
+    "Talk",
+    "Tell",
+    "Terms",
+    "Told",
+    "exchange_json",
+    "exchanges",
+    "figures_json",
+    "figures_of",
+    "team_runners",
+]

@@ -1,0 +1,101 @@
+"""What a pair's log tells: the messages with their answers, and the figures of the conversation."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from curtainwall.channels.teams.pairs import Pair
+from curtainwall.model import (
+    CompactionAsked,
+    CompactionSkipped,
+    Feed,
+    HistoryCompacted,
+    MessageAccepted,
+    MessageId,
+    Millis,
+    ModelFailed,
+    ModelResponded,
+    PeerAnswer,
+    PeerAnswered,
+    PeerAnswerHeld,
+    SessionId,
+    SessionOpened,
+    TurnStarted,
+    session_stream,
+)
+
+PairStatus = Literal["active", "compact-pending", "archived"]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One message to a team, and what came of it so far."""
+
+    message: MessageId
+    by: str
+    text: str
+    at: Millis
+    state: Literal["queued", "working", "held", "answered"] = "queued"
+    answer: PeerAnswer | None = None
+    answered: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairFigures:
+    """How a pair's conversation has gone."""
+
+    pair: Pair
+    session: SessionId
+    created: Millis
+    used: Millis
+    messages: int
+    open: int
+    tokens: int
+    dollars: float
+    status: PairStatus
+
+
+def exchanges(feed: Feed, session: SessionId) -> list[Exchange]:
+    """Return every message of the pair with its answer, oldest first."""
+    found: dict[MessageId, Exchange] = {}
+    for recorded in feed.read(session_stream(session)):
+        match recorded.event:
+            case MessageAccepted(peer=peer) as said if peer is not None:
+                found[said.message] = Exchange(said.message, peer.team, said.text, said.at)
+            case TurnStarted() as started:
+                for message in started.messages:
+                    if message in found:
+                        found[message].state = "working"
+            case PeerAnswerHeld() as held:
+                found[held.answer.message].state = "held"
+            case PeerAnswered() as told:
+                exchange = found.setdefault(told.answer.message, Exchange(told.answer.message, told.peer.team, "", told.at))
+                exchange.state, exchange.answer, exchange.answered = "answered", told.answer, told.at
+            case _:
+                continue
+    return list(found.values())
+
+
+def figures_of(feed: Feed, pair: Pair, session: SessionId, now: Millis, archive_after: Millis) -> PairFigures:
+    """Return the figures of one conversation, told from its log alone."""
+    created = used = now
+    messages = answered = tokens = 0
+    dollars, is_pending = 0.0, False
+    for recorded in feed.read(session_stream(session)):
+        match recorded.event:
+            case SessionOpened() as opened:
+                created = used = opened.at
+            case MessageAccepted(peer=peer) as said if peer is not None:
+                messages, used = messages + 1, said.at
+            case PeerAnswered() as told:
+                answered, used = answered + 1, told.at
+            case ModelResponded() | ModelFailed() as response:
+                tokens += response.usage.input_tokens + response.usage.output_tokens
+                dollars += response.usage.dollars
+            case CompactionAsked():
+                is_pending = True
+            case CompactionSkipped() | HistoryCompacted():
+                is_pending = False
+            case _:
+                continue
+    status: PairStatus = "archived" if now - used > archive_after else "compact-pending" if is_pending else "active"
+    return PairFigures(pair, session, created, used, messages, max(messages - answered, 0), tokens, dollars, status)

@@ -1,0 +1,31 @@
+"""A pair: who asks, which team, in which thread; each has one place, which leads to one session."""
+
+from urllib.parse import quote, unquote
+
+from curtainwall.model import TEAMS, Frozen, Route
+
+
+class Pair(Frozen):
+    """An ordered pair of teams and a thread; the main one has no name."""
+
+    asker: str
+    team: str
+    thread: str = ""
+
+    @property
+    def route(self) -> Route:
+        """Return the one place of this pair; no two pairs share one, because each part is written without slashes."""
+        return Route(channel=TEAMS, reference="/".join(quote(part, safe="") for part in (self.asker, self.team, self.thread)))
+
+    @staticmethod
+    def at(route: Route) -> "Pair | None":
+        """Return the pair whose place this is, or None for any other place."""
+        parts = route.reference.split("/")
+        if route.channel != TEAMS or len(parts) != len(Pair.model_fields):
+            return None
+        asker, team, thread = map(unquote, parts)
+        found = Pair(asker=asker, team=team, thread=thread)
+        return found if found.route == route else None
+
+    def __str__(self) -> str:
+        return f"{self.asker} → {self.team}{f' ({self.thread})' if self.thread else ''}"

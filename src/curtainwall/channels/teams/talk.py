@@ -1,0 +1,192 @@
+"""Talking to teams: a message leaves the asker's session and the answer comes back there, whoever waits for it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges, figures_of
+from curtainwall.channels.teams.pairs import Pair
+from curtainwall.model import (
+    SYSTEM,
+    AddLabels,
+    AnyCommand,
+    AskCompaction,
+    Clock,
+    CommandRefused,
+    Feed,
+    InterruptTurn,
+    LabelSource,
+    MessageId,
+    MessagePeer,
+    NotFound,
+    PeerAnswer,
+    PeerAnswerTaken,
+    SessionId,
+    WithdrawMessage,
+    ordered_id,
+    session_stream,
+)
+
+DAY = 24 * 60 * 60 * 1000
+_TELL_EVERY = 5.0
+
+Tell = Callable[[float, str], None]
+"""Takes for how many seconds an answer has been waited for, and words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever asks: the session in which it asks, and the team that this one speaks for."""
+
+    session: SessionId
+    team: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long is waited, how long a message may wait, and when a pair counts as archived."""
+
+    wait: float = 30.0
+    notice_days: float = 30.0
+    archive_after: int = 90 * DAY
+
+
+class Peers(Protocol):
+    """What talking needs of the house."""
+
+    async def open(self, pair: Pair, caller: Caller, text: str) -> SessionId:
+        """Return the one session of a pair, opened where it was not yet; raise `CommandRefused` where the team may not be asked this."""
+        ...
+
+    def pairs_of(self, asker: str | None) -> Sequence[tuple[Pair, SessionId]]:
+        """Return the pairs that somebody began, or all there are."""
+        ...
+
+    async def send(self, session: SessionId, command: AnyCommand) -> int:
+        """Have a command decided; raise its refusal."""
+        ...
+
+    def labels(self, session: SessionId) -> tuple[LabelSource, ...]:
+        """Return what a session has touched."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an asker hears: the handle of its message, and the answer where it has come."""
+
+    handle: MessageId
+    answer: PeerAnswer | None
+
+
+class Talk:
+    """The talk of every session of one house with its teams."""
+
+    def __init__(self, peers: Peers, feed: Feed, clock: Clock, terms: Terms) -> None:
+        self.peers = peers
+        self._feed = feed
+        self._clock = clock
+        self.terms = terms
+
+    async def send(self, caller: Caller, pair: Pair, text: str, *, days: float | None = None) -> tuple[MessageId, int]:
+        """Send a message and return its handle, and the place in the asker's log after which the answer will stand."""
+        session = await self.peers.open(pair, caller, text)
+        now = self._clock.now()
+        message = MessageId(ordered_id(now, self._clock.entropy(5)))
+        cursor = self._feed.head(session_stream(caller.session))
+        expires = None if days is None else now + int(days * DAY)
+        command = MessagePeer(by=SYSTEM, message=message, to=session, team=pair.team, text=text, expires=expires)
+        await self.peers.send(caller.session, command)
+        return message, cursor
+
+    async def ask(self, caller: Caller, pair: Pair, text: str, *, seconds: float | None = None, tell: Tell | None = None) -> Told:
+        """Send a message and wait for the answer; where it takes too long, the handle leads to it later."""
+        message, cursor = await self.send(caller, pair, text)
+        telling = asyncio.create_task(_tell_now_and_then(tell, pair)) if tell is not None else None
+        try:
+            async with asyncio.timeout(self.terms.wait if seconds is None else seconds):
+                return Told(message, await self._answer(caller.session, message, cursor))
+        except TimeoutError:
+            return Told(message, None)
+        finally:
+            if telling is not None:
+                telling.cancel()
+
+    async def history(self, caller: Caller, pair: Pair) -> list[Exchange]:
+        """Return the pair's conversation; whoever reads it has touched what it was written from."""
+        session = self.session_of(pair)
+        if session is None:
+            return []
+        await self._touch(caller.session, pair.team, session)
+        return exchanges(self._feed, session)
+
+    async def reports(self, caller: Caller, team: str | None = None, handle: str | None = None) -> list[tuple[Pair, Exchange]]:
+        """Return what became of this asker's messages, to one team or to all, oldest first."""
+        found: list[tuple[Pair, Exchange]] = []
+        for pair, session in self.peers.pairs_of(caller.team):
+            if team not in (None, pair.team):
+                continue
+            told = [(pair, it) for it in exchanges(self._feed, session) if handle in (None, it.message)]
+            if told:
+                await self._touch(caller.session, pair.team, session)
+            found += told
+        return sorted(found, key=lambda each: each[1].at)
+
+    async def cancel(self, caller: Caller, pair: Pair, handle: str | None = None) -> str:
+        """Take back a message that waits, or stop the turn that works on it; without a handle, the newest that has no answer."""
+        del caller
+        session = self._existing(pair)
+        unanswered = [it for it in exchanges(self._feed, session) if it.state != "answered" and handle in (None, it.message)]
+        if not unanswered:
+            raise NotFound(f"team `{pair.team}` has no message `{handle}` without an answer" if handle else "nothing is open there")
+        wanted = unanswered[-1]
+        if wanted.state == "queued":
+            await self.peers.send(session, WithdrawMessage(by=SYSTEM, message=wanted.message))
+        elif wanted.state == "working":
+            await self.peers.send(session, InterruptTurn(by=SYSTEM))
+        else:
+            raise CommandRefused(f"the answer to `{wanted.message}` waits for a human; only they can settle it now")
+        return wanted.message
+
+    async def compact(self, pair: Pair, instructions: str = "") -> None:
+        """Let the pair's older messages become a summary."""
+        await self.peers.send(self._existing(pair), AskCompaction(by=SYSTEM, instructions=instructions))
+
+    def figures(self, asker: str | None = None) -> list[PairFigures]:
+        """Return the figures of an asker's pairs, or of all, the most active first."""
+        now, after = self._clock.now(), self.terms.archive_after
+        told = [figures_of(self._feed, pair, session, now, after) for pair, session in self.peers.pairs_of(asker)]
+        return sorted(told, key=lambda it: (-it.messages, str(it.pair)))
+
+    def session_of(self, pair: Pair) -> SessionId | None:
+        """Return the pair's session where there is one."""
+        return next((session for found, session in self.peers.pairs_of(pair.asker) if found == pair), None)
+
+    def _existing(self, pair: Pair) -> SessionId:
+        session = self.session_of(pair)
+        if session is None:
+            raise NotFound(f"`{pair.asker}` has not talked to `{pair.team}`{f' in thread `{pair.thread}`' if pair.thread else ''} yet")
+        return session
+
+    async def _touch(self, reader: SessionId, team: str, read: SessionId) -> None:
+        known = {source.label for source in self.peers.labels(reader)}
+        new = [source for source in self.peers.labels(read) if source.label not in known]
+        labels = tuple(LabelSource(label=source.label, origin=f"the conversation with team {team}") for source in new)
+        if labels:
+            await self.peers.send(reader, AddLabels(by=SYSTEM, labels=labels))
+
+    async def _answer(self, session: SessionId, message: MessageId, cursor: int) -> PeerAnswer:
+        async for recorded in self._feed.follow(session_stream(session), cursor):
+            event = recorded.event
+            if isinstance(event, PeerAnswerTaken) and event.answer.message == message:
+                return event.answer
+        raise CommandRefused("the feed ended")
+
+
+async def _tell_now_and_then(tell: Tell, pair: Pair) -> None:
+    waited = 0.0
+    while True:
+        await asyncio.sleep(_TELL_EVERY)
+        waited += _TELL_EVERY
+        tell(waited, f"waiting for team {pair.team}")

@@ -1,0 +1,227 @@
+"""The tools of teams carried out: what an agent asked for becomes talk, and what came of it a result."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol, cast
+
+from pydantic import JsonValue
+
+from curtainwall.channels.teams.figures import Exchange, PairFigures
+from curtainwall.channels.teams.pairs import Pair
+from curtainwall.channels.teams.talk import Caller, Talk, Tell, Told
+from curtainwall.model import (
+    ANSWER,
+    NOBODY,
+    SYSTEM,
+    CallPermitted,
+    CommandRefused,
+    MessageId,
+    Millis,
+    PeerStatus,
+    Place,
+    Prepared,
+    SendHeldAnswer,
+    SessionId,
+    ToolResult,
+)
+
+Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
+_LAST = 50
+
+
+class Keeping(Protocol):
+    """What only whoever works for the teams can do."""
+
+    async def wake(self, session: SessionId) -> str:
+        """Get a session's agent ready, and say what came of it."""
+        ...
+
+    async def sleep(self, session: SessionId) -> str:
+        """Let a session's agent go, and say what came of it."""
+        ...
+
+    async def fork(self, session: SessionId, into: Pair) -> SessionId:
+        """Open another conversation that begins with what this one knows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What others are told of a team."""
+
+    description: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What the tools of teams work with."""
+
+    talk: Talk
+    keeping: Keeping
+    teams: Mapping[str, Card]
+    team_of: Callable[[SessionId], str]
+    teller: Callable[[], Tell | None]
+
+
+def team_runners(hands: Hands) -> Mapping[str, Runner]:
+    """Return the tools by their full names."""
+    talk, keeping = hands.talk, hands.keeping
+
+    async def ask(call: "_Call") -> ToolResult:
+        return _told(call.team, await talk.ask(call.caller, call.pair, call.text("question"), seconds=call.seconds, tell=hands.teller()))
+
+    async def send_message(call: "_Call") -> ToolResult:
+        text = call.text("message")
+        if call.given.get("waitForResponse", True) is True:
+            return _told(call.team, await talk.ask(call.caller, call.pair, text, seconds=call.seconds, tell=hands.teller()))
+        handle, _ = await talk.send(call.caller, call.pair, text)
+        return ToolResult(ok=True, value={"team": call.team, "handle": handle, "status": "sent"})
+
+    async def notify(call: "_Call") -> ToolResult:
+        days = float(cast("float", call.given.get("ttlDays", talk.terms.notice_days)))
+        handle, _ = await talk.send(call.caller, call.pair, call.text("message"), days=days)
+        return ToolResult(ok=True, value={"team": call.team, "handle": handle, "status": "accepted"})
+
+    async def listing(call: "_Call") -> ToolResult:
+        told = talk.figures(call.caller.team)
+        teams: list[JsonValue] = [
+            {"team": name, "description": card.description, "conversations": _conversations(told, name)}
+            for name, card in sorted(hands.teams.items())
+        ]
+        return ToolResult(ok=True, value={"you": call.caller.team, "teams": teams})
+
+    async def quick_status(call: "_Call") -> ToolResult:
+        wanted = [it for it in talk.figures(call.caller.team) if call.given.get("team") in (None, it.pair.team)]
+        return ToolResult(ok=True, value={"conversations": [figures_json(it) for it in wanted]})
+
+    async def history(call: "_Call") -> ToolResult:
+        told = await talk.history(call.caller, call.pair)
+        last = int(cast("int", call.given.get("limit", _LAST)))
+        return ToolResult(ok=True, value={"team": call.team, "messages": [exchange_json(it) for it in told[-last:]], "of": len(told)})
+
+    async def reports(call: "_Call") -> ToolResult:
+        team, handle = call.given.get("team"), call.given.get("handle")
+        told = await talk.reports(call.caller, cast("str | None", team), cast("str | None", handle))
+        if handle is not None and not told:
+            raise CommandRefused(f"there is no message `{handle}` of yours")
+        return ToolResult(ok=True, value={"reports": [{"team": pair.team, **exchange_json(it)} for pair, it in told[-_LAST:]]})
+
+    async def cancel(call: "_Call") -> ToolResult:
+        handle = await talk.cancel(call.caller, call.pair, cast("str | None", call.given.get("handle")))
+        return ToolResult(ok=True, value={"team": call.team, "handle": handle, "status": "cancelled"})
+
+    async def wake(call: "_Call") -> ToolResult:
+        return ToolResult(ok=True, value={"team": call.team, "status": await keeping.wake(call.session(talk))})
+
+    async def sleep(call: "_Call") -> ToolResult:
+        return ToolResult(ok=True, value={"team": call.team, "status": await keeping.sleep(call.session(talk))})
+
+    async def compact(call: "_Call") -> ToolResult:
+        await talk.compact(call.pair, str(call.given.get("instructions", "")))
+        return ToolResult(ok=True, value={"team": call.team, "status": "compact-pending"})
+
+    async def fork(call: "_Call") -> ToolResult:
+        into = call.pair.model_copy(update={"thread": call.text("newThread")})
+        await keeping.fork(call.session(talk), into)
+        return ToolResult(ok=True, value={"team": call.team, "thread": into.thread, "status": "forked"})
+
+    async def answer(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
+        command = SendHeldAnswer(by=SYSTEM, message=MessageId(str(prepared.arguments["message"])))
+        await talk.peers.send(place.session, command)
+        return ToolResult(ok=True, value="sent")
+
+    named = (ask, send_message, notify, quick_status, history, reports, cancel, wake, sleep, compact, fork)
+    runners = {f"teams.{it.__name__}": _runner(hands, it) for it in named}
+    return {**runners, "teams.list": _runner(hands, listing), ANSWER: answer}
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of a tool of teams: who makes it, and what was given."""
+
+    caller: Caller
+    given: Mapping[str, JsonValue]
+
+    @property
+    def team(self) -> str:
+        return str(self.given.get("toTeam") or self.given.get("team"))
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(asker=self.caller.team, team=self.team, thread=str(self.given.get("thread", "")))
+
+    @property
+    def seconds(self) -> float | None:
+        wait = self.given.get("timeout")
+        return None if wait is None else float(cast("int", wait)) / 1000
+
+    def text(self, name: str) -> str:
+        return str(self.given[name])
+
+    def session(self, talk: Talk) -> SessionId:
+        found = talk.session_of(self.pair)
+        if found is None:
+            raise CommandRefused(f"there is no conversation with `{self.team}` yet; ask it something first")
+        return found
+
+
+def _runner(hands: Hands, run: Callable[[_Call], Awaitable[ToolResult]]) -> Runner:
+    async def called(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
+        caller = Caller(place.session, hands.team_of(place.session) or NOBODY)
+        # What is masked for the log is masked for the other team as well.
+        call = _Call(caller, {**prepared.arguments, **prepared.subject.canonical})
+        claimed = call.given.get("fromTeam")
+        if claimed not in (None, "", caller.team):
+            return ToolResult(ok=False, value=f"you are known here as `{caller.team}`, not as `{claimed}`; leave `fromTeam` out")
+        try:
+            return await run(call)
+        except CommandRefused as refusal:
+            return ToolResult(ok=False, value=str(refusal))
+
+    return called
+
+
+def _told(team: str, told: Told) -> ToolResult:
+    if told.answer is None:
+        words = "the team has not answered yet; nothing is lost: fetch the answer with `reports` and this handle"
+        return ToolResult(ok=True, value={"team": team, "handle": told.handle, "status": "waiting", "note": words})
+    status = told.answer.status
+    key = "answer" if status is PeerStatus.DONE else "reason"
+    value: dict[str, JsonValue] = {"team": team, "handle": told.handle, "status": status.value, key: told.answer.text}
+    return ToolResult(ok=status is PeerStatus.DONE, value=value)
+
+
+def _conversations(told: list[PairFigures], team: str) -> list[JsonValue]:
+    return [figures_json(it) for it in told if it.pair.team == team]
+
+
+def figures_json(told: PairFigures) -> dict[str, JsonValue]:
+    """Return a pair's figures for other programs."""
+    return {
+        "asker": told.pair.asker,
+        "team": told.pair.team,
+        "thread": told.pair.thread,
+        "session": told.session,
+        "status": told.status,
+        "messages": told.messages,
+        "open": told.open,
+        "created": _time(told.created),
+        "used": _time(told.used),
+        "tokens": told.tokens,
+        "dollars": round(told.dollars, 6),
+    }
+
+
+def exchange_json(told: Exchange) -> dict[str, JsonValue]:
+    """Return a message and its answer for other programs."""
+    value: dict[str, JsonValue] = {"handle": told.message, "by": told.by, "at": _time(told.at), "message": told.text}
+    if told.answer is None or told.answered is None:
+        return {**value, "status": told.state}
+    key = "answer" if told.answer.status is PeerStatus.DONE else "reason"
+    return {**value, "status": told.answer.status.value, "answered": _time(told.answered), key: told.answer.text}
+
+
+def _time(at: Millis) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,51 @@
+"""Answers to other teams that need a yes before they leave: each is brought to the gate once, and goes or is withheld."""
+
+import asyncio
+from contextlib import suppress
+
+from curtainwall.model import ANSWER, LEFT, SYSTEM, Ask, CallId, CurtainwallError, Gate, MessageId, PeerAnswer, SessionId, WithholdAnswer
+from curtainwall.runtime.house import House
+from curtainwall.session import OpenCall, SessionState, Standing, answer_arguments, in_words
+
+
+class HeldAnswers:
+    """The held answers of the sessions that this process looks after. What is open when it leaves stays open."""
+
+    def __init__(self, house: House, gate: Gate) -> None:
+        self._house = house
+        self._gate = gate
+        self._tasks: dict[tuple[SessionId, MessageId], asyncio.Task[None]] = {}
+
+    def look_at(self, session: SessionId, state: SessionState) -> None:
+        """Bring to the gate what is held and not there yet."""
+        for message, answer in state.owed.items():
+            if (session, message) not in self._tasks:
+                settled = next(
+                    (call for call, it in state.calls.items() if _is_about(it, message) and it.standing is Standing.ANSWERED), None
+                )
+                work = self._bring(session, state.peers[message].team, answer, settled)
+                task = asyncio.create_task(work, name=f"answer to {message}")
+                self._tasks[session, message] = task
+                task.add_done_callback(lambda _, key=(session, message): self._tasks.pop(key, None))
+
+    async def leave(self, session: SessionId) -> None:
+        """Let go of a session; its asks stay open, and their answers are kept."""
+        tasks = [task for (of, _), task in self._tasks.items() if of == session]
+        for task in tasks:
+            task.cancel(LEFT)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _bring(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
+        """Ask whether the answer may leave, or go on where that was answered while nobody was here."""
+        if settled is None:
+            said = await self._gate.request(session, Ask(tool=ANSWER, arguments=answer_arguments(team, answer), by_house=True))
+        else:
+            said = await self._gate.go_on(session, settled)
+        if said.result is None or not said.result.ok:
+            why = in_words(said.verdict) if said.result is None else str(said.result.value)
+            with suppress(CurtainwallError):
+                await self._house.send(session, WithholdAnswer(by=SYSTEM, message=answer.message, why=why))
+
+
+def _is_about(call: OpenCall, message: MessageId) -> bool:
+    return call.subject.tool == ANSWER and call.subject.raw.get("message") == message

@@ -1,0 +1,285 @@
+"""The pure half of talk between teams: what may be sent and taken in, which answer goes back, and what travels along."""
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import JsonValue
+
+from curtainwall.model import (
+    ANSWER,
+    NOBODY,
+    RECEIVE,
+    SYSTEM,
+    TEAMS,
+    AnyEvent,
+    Basis,
+    CommandRefused,
+    CompactionAsked,
+    DeliverMessage,
+    Digest,
+    Effect,
+    LabelsAdded,
+    LabelSource,
+    MessageAccepted,
+    MessageId,
+    MessagePeer,
+    Millis,
+    Mode,
+    Moment,
+    NotFound,
+    OverBudget,
+    Peer,
+    PeerAnswer,
+    PeerAnswered,
+    PeerAnswerHeld,
+    PeerAnswerTaken,
+    PeerMessageSent,
+    PeerStatus,
+    Post,
+    Resource,
+    Role,
+    SendHeldAnswer,
+    Subject,
+    SubjectKind,
+    TakePeerAnswer,
+    ToolEffect,
+    TurnStatus,
+    Usage,
+    Verdict,
+    Who,
+    WithholdAnswer,
+    Workspace,
+    denial,
+    session_stream,
+)
+from curtainwall.policy import SessionFacts, judge
+from curtainwall.session.rules import Rules
+from curtainwall.session.state import SessionState
+
+TEAM_ASKERS = "team-askers"
+_ENDS = {
+    TurnStatus.DONE: PeerStatus.DONE,
+    TurnStatus.FAILED: PeerStatus.FAILED,
+    TurnStatus.INTERRUPTED: PeerStatus.INTERRUPTED,
+}
+
+
+def team_of(state: SessionState) -> str:
+    """Return the team that a session speaks for, or nobody."""
+    return (state.opened.team if state.opened is not None else "") or NOBODY
+
+
+def path_of(state: SessionState) -> tuple[str, ...]:
+    """Return the teams through which the present question came, the session's own last."""
+    came = next((state.peers[message].path for message in state.turn_messages if message in state.peers), ())
+    return (*came, team_of(state))
+
+
+def send(state: SessionState, command: MessagePeer, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the message that leaves; a cycle, a path that is too long and a used-up budget are refused."""
+    assert state.opened is not None
+    path = path_of(state)
+    told = " → ".join(f"`{team}`" for team in (*path, command.team))
+    if command.team in path:
+        raise CommandRefused(f"the question would come back to a team that already waits for it: {told}; answer with what is known")
+    if len(path) > rules.depth:
+        raise CommandRefused(f"the question went through {len(path)} teams, and {rules.depth} are the most: {told}")
+    if state.exhausted:
+        used = " and ".join(sorted(state.exhausted))
+        raise OverBudget(f"the budget of {used} is used up, and whoever asks pays for the answer; a human can allow more")
+    return (
+        PeerMessageSent(
+            at=moment.at,
+            message=command.message,
+            to=command.to,
+            team=command.team,
+            text=command.text,
+            peer=Peer(session=state.opened.session, team=team_of(state), path=path),
+            labels=tuple(state.labels.values()),
+            expires=command.expires,
+        ),
+    )
+
+
+def receive(state: SessionState, command: DeliverMessage, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the message in the queue with the labels that it brings, or the answer that it is not taken in, and why."""
+    at, peer, message = moment.at, command.peer, command.message
+    if state.closed is not None:
+        return (_said(at, peer, message, PeerStatus.REFUSED, f"this session is closed: {state.closed}"),)
+    if message in state.peers:
+        return ()
+    if command.expires is not None and command.expires <= at:
+        return (_said(at, peer, message, PeerStatus.EXPIRED, "its time was over before it could be delivered"),)
+    assert state.opened is not None
+    verdict = may_receive(rules, state.opened.team, peer.team, command.labels, state.workspace)
+    if verdict.effect is Effect.DENY:
+        return (_said(at, peer, message, PeerStatus.REFUSED, in_words(verdict)),)
+    came = tuple(_from(peer.team, source) for source in command.labels if source.label not in state.labels)
+    accepted = MessageAccepted(
+        at=at, message=message, text=command.text, by=Who(name=peer.team, channel=TEAMS), peer=peer, expires=command.expires
+    )
+    return (*((LabelsAdded(at=at, labels=came),) if came else ()), accepted)
+
+
+def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSource], workspace: Workspace) -> Verdict:
+    """Judge, by the receiving team's own rules, whether somebody may ask it; the sender's rules have been asked before."""
+    allowed = rules.askers.get(team)
+    if allowed is not None and asker not in allowed:
+        who = ", ".join(f"`{name}`" for name in sorted(allowed)) or "no team"
+        return denial(TEAM_ASKERS, f"team `{team}` takes no messages from `{asker}`; it takes those of {who}")
+    facts = SessionFacts(
+        session=asker,
+        agent="",
+        workspace=workspace,
+        mode=Mode.DEFAULT,
+        channel=TEAMS,
+        labels=frozenset(source.label for source in labels),
+        team=asker,
+    )
+    return judge(rules.policy, _subject(RECEIVE, team, {"team": team}), facts)
+
+
+def answers(state: SessionState, status: TurnStatus, words: str, rules: Rules | None, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the answers to the teams whose messages the turn was about; one that needs a yes first is held.
+
+    Without rules nothing of the agent's goes out, only words of ours.
+    """
+    events: list[AnyEvent] = []
+    for message in state.turn_messages:
+        peer = state.peers.get(message)
+        if peer is not None and message not in state.owed:
+            answer = PeerAnswer(
+                message=message,
+                status=_ENDS[status],
+                text=state.spoken if status is TurnStatus.DONE else words,
+                labels=tuple(state.labels.values()),
+                usage=_used(state),
+            )
+            events.append(_leaving(state, peer, answer, rules, moment))
+    return tuple(events)
+
+
+def unanswerable(state: SessionState, messages: Iterable[MessageId], status: PeerStatus, why: str, at: Millis) -> tuple[AnyEvent, ...]:
+    """Return the answers to messages that nobody will work on any more."""
+    return tuple(_said(at, state.peers[message], message, status, why) for message in messages if message in state.peers)
+
+
+def expire(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the answers to waiting messages whose time is over."""
+    over = [message for message in state.queue if (until := state.expiries.get(message)) is not None and until <= moment.at]
+    return unanswerable(state, over, PeerStatus.EXPIRED, "its time was over before the team came to it", moment.at)
+
+
+def send_held(state: SessionState, command: SendHeldAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return an answer that has its yes."""
+    answer = _held(state, command.message)
+    return (PeerAnswered(at=moment.at, peer=state.peers[command.message], answer=answer),)
+
+
+def withhold(state: SessionState, command: WithholdAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return words of ours in place of an answer; what it cost is still told."""
+    answer = _held(state, command.message)
+    told = PeerAnswer(message=answer.message, status=PeerStatus.WITHHELD, text=command.why, usage=answer.usage)
+    return (PeerAnswered(at=moment.at, peer=state.peers[command.message], answer=told),)
+
+
+def take(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return the answer as it comes in, once; its labels and its cost are this session's from here on."""
+    team = state.sent.get(command.answer.message)
+    if team is None:
+        raise NotFound(f"no answer to message `{command.answer.message}` is waited for")
+    labels = tuple(_from(team, source) for source in command.answer.labels)
+    return (PeerAnswerTaken(at=moment.at, team=team, answer=command.answer.model_copy(update={"labels": labels})),)
+
+
+def compaction(state: SessionState, rules: Rules, at: Millis) -> tuple[AnyEvent, ...]:
+    """Return the wish for a summary where a pair has talked long enough since the last one."""
+    is_pair = state.opened is not None and state.opened.channel == TEAMS and bool(state.opened.team)
+    long = state.totals.messages - state.compacted_at >= rules.compact_after
+    return (CompactionAsked(at=at, instructions="", by=SYSTEM),) if is_pair and long and state.compaction_asked is None else ()
+
+
+def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
+    """Return the inbox rows of other sessions that belong to events; they are written together or not at all."""
+    posts: list[Post] = []
+    for event in events:
+        match event:
+            case PeerMessageSent():
+                by = Who(name=event.peer.team, channel=TEAMS)
+                command = DeliverMessage(
+                    by=by, message=event.message, text=event.text, peer=event.peer, labels=event.labels, expires=event.expires
+                )
+                posts.append(Post(session_stream(event.to), f"message:{event.message}", command))
+            case PeerAnswered():
+                taken = TakePeerAnswer(by=SYSTEM, answer=event.answer)
+                posts.append(Post(session_stream(event.peer.session), f"answer:{event.answer.message}", taken))
+            case _:
+                continue
+    return tuple(posts)
+
+
+def in_words(verdict: Verdict) -> str:
+    """Return a refusal with the rules that decided."""
+    rules = ", ".join(f"`{rule}`" for rule in verdict.because)
+    return f"refused by {rules}: {verdict.reason}" if verdict.reason else f"refused by {rules}"
+
+
+def answer_arguments(team: str, answer: PeerAnswer) -> dict[str, JsonValue]:
+    """Return the arguments with which the house asks whether an answer may leave."""
+    return {"team": team, "message": answer.message, "answer": answer.text}
+
+
+def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules | None, moment: Moment) -> AnyEvent:
+    if answer.status is not PeerStatus.DONE or rules is None:
+        return PeerAnswered(at=moment.at, peer=peer, answer=answer)
+    verdict = judge(rules.policy, _subject(ANSWER, peer.team, answer_arguments(peer.team, answer)), state.facts)
+    match verdict.effect:
+        case Effect.ALLOW:
+            return PeerAnswered(at=moment.at, peer=peer, answer=answer)
+        case Effect.ASK:
+            return PeerAnswerHeld(at=moment.at, answer=answer)
+        case Effect.DENY:
+            told = PeerAnswer(message=answer.message, status=PeerStatus.WITHHELD, text=in_words(verdict), usage=answer.usage)
+            return PeerAnswered(at=moment.at, peer=peer, answer=told)
+
+
+def _subject(tool: str, team: str, arguments: Mapping[str, JsonValue]) -> Subject:
+    # Only judged, never asked about as it is: what a human would be asked about goes through the gate, which takes its digest.
+    return Subject(
+        kind=SubjectKind.PEER_MESSAGE,
+        tool=tool,
+        effect=ToolEffect.SEND,
+        raw=arguments,
+        canonical=arguments,
+        resources=(Resource(role=Role.MESSAGE_TEAM, value=team),),
+        digest=Digest(""),
+    )
+
+
+def _said(at: Millis, peer: Peer, message: MessageId, status: PeerStatus, why: str) -> PeerAnswered:
+    return PeerAnswered(at=at, peer=peer, answer=PeerAnswer(message=message, status=status, text=why))
+
+
+def _held(state: SessionState, message: MessageId) -> PeerAnswer:
+    found = state.owed.get(message)
+    if found is None or message not in state.peers:
+        raise NotFound(f"no answer to message `{message}` is held here")
+    return found
+
+
+def _from(team: str, source: LabelSource) -> LabelSource:
+    where = source.origin or (f"call {source.call}" if source.call else "")
+    # One hop is told; the sessions before it tell theirs.
+    first = where.split(" from team ", 1)[0]
+    return LabelSource(label=source.label, origin=f"{first} from team {team}" if first else f"from team {team}")
+
+
+def _used(state: SessionState) -> Usage:
+    before, now = state.turn_began, state.spent
+    if before is None:
+        return Usage()
+    return Usage(
+        input_tokens=max(now.tokens - before.tokens, 0),
+        dollars=max(now.dollars - before.dollars, 0.0),
+        tokens_basis=Basis(now.tokens_basis),
+        dollars_basis=Basis(now.dollars_basis),
+    )

@@ -1,0 +1,72 @@
+"""`curtainwall teams` as people use it: a process for each command, and conversations that outlive them all."""
+
+import json
+from typing import Any
+
+from tests.integration.app.conftest import Program
+from tests.support.covers import covers
+from tests.support.upstream import KEY, Says, upstream_beside
+
+
+def write(program: Program, text: str, *teams: str) -> None:
+    program.home.mkdir(exist_ok=True)
+    for team in teams:
+        (program.scratch / team).mkdir(exist_ok=True)
+        text += f'[teams.{team}]\nproject = "{program.scratch / team}"\nmodel = "local:m"\n'
+    (program.home / "config.toml").write_text(text)
+
+
+def seen(body: dict[str, Any]) -> str:
+    return json.dumps(body["messages"], ensure_ascii=False)
+
+
+@covers("teams.each-asker-is-remembered")
+def test_the_second_answer_knows_the_first_and_nobody_else_does(program: Program) -> None:
+    with upstream_beside() as server:
+        write(program, f'[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "frontend", "mobile", "backend")
+        server.will(Says(("the port is 8080",)), Says(("still 8080",)), Says(("which port?",)), Says(("8080, as before",)))
+        ask = ("teams", "ask", "--timeout", "1m", "backend")
+        assert program(*ask, "--from", "frontend", "which port do you use?").stdout == "the port is 8080\n"
+        assert program(*ask, "--from", "frontend", "is it still that?").stdout == "still 8080\n"
+        assert program(*ask, "--from", "mobile", "what did they ask?").stdout == "which port?\n"
+        assert program.json(*ask, "--from", "frontend", "and now?")["text"] == "8080, as before"
+        second, mobile, third = (seen(asked.body) for asked in server.asked[1:])
+    assert "the port is 8080" in second
+    assert "8080" not in mobile
+    assert "which port do you use?" in third
+    assert "still 8080" in third
+    assert "what did they ask?" not in third
+    told = program.json("teams", "list")
+    assert [(it["asker"], it["messages"], it["open"], it["status"]) for it in told["conversations"]] == [
+        ("frontend", 3, 0, "active"),
+        ("mobile", 1, 0, "active"),
+    ]
+    assert told["totals"]["messages"] == 4
+    history = program("teams", "history", "backend", "--from", "mobile").stdout
+    assert "mobile: what did they ask?" in history
+    assert "done: which port?" in history
+
+
+@covers("teams.a-timeout-loses-nothing")
+def test_a_notice_waits_for_whoever_works_next_and_a_late_answer_for_whoever_looks(program: Program) -> None:
+    with upstream_beside() as server:
+        write(program, f'[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "backend")
+        server.will(*(Says((f"answer {number}",)) for number in range(9)))
+        accepted = program("teams", "notify", "backend", "we deploy at five").stdout
+        assert accepted.startswith("accepted: ")
+        assert program("teams", "ask", "--timeout", "1m", "backend", "did you hear?").stdout.startswith("answer ")
+        told = program.json("teams", "history", "backend")
+    assert [it["message"] for it in told] == ["we deploy at five", "did you hear?"]
+    assert [it["status"] for it in told] == ["done", "done"]
+
+
+def test_mistakes_are_named(program: Program) -> None:
+    write(program, "", "backend")
+    unknown = program("teams", "ask", "nosuch", "hello", fails=True)
+    assert unknown.returncode == 1
+    assert "must be one of `backend`" in unknown.stderr
+    assert "there is no team `nosuch`" in program("teams", "ask", "backend", "--from", "nosuch", "hello", fails=True).stderr
+    assert program("teams", "ask", "backend", "hello", "--timeout", "soon", fails=True).returncode == 2
+    (program.home / "config.toml").write_text("")
+    assert "no team is configured" in program("teams", "ask", "backend", "hello", fails=True).stderr
+    assert "no team is configured" in program("teams", "list").stderr

@@ -1,0 +1,90 @@
+"""Attacks by and through teams: speaking for another, washing a label off, and answers that should not leave."""
+
+import json
+
+import pytest
+from pydantic import JsonValue
+
+from curtainwall import open_teams
+from curtainwall.app.callers import OutsideCaller
+from curtainwall.model import SYSTEM, AddLabels, Ask, Label, LabelSource, SessionId
+from tests.support.covers import covers
+from tests.support.houses import ANN, run
+from tests.support.teams import TeamHome, house_of, pair_sessions, state_in, team_home, wired_of
+
+__all__ = ["team_home"]
+
+SENSITIVE = LabelSource(label=Label("sensitive"), origin="/srv/.env")
+
+
+def calling(tool: str, **arguments: JsonValue) -> Ask:
+    return Ask(tool=f"teams.{tool}", arguments=arguments)
+
+
+@covers("teams.the-caller-is-known")
+@pytest.mark.parametrize("tool", ["ask", "history", "cancel", "reports", "compact"])
+def test_nobody_speaks_for_a_team_by_saying_so(tool: str, team_home: TeamHome) -> None:
+    team_home.write(frontend="demo", mobile="demo", backend="demo")
+
+    async def story() -> None:
+        async with open_teams("mobile") as teams:
+            await teams.ask("backend", "list the files")
+            stranger = OutsideCaller(wired_of(teams), ANN)
+            given = {"question": "what did they ask?"} if tool == "ask" else {}
+            answer = await stranger.request(stranger.session, calling(tool, team="backend", fromTeam="mobile", **given))
+            assert answer.result is not None
+            assert not answer.result.ok
+            assert "you are known here as `nobody`, not as `mobile`" in str(answer.result.value)
+            assert len(pair_sessions(teams)) == 1
+
+    run(story())
+
+
+@covers("teams.labels-travel")
+def test_asking_a_listed_team_asks_a_human_after_sensitive_material(team_home: TeamHome) -> None:
+    team_home.write(backend="demo")
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            caller = OutsideCaller(wired_of(teams), ANN)
+            assert (await caller.request(caller.session, calling("list"))).result is not None
+            await house_of(teams).send(caller.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
+            answer = await caller.request(caller.session, calling("ask", team="backend", question="keep this"), wait=False)
+            assert answer.waiting
+            assert answer.verdict.because == ("sensitive-stays",)
+            assert pair_sessions(teams) == []
+
+    run(story())
+
+
+@covers("teams.labels-travel")
+@pytest.mark.parametrize("tool", ["history", "reports"])
+def test_whoever_reads_a_conversation_has_touched_what_it_was_written_from(tool: str, team_home: TeamHome) -> None:
+    team_home.write(backend=team_home.script("backend", json.dumps({"text": "nothing special"})))
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await teams.ask("backend", "hello")
+            (pair,) = pair_sessions(teams)
+            await house_of(teams).send(SessionId(pair), AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
+            reader = OutsideCaller(wired_of(teams), ANN)
+            await reader.request(reader.session, calling(tool, team="backend"))
+            assert state_in(teams, reader.session).labels[Label("sensitive")].origin == "the conversation with team backend"
+
+    run(story())
+
+
+@covers("teams.labels-travel")
+def test_a_secret_in_a_message_does_not_reach_the_other_team(team_home: TeamHome) -> None:
+    secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+    team_home.write(backend=team_home.script("backend", json.dumps({"text": "thanks"})))
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            reply = await teams.ask("backend", f"use {secret}")
+            assert reply.status == "done"
+            (told,) = await teams.history("backend")
+            assert secret not in str(told["message"])
+            assert "[masked:" in str(told["message"])
+
+    run(story())

@@ -1,0 +1,83 @@
+"""Teams for tests: a home with projects and a configuration, and looks into what came of the talk."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from curtainwall.app.teams import Teams
+from curtainwall.app.wiring import Wired
+from curtainwall.model import AnyEvent, SessionId, SessionQuery, session_stream
+from curtainwall.runtime import House
+from curtainwall.session import SessionState, fold
+
+LISTED = '[lists]\nteams = ["*"]\n'
+
+
+@dataclass
+class TeamHome:
+    """A home of one test, with a project for each team."""
+
+    scratch: Path
+    more: str = LISTED
+
+    @property
+    def home(self) -> Path:
+        return self.scratch / "cw"
+
+    def project(self, team: str) -> Path:
+        place = self.scratch / "projects" / team
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def script(self, team: str, *lines: str) -> str:
+        """Return the model that plays these lines of JSON."""
+        place = self.scratch / f"{team}.jsonl"
+        place.write_text("".join(f"{line}\n" for line in lines))
+        return f"script:{place}"
+
+    def write(self, **teams: Mapping[str, str] | str) -> None:
+        """Write the configuration: for each team its model, or several keys as they stand in the file."""
+        text = self.more
+        for name, told in teams.items():
+            keys = {"model": f'"{told}"'} if isinstance(told, str) else dict(told)
+            text += f'[teams.{name}]\nproject = "{self.project(name)}"\n' + "".join(f"{key} = {value}\n" for key, value in keys.items())
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(text)
+
+
+@pytest.fixture
+def team_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TeamHome:
+    """Return a home that this process uses from here on."""
+    made = TeamHome(tmp_path)
+    monkeypatch.setenv("CURTAINWALL_HOME", str(made.home))
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return made
+
+
+def wired_of(teams: Teams) -> Wired:
+    return teams._wired
+
+
+def house_of(teams: Teams) -> House:
+    return wired_of(teams).house
+
+
+def events_in(teams: Teams, session: SessionId) -> list[AnyEvent]:
+    return [recorded.event for recorded in house_of(teams).feed.read(session_stream(session))]
+
+
+def pair_sessions(teams: Teams) -> list[SessionId]:
+    """Return the sessions of all pairs, oldest first."""
+    rows = house_of(teams).stores.index.sessions(SessionQuery(channel="teams", limit=10_000))
+    return [row.session for row in reversed(rows)]
+
+
+def state_in(teams: Teams, session: SessionId) -> SessionState:
+    return fold(events_in(teams, session))
+
+
+def caller_of(teams: Teams) -> SessionId:
+    return teams._caller.session

@@ -1,0 +1,61 @@
+"""Iris's teams in our configuration."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from curtainwall.app.config import load_config
+from curtainwall.app.teams_import import import_teams
+from curtainwall.model import Broken, CommandRefused, Mode
+from tests.support.covers import covers
+
+
+def written(tmp_path: Path, **teams: object) -> Path:
+    file = tmp_path / "teams.json"
+    file.write_text(json.dumps({"settings": {"maxProcesses": 10}, "teams": teams}))
+    return file
+
+
+@covers("teams.import")
+def test_teams_come_over_and_their_permissions_do_not(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("# mine\n[limits]\nsteps = 7\n")
+    source = written(
+        tmp_path,
+        frontend={"project": str(tmp_path), "path": "/old", "description": "the pages", "skipPermissions": True, "color": "#E91E63"},
+        backend={"path": "/nowhere/at/all", "idleTimeout": 3},
+    )
+    frontend, backend = import_teams(config, source)
+    told = load_config(config)
+    assert told.limits.steps == 7
+    assert config.read_text().startswith("# mine")
+    team = told.teams["frontend"]
+    assert (team.project, team.description, team.colour, team.mode) == (str(tmp_path), "the pages", "#E91E63", Mode.DEFAULT)
+    assert any("skipPermissions" in note for note in frontend.notes)
+    assert any("no directory" in note for note in backend.notes)
+    assert any("`idleTimeout`" in note for note in backend.notes)
+
+
+@covers("teams.import")
+def test_all_teams_are_imported_or_none(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    import_teams(config, written(tmp_path, one={"project": "/srv/one"}))
+    before = config.read_text()
+    with pytest.raises(CommandRefused, match="there is a team `one` already"):
+        import_teams(config, written(tmp_path, two={"project": "/srv/two"}, one={"project": "/srv/one"}))
+    with pytest.raises(CommandRefused, match="stands for whoever asks without a team"):
+        import_teams(config, written(tmp_path, nobody={"project": "/srv/x"}))
+    with pytest.raises(Broken, match="team `three` has no `project`"):
+        import_teams(config, written(tmp_path, three={"project": "relative"}))
+    assert config.read_text() == before
+
+
+def test_what_is_no_list_of_teams_is_said_so(tmp_path: Path) -> None:
+    file = tmp_path / "teams.json"
+    for text, words in (("{", "is no JSON"), ("[]", "names no teams"), ('{"teams": 3}', "names no teams")):
+        file.write_text(text)
+        with pytest.raises(Broken, match=words):
+            import_teams(tmp_path / "config.toml", file)
+    with pytest.raises(Broken, match="cannot be read"):
+        import_teams(tmp_path / "config.toml", tmp_path / "missing.json")
