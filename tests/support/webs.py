@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httpx2
 import pytest
@@ -87,9 +87,9 @@ class Web:
             made.sign_in(self.link(user))
         return made
 
-    def session(self, name: str = "a session", project: Path | None = None, mode: Mode = Mode.DEFAULT) -> SessionId:
-        """Open a session of ann's in which nobody works."""
-        return self.do(open_new(self.served.wired, Wanted("demo", project, name, "nobody", mode), Who(name="ann", channel="web")))
+    def session(self, name: str = "a session", project: Path | None = None, mode: Mode = Mode.DEFAULT, agent: str = "nobody") -> SessionId:
+        """Open a session of ann's in which nobody works unless an agent is named."""
+        return self.do(open_new(self.served.wired, Wanted("demo", project, name, agent, mode), Who(name="ann", channel="web")))
 
     def wish(self, session: SessionId, tool: str, **arguments: Any) -> Answer:
         """Let an agent wish for something, and go away where a human has to be asked."""
@@ -105,10 +105,19 @@ class Web:
         return self.asks(session)[-1]
 
 
+class Address(Protocol):
+    """Where a web is."""
+
+    @property
+    def base(self) -> str:
+        """The beginning of every address of its pages."""
+        ...
+
+
 class Visit:
     """A browser without a screen and without scripts: cookies, forms, and the headers that a real one sends."""
 
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: Address) -> None:
         self.web = web
         self.client = httpx2.Client(base_url=web.base, timeout=PATIENCE, trust_env=False)
         self.csrf = ""
