@@ -101,7 +101,7 @@ def test_a_session_that_cannot_be_is_refused_in_words_and_nothing_is_left(web: W
 
 
 def test_the_forms_of_a_session_change_it(web: Web, ann: Visit) -> None:
-    session = web.session()
+    session = web.session(agent="builtin")
     for act, fields in (
         ("rename", {"name": "another"}),
         ("mode", {"mode": "accept-edits"}),
