@@ -56,7 +56,7 @@ async def native_calls(home: Path) -> list[Figure]:
         "the same file read plainly, unjudged and unlogged",
         took["ours"].to(took["plain"]),
         Target(1.2),
-        "in process, durable: two commits, one before and one after the call",
+        "in process: the permit is durable before the call, the outcome with the next commit",
     )
     return [
         reading,

@@ -2,15 +2,44 @@
 
 import json
 import shlex
+import socket
 
 from tests.integration.app.conftest import until
 from tests.integration.brokered.conftest import SHELL, Brokered, brokered, configuration, docker_engine, short_path
+from tests.integration.container.test_containers import LOOK_AROUND
 from tests.support.covers import covers
-from tests.support.upstream import KEY
+from tests.support.docker_engine import IMAGE
+from tests.support.serving import free_port, health
+from tests.support.upstream import KEY, Says
 
 __all__ = ["brokered", "docker_engine", "short_path"]
 
 ROGUE = '[agents.rogue]\nimage = "curtainwall-test:1"\ncommand = ["sh"]\nproviders = { anthropic = "ANTHROPIC_API_KEY" }\n'
+# Whatever a user permits, our own ports are no part of it.
+WIDE_OPEN = """
+@id("wide-open") @title("Every connection") @reason("The test wants to see what even this does not open.")
+permit (principal, action == Action::"send-url", resource) when { context.tool == "egress.connect" };
+"""
+SPEAK_TLS = """
+const net = require('net'), tls = require('tls'), fs = require('fs'), host = 'api.anthropic.com', body = JSON.stringify(
+  {model: 'm', max_tokens: 9, stream: true, messages: [{role: 'user', content: 'which key is it?'}]});
+const ask = (key, then) => {
+  const hello = `CONNECT ${host}:443 HTTP/1.1\\r\\nHost: ${host}\\r\\n\\r\\n`;
+  const way = net.connect(18080, '127.0.0.1', () => way.write(hello));
+  way.once('data', () => {
+    const safe = tls.connect({socket: way, servername: host, ca: fs.readFileSync('/etc/curtainwall/ca.pem')}, () => safe.write(
+      `POST /v1/messages HTTP/1.1\\r\\nhost: ${host}\\r\\nx-api-key: ${key}\\r\\ncontent-type: application/json\\r\\n` +
+      `connection: close\\r\\ncontent-length: ${body.length}\\r\\n\\r\\n${body}`));
+    safe.on('data', bytes => fs.appendFileSync('/workspace/bytes', bytes));
+    safe.on('close', then);
+  });
+};
+setTimeout(() => process.exit(1), 30000);
+ask(process.env.ANTHROPIC_API_KEY, () => {
+  fs.appendFileSync('/workspace/bytes', '-- with a key of its own --');
+  ask('sk-ant-api03-' + 'x'.repeat(90), () => process.exit(0));
+});
+"""
 
 
 def call(tool: str, **arguments: object) -> str:
@@ -39,6 +68,74 @@ def test_the_key_is_nowhere_inside(brokered: Brokered) -> None:
     seen = (brokered.home / "sessions" / done["session"] / "workspace" / "seen").read_bytes()
     assert b"ANTHROPIC_API_KEY=sk-ant-" in seen, "it has a stand-in"
     assert KEY.encode() not in seen
+
+
+@covers("brokered.no-key-in-tls")
+def test_the_key_is_not_in_a_single_byte_that_comes_back(brokered: Brokered) -> None:
+    brokered.configure(configuration(brokered.provider, ROGUE))
+    brokered.provider.turns.append(Says((f"your key is {KEY}", "!")))
+    done = brokered.start("rogue", f"node -e {shlex.quote(SPEAK_TLS)} </dev/null; echo done")
+    assert done["status"] == "done", done
+    seen = (brokered.home / "sessions" / done["session"] / "workspace" / "bytes").read_bytes()
+    assert seen.startswith(b"HTTP/1.1 200 "), seen[:500]
+    assert b"your key is ***" in seen, "the provider told it, and it was overwritten on the way"
+    assert KEY.encode() not in seen
+    assert b"HTTP/1.1 403 " in seen.partition(b"-- with a key of its own --")[2]
+    assert [request.headers["x-api-key"] for request in brokered.provider.asked] == [KEY], "nothing went out with another key"
+
+
+@covers("brokered.isolated")
+def test_there_is_no_interface_no_right_and_nothing_of_ours_to_write(brokered: Brokered) -> None:
+    said = brokered.start(SHELL, LOOK_AROUND)["text"]
+    assert "interfaces lo\n" in said
+    assert said.count("0000000000000000") == 5, "every set of capabilities is empty"
+    assert "writable /home/agent /tmp /workspace \n" in said
+    assert {line.removeprefix("wrote ") for line in said.splitlines() if line.startswith("wrote ")} == {
+        "/workspace",
+        "/home/agent",
+        "/tmp",
+        "/dev/shm",
+    }
+    everything = brokered.engine.docker("run", "--rm", "--network", "host", IMAGE, "tail", "-n", "+3", "/proc/net/dev")
+    assert len(everything.splitlines()) > 1, "with the host's network there is more to be seen, so the test can see it"
+
+
+@covers("brokered.no-way-to-channels")
+def test_an_agent_reaches_neither_our_ports_nor_our_sockets_nor_what_channels_keep(brokered: Brokered) -> None:
+    web, hooks, status = free_port(), free_port(), free_port()
+    secret = brokered.scratch / "secret"
+    secret.write_text("s" * 40)
+    serving = (
+        f'[web]\nport = {web}\n[serve]\nstatus-port = {status}\n[webhooks]\nlisten = "127.0.0.1:{hooks}"\n'
+        f'[webhooks.hooks.build]\nsecret-file = "{secret}"\nprompt = "look"\n'
+    )
+    brokered.configure(configuration(brokered.provider, serving))
+    (brokered.home / "policy").mkdir(exist_ok=True)
+    (brokered.home / "policy" / "open.cedar").write_text(WIDE_OPEN)
+    served = brokered.begin("serve")
+    until(lambda: health(status), 90)
+    for port in (web, hooks, status):
+        socket.create_connection(("127.0.0.1", port), 10).close()
+    watched = until(lambda: sorted((brokered.home / "run" / "watch").iterdir()), 60)[0]
+    store = brokered.home / "matrix"
+    store.mkdir(exist_ok=True)
+    (store / "keys.db").write_text("keys")
+    tries = [f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo got through to {port}" for port in (web, hooks, status)]
+    for host in ("127.0.0.1", "localhost"):
+        for port in (web, hooks, status):
+            connect = f"CONNECT {host}:{port} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n\\r\\n"
+            tries.append(f"printf '{connect}' | socat -t 5 - TCP:127.0.0.1:18080 | head -n 1")
+    tries.append(call("fetch__get", url=f"http://127.0.0.1:{web}/") + " | tail -n 1")
+    tries += [f"socat -u /dev/null UNIX-CONNECT:{watched} && echo got through to a socket", f"cat {store}/keys.db && echo read the store"]
+    tries.append(call("filesystem__read_file", path=str(store / "keys.db")) + " | tail -n 1")
+    done = brokered.start(SHELL, "exec bash -c " + shlex.quote("\n".join(tries)))
+    assert "got through" not in done["text"], done["text"]
+    assert "read the store" not in done["text"]
+    assert done["text"].count("HTTP/1.1 403 ") == 6, done["text"]
+    assert "forbidden-address" in done["text"]
+    assert "protected-path" in done["text"]
+    served.interrupt()
+    served.code(60)
 
 
 @covers("brokered.no-self-approval")

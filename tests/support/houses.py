@@ -100,6 +100,7 @@ class FailingStore:
     def __init__(self) -> None:
         inner = MemoryStore(SystemClock())
         self.is_full = self.is_busy = False
+        self.refused = 0
         self.log, self.inbox = _FailingLog(self, inner), _FailingInbox(self, inner)
         self.leases, self.blobs, self.index, self.marks = inner.leases, inner.blobs, inner.index, inner.marks
 
@@ -111,6 +112,7 @@ class _FailingLog:
 
     async def append(self, batch: Batch) -> Mapping[StreamId, int]:
         if self._store.is_full:
+            self._store.refused += 1
             raise TryLater("the disk is full")
         return await self._log.append(batch)
 

@@ -62,7 +62,7 @@ def answer(body: dict[str, Any]) -> Turn:
     messages = _messages(body)
     result = _result(messages[-1])
     names = _tools(body)
-    last = _text(messages[-1])
+    last = _last_words(messages[-1])
     if result is not None:
         return Says((f"the tool says {result}",))
     call = CALL.search(last)
@@ -75,7 +75,6 @@ def answer(body: dict[str, Any]) -> Turn:
         if found is None:
             return Says((f"there is no tool {call[1]} among {', '.join(names)}",))
         return Says(tool=found, arguments=(call[2],))
-    # A turn that broke off stands before what is said now, in the same message.
     last = last.strip().rpartition("Your last turn ")[2]
     if last.startswith("FAIL"):
         return Fails(400, "the test wants this to fail", "invalid_request_error")
@@ -102,17 +101,30 @@ def _text(message: dict[str, Any]) -> str:
     return re.sub(r"<system-reminder>.*?</system-reminder>", "", told, flags=re.DOTALL)
 
 
+def _last_words(message: dict[str, Any]) -> str:
+    """Return what was said last: agents put a message whose turn broke off before what is said now, into the same message."""
+    content = message.get("content") or message.get("parts") or ""
+    if isinstance(content, str):
+        return content
+    said = (_text({"content": [part]}) for part in reversed(content))
+    return next((text for text in said if text.strip()), "")
+
+
 def _result(message: dict[str, Any]) -> str | None:
     if message.get("role") == "tool":
         return _text(message)
     if message.get("type") in {"function_call_output", "custom_tool_call_output"}:
         output = message["output"]
         return output if isinstance(output, str) else _text({"content": output})
-    for part in message.get("content") or message.get("parts") or ():
-        if isinstance(part, dict) and part.get("type") == "tool_result":
+    content = message.get("content") or message.get("parts") or ()
+    for part in reversed([part for part in content if isinstance(part, dict)]):
+        if part.get("type") == "tool_result":
             return _text(part)
-        if isinstance(part, dict) and "functionResponse" in part:
+        if "functionResponse" in part:
             return json.dumps(part["functionResponse"].get("response"))
+        if _text({"content": [part]}).strip():
+            # Somebody said something after the tool.
+            return None
     return None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 from curtainwall.agents.container import (
@@ -19,13 +20,15 @@ from curtainwall.agents.container import (
 from curtainwall.app.accesses import accesses, how_to_get
 from curtainwall.app.agent_images import AgentImages
 from curtainwall.app.config import Config
+from curtainwall.app.knowledge import shelf_of
 from curtainwall.app.models import model_settings
 from curtainwall.app.outside import Ways
 from curtainwall.app.wiring import Wired
 from curtainwall.egress import Authority, Egress
-from curtainwall.facts import scope_of_address
 from curtainwall.host import Dialler
 from curtainwall.model import CommandRefused, Journal, Mode, NotFound, SessionId, Workspace
+from curtainwall.tools import scopes
+from curtainwall.tools.skills import own_folders
 
 _MIB = 1024 * 1024
 _OWN_CHOICE = frozenset({"", "auto"})
@@ -76,7 +79,7 @@ class Containers:
         """Return the agent that keeps the containers of all sessions."""
         wired, config = self._wired, self._config
         authority = await asyncio.to_thread(Authority, wired.setup.home.root / "ca")
-        self._egress = Egress(authority, Dialler(scope_of_address))
+        self._egress = Egress(authority, Dialler(scopes(wired.setup.own_ports)), wired.setup.own_ports)
         price = model_settings(config, wired.masker.learn).price
         around = Around(
             feed=wired.house.feed,
@@ -90,6 +93,7 @@ class Containers:
             folders_of=self._folders_of,
             image_of=self.image_of,
             programs_of=self._programs_of,
+            skills_of=partial(own_folders, shelf_of(wired.setup.home)),
         )
         return ContainerAgent(around)
 

@@ -11,9 +11,9 @@ from curtainwall.app.models import model_settings
 from curtainwall.app.process_ways import ProcessWays
 from curtainwall.app.wiring import Wired
 from curtainwall.egress import Authority, Egress
-from curtainwall.facts import scope_of_address
 from curtainwall.host import Dialler, Missing, find_bubblewrap
 from curtainwall.model import CommandRefused, Journal, NotFound, SessionId, Workspace
+from curtainwall.tools import scopes
 
 _MIB: Final = 1024 * 1024
 _PROVIDER: Final = "anthropic"
@@ -46,7 +46,7 @@ class Processes:
         if self._agent is None:
             wired = self._wired
             authority = await asyncio.to_thread(Authority, wired.setup.home.root / "ca")
-            self._egress = Egress(authority, Dialler(scope_of_address))
+            self._egress = Egress(authority, Dialler(scopes(wired.setup.own_ports)), wired.setup.own_ports)
             price = model_settings(self._config, wired.masker.learn).price
             around = Around(
                 feed=wired.house.feed,

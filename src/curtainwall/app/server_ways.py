@@ -19,10 +19,11 @@ AskGate = Callable[[SessionId, Ask], Awaitable[Answer]]
 class ServerWays:
     """Opens ways for servers; whoever made this must close it."""
 
-    def __init__(self, authority: Path, ask: AskGate, dialler: Dialler | None = None) -> None:
+    def __init__(self, authority: Path, ask: AskGate, dialler: Dialler | None = None, own_ports: frozenset[int] = frozenset()) -> None:
         self._authority = authority
         self._ask = ask
         self._dialler = dialler
+        self._own_ports = own_ports
         self._egress: Egress | None = None
 
     async def open(self, spec: ServerSpec, session: SessionId, listener: socket.socket) -> Way:
@@ -30,10 +31,10 @@ class ServerWays:
         # Loaded here, because most houses have no server that uses the network, and all of them want to start quickly.
         from curtainwall.app.tunnels import tunnels_of
         from curtainwall.egress import Authority, Egress, Terms
-        from curtainwall.facts import scope_of_address
+        from curtainwall.tools import scopes
 
         if self._egress is None:
-            self._egress = Egress(Authority(self._authority), self._dialler or Dialler(scope_of_address))
+            self._egress = Egress(Authority(self._authority), self._dialler or Dialler(scopes(self._own_ports)), self._own_ports)
         decide = tunnels_of(self._ask, session, spec.name, spec.network)
         return await self._egress.serve(Terms((), decide=decide), listener)
 

@@ -355,7 +355,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams)
         )
         async with (
-            aclosing(ServerWays(setup.home.authority, ask_again)) as ways,
+            aclosing(ServerWays(setup.home.authority, ask_again, own_ports=setup.own_ports)) as ways,
             aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways))) as tools,
         ):
             around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))

@@ -133,9 +133,9 @@ class Client:
     async def _serve_requests(self, door: Door) -> None:
         house, wire = self._house, self._wire
         requests = Requests(wire, house.bounds, house.load)
-        goes_on = True
+        goes_on, head = True, None
+        dialect = door.provider.endpoints[0].dialect
         while goes_on:
-            dialect = door.provider.endpoints[0].dialect
             try:
                 head = await requests.head()
                 if head is None:
@@ -145,7 +145,7 @@ class Client:
             except Refused as refusal:
                 house.counters.refused += 1
                 requests.release()
-                goes_on = not refusal.fatal and await requests.discard()
+                goes_on = not refusal.fatal and await requests.discard() and not (head is not None and head.wants_to_close)
                 body = Reason(refusal.status, refusal.reason).body(dialect)
                 wire.write(answer(refusal.status, body, content_type="application/json", close=not goes_on))
                 if not goes_on:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from curtainwall.model import (
@@ -36,6 +37,7 @@ from curtainwall.session import ProjectState, Rules, SessionState, Standing, dec
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
+_A_MOMENT, _A_WHILE = 0.005, 1.0
 
 RulesNow = Callable[[], Rules]
 """Gives the rules in force; a reload of the policy shows at the next command."""
@@ -48,6 +50,7 @@ class _Ticket:
     done: "asyncio.Future[tuple[AnyEvent, ...]] | None"
     events: tuple[AnyEvent, ...] = ()
     refusal: CommandRefused | None = None
+    is_owed: bool = False
 
 
 class Actor:
@@ -101,6 +104,13 @@ class Actor:
         self._work.set()
         return await done
 
+    def owe(self, command: AnyCommand) -> None:
+        """Have a command decided with whatever comes next, or in a moment by itself; it is written before anything that comes after it."""
+        if self._task is None or self._task.done():
+            raise Conflict("this process no longer decides for the session")
+        self._tickets.append(_Ticket(command, None, None, is_owed=True))
+        asyncio.get_running_loop().call_later(_A_MOMENT, self._work.set)
+
     def look_at_inbox(self) -> None:
         """Take up commands that other processes posted."""
         self._inbox_changed = True
@@ -123,10 +133,11 @@ class Actor:
         tasks = [task for task in (self._task, self._alarm) if task is not None]
         for task in tasks:
             task.cancel()
-        if not self._is_deciding:
+        if not self._is_deciding and not self._tickets:
             # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the tasks have ended.
             self._lease.release()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._settle_debts()
         for ticket in self._tickets:
             if ticket.done is not None and not ticket.done.done():
                 ticket.done.set_exception(Conflict("this process let go of the session before deciding"))
@@ -151,6 +162,7 @@ class Actor:
                 # Fail closed: nothing was written, everyone who waits is told, and the state is what the log says.
                 _fail(tickets, error)
                 self._inbox_changed = True
+                self._keep_debts(tickets)
             except Exception as error:  # noqa: BLE001 - a fault of ours must not leave anyone waiting for ever
                 _fail(tickets, Broken(f"a command could not be decided: {type(error).__name__}: {error}"))
                 self._inbox_changed = True
@@ -160,6 +172,20 @@ class Actor:
             finally:
                 self._is_deciding = False
             self._set_alarm()
+
+    def _keep_debts(self, tickets: list[_Ticket]) -> None:
+        """Try again in a while to write what is owed; nobody waits for it who would."""
+        owed = [ticket for ticket in tickets if ticket.is_owed]
+        if owed:
+            self._tickets[:0] = owed
+            asyncio.get_running_loop().call_later(_A_WHILE, self._work.set)
+
+    async def _settle_debts(self) -> None:
+        """Write down what is owed before somebody else can decide."""
+        owed = [ticket for ticket in self._tickets if ticket.is_owed]
+        with suppress(CurtainwallError):
+            if owed:
+                await self._settle(owed)
 
     async def _settle(self, tickets: list[_Ticket]) -> None:
         for _ in range(20):

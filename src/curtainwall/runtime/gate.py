@@ -329,12 +329,12 @@ class SessionGate:
             raise
         except Exception as error:  # noqa: BLE001 - a tool's failure is an outcome, whatever it raised
             result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
-        shown = await self._finish(actor, wish, permit, result)
+        shown = await self._finish(actor, wish, permit, result, inspects=prepared.subject.effect is ToolEffect.INSPECT)
         reply = await self._hooks.after_call(prepared.subject, result, wish.place)
         told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
         return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told), reply)
 
-    async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult) -> JsonValue:
+    async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult, *, inspects: bool = False) -> JsonValue:
         blobs = self._house.stores.blobs
         shown = shorten(result.value)
         command = FinishCall(
@@ -345,7 +345,11 @@ class SessionGate:
             result=await keep(result.value, blobs),
             shown=None if shown is result.value else Payload(inline=shown),
         )
-        await actor.submit(command)
+        if inspects:
+            # A look changes nothing, so nobody waits until its outcome is durable; whatever the session does next is written after it.
+            actor.owe(command)
+        else:
+            await actor.submit(command)
         return shown
 
     def _shared(self, wish: _Wish, finished: CallFinished) -> Answer:

@@ -2,7 +2,7 @@
 
 from curtainwall.tools.catalogue import Catalogue, Entry
 from curtainwall.tools.closer import Closer
-from curtainwall.tools.fetch import fetch_runners
+from curtainwall.tools.fetch import fetch_runners, scopes
 from curtainwall.tools.filesystem import filesystem_runners
 from curtainwall.tools.git import git_runners
 from curtainwall.tools.host import Mounts, NativeTools, WorkingDirectories
@@ -36,6 +36,7 @@ __all__ = [
     "filesystem_runners",
     "git_runners",
     "prepare",
+    "scopes",
     "shell_runners",
     "team_tools",
 ]

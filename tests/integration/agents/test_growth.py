@@ -8,7 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import curtainwall
+from curtainwall.agents.builtin import BuiltinAgent
 from curtainwall.agents.builtin.history import Conversation
+from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.library import Session
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.replaying import replay_session
@@ -46,7 +48,9 @@ def see_that_the_log_makes_the_live_conversation(session: Session) -> Conversati
     folded = Conversation(work.journal.load)
     for recorded in session.timeline():
         folded.take(recorded.event)
-    live = work.agent._synced(session.id).talk
+    agent = work.crew._workers[BUILTIN]
+    assert isinstance(agent, BuiltinAgent)
+    live = agent._synced(session.id).talk
     assert (folded.items, folded.new, folded.system) == (live.items, live.new, live.system)
     assert (folded.request, folded.replies, folded.used, folded.programs) == (live.request, live.replies, live.used, live.programs)
     assert (folded.turn, folded.last_words, folded.pinned, folded.calls) == (live.turn, live.last_words, live.pinned, live.calls)
@@ -148,7 +152,6 @@ def test_fifty_sessions_wait_for_humans_without_a_worker_and_all_go_on_at_once(h
             assert all(len(asked) == 1 for asked in asks.values())
             # No more than the pool of two and its checker, each at most three processes of a sandbox.
             assert workers <= 3 * 3, workers
-            assert work.agent is not None
             answers = (
                 work.desk.send(session, AnswerApproval(by=by, approval=asked[0].approval, granted=True)) for session, asked in asks.items()
             )

@@ -53,6 +53,23 @@ def test_an_agent_leaves_nothing_in_a_project_that_runs_by_itself(brokered: Brok
     assert "evil" not in (brokered.workspace / ".git" / "config").read_text()
 
 
+@covers("brokered.runs-later-crash")
+def test_what_an_agent_planted_before_our_process_died_is_set_aside_at_the_next_turn(brokered: Brokered) -> None:
+    place = project(brokered)
+    planted = brokered.workspace / ".envrc"
+    script = "[ -e begun ] && echo here again && exit; touch begun; while :; do echo evil >.envrc; sleep 0.05; done"
+    running = brokered.starting(SHELL, "--workspace", place, script)
+    until(planted.exists, 120)
+    running.kill_everything()
+    (row,) = brokered.sessions()
+    done = brokered.resumed(row["id"])
+    assert "here again" in done["text"], "the turn is taken up"
+    assert "`.envrc.held`" in done["text"], "and it is said what was set aside"
+    assert not planted.exists(), "what still ran was ended first"
+    assert brokered.resumed(row["id"], "echo once more")["text"].endswith("once more\n")
+    assert not (brokered.home / "sessions" / row["id"] / "watched.json").exists()
+
+
 @covers("brokered.mounted-is-read")
 def test_what_is_mounted_counts_as_read(brokered: Brokered) -> None:
     place = project(brokered)

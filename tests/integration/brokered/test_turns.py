@@ -46,7 +46,7 @@ def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     assert brokered.resumed(session, "what did I say? word=pear")["text"] == "HEARD: apple, pear"
     calls = brokered.told(session, "ModelResponded")
     assert all(call["stop_reason"] for call in calls), "why each answer ended is kept"
-    assert all(call["raw"] == {} and call["normalised"] == {} for call in calls), "and none of its words"
+    assert not any(payload["inline"] or payload["blob"] for call in calls for payload in (call["raw"], call["normalised"])), "and no words"
     assert brokered.json("sessions", "replay", session)["violations"] == []
     assert brokered.containers() == [], "whoever ends takes the container along"
 
@@ -105,6 +105,25 @@ def test_a_killed_process_leaves_a_turn_that_is_taken_up_with_its_conversation(b
     done = brokered.resumed(row["id"])
     assert (done["status"], done["text"]) == ("done", "HEARD: apple")
     assert container not in brokered.containers()
+    assert brokered.json("sessions", "replay", row["id"])["violations"] == []
+
+
+@covers("brokered.crash-in-ask")
+def test_a_process_killed_while_a_human_is_asked_loses_neither_the_ask_nor_the_answer(
+    brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part("codex")
+    outside = brokered.scratch / "outside.txt"
+    wish = json.dumps({"path": str(outside), "content": "hello"})
+    running = brokered.starting("codex", "--on-ask", "wait", f"CALL write_file {wish}")
+    approval = running.says(r"`curtainwall approve (\w{6})`", 120)
+    running.kill_everything()
+    (row,) = brokered.sessions()
+    brokered("approve", approval)
+    assert not outside.exists()
+    assert brokered.resumed(row["id"])["status"] == "done"
+    assert outside.read_text() == "hello"
+    assert len(brokered.told(row["id"], "GrantUsed")) == 1
     assert brokered.json("sessions", "replay", row["id"])["violations"] == []
 
 
@@ -170,6 +189,19 @@ def test_a_program_holds_a_foreign_agent_as_any_other(brokered: Brokered, real_p
     assert outside.read_text() == "hello"
 
 
+@covers("brokered.skills")
+def test_the_users_own_skills_are_where_the_agent_looks_for_them(brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(CLAUDE)
+    skill = brokered.home / "skills" / "ship"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: ship\ndescription: How we ship the blue boat\n---\nShip it.\n")
+    done = brokered.start(CLAUDE, "word=apple")
+    assert done["text"] == "HEARD: apple"
+    assert any("How we ship the blue boat" in json.dumps(request.body) for request in brokered.provider.asked)
+    state = brokered.home / "sessions" / done["session"] / "state"
+    assert {path.stat().st_uid for path in (state / ".claude", state / ".claude" / "skills")} == {1000}, "the agent writes there too"
+
+
 @covers("brokered.fork")
 def test_a_fork_is_told_what_was_said(brokered: Brokered, real_part: Callable[[str], str]) -> None:
     real_part(CLAUDE)
@@ -189,5 +221,5 @@ def test_what_is_missing_is_said_before_anything_is_opened(brokered: Brokered) -
     assert "`claude-code` cannot use the model `openai:gpt-5`; it takes anthropic:NAME" in no_model.stderr
     unknown = brokered("start", "--agent", "nobody", "hello", fails=True)
     assert unknown.returncode == 2
-    assert "there is no agent `nobody` here; there are: builtin, claude-code, codex" in unknown.stderr
+    assert "there is no agent `nobody` here; there are: builtin, claude-local, claude-code, codex" in unknown.stderr
     assert brokered.sessions() == []

@@ -253,6 +253,16 @@ def test_connections_are_kept_on_both_sides_and_never_more_than_a_few(tmp_path: 
     run(story())
 
 
+def test_a_client_that_ends_its_connection_sees_its_end_after_a_refusal_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with session(tmp_path) as there, there.inside() as client:
+            await client.send(there.request(key="x-api-key: sk-ant-somebody-elses", headers=("connection: close",)))
+            assert (await client.answer()).status == 403
+            assert await client.rest() == b""
+
+    run(story())
+
+
 def test_a_connection_that_the_provider_closed_meanwhile_is_not_used(tmp_path: Path) -> None:
     async def closes(seen: Seen, writer: asyncio.StreamWriter) -> bool:
         await says({"n": 1})(seen, writer)

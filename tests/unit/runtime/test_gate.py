@@ -439,6 +439,7 @@ def test_a_long_result_is_shortened_for_the_model_and_kept_whole(workspace: Path
             assert len(shown) < 31_000
             assert "characters cut" in shown
             assert "MIDDLE" not in shown
+            await until(lambda: any(isinstance(event, CallFinished) for event in events(h, session)))
             [blob] = [event.result.blob for event in events(h, session) if isinstance(event, CallFinished)]
             assert blob is not None
             assert "MIDDLE" in h.stores.blobs.get(blob.digest).decode()

@@ -10,6 +10,9 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalId,
     ApprovalQuery,
+    CallFinished,
+    CallPermitted,
+    CallRequested,
     CloseSession,
     CommandRefused,
     MessageAccepted,
@@ -241,7 +244,44 @@ def test_a_call_that_cannot_be_logged_does_not_run(tmp_path: Path) -> None:
             failing.is_full = False
             assert (await gate.request(session, read(tmp_path / "a"))).result is not None
             async with h.hold(session) as actor:
-                assert Standing.PERMITTED not in [call.standing for call in actor.state.calls.values()]
+                await until(lambda: Standing.PERMITTED not in [call.standing for call in actor.state.calls.values()])
+
+    run(story())
+
+
+@covers("gate.the-outcome-of-a-look-is-owed")
+def test_the_outcome_of_a_look_is_written_with_what_comes_next_and_before_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(store()) as h:
+            session = await open_session(h, tmp_path)
+            gate = SessionGate(h, tools(FarSide(tmp_path / "far")))
+            for _ in range(20):
+                assert (await gate.request(session, read(tmp_path / "a"))).result is not None
+                await h.send(session, message("next"), h.mint())
+                told = [type(event) for event in events(h, session)]
+                assert told[-4:] == [CallRequested, CallPermitted, CallFinished, MessageAccepted]
+
+    run(story())
+
+
+@covers("gate.the-outcome-of-a-look-is-owed")
+def test_the_outcome_of_a_look_is_written_by_itself_also_when_the_house_is_left_or_the_disk_was_full(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk, far = MemoryDisk(), FarSide(tmp_path / "far")
+        async with house(store(disk)) as h:
+            session = await open_session(h, tmp_path)
+            await SessionGate(h, tools(far)).request(session, read(tmp_path / "a"))
+        async with house(store(disk)) as h:
+            assert isinstance(events(h, session)[-1], CallFinished)
+        failing = FailingStore()
+        async with house(failing) as h:
+            session = await open_session(h, tmp_path)
+            filling = FarSide(tmp_path / "far", lambda _: setattr(failing, "is_full", True))
+            assert (await SessionGate(h, tools(filling)).request(session, read(tmp_path / "a"))).result is not None
+            await until(lambda: failing.refused > 0)
+            assert not any(isinstance(event, CallFinished) for event in events(h, session))
+            failing.is_full = False
+            await until(lambda: any(isinstance(event, CallFinished) for event in events(h, session)))
 
     run(story())
 

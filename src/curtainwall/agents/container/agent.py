@@ -3,9 +3,11 @@
 import asyncio
 
 from curtainwall.agents.container.adapters import Adapter
-from curtainwall.agents.container.folders import settle
+from curtainwall.agents.container.beside import beside
+from curtainwall.agents.container.folders import mountable, settle
 from curtainwall.agents.container.guarding import Guarded, guarded
-from curtainwall.agents.container.terms import Wish
+from curtainwall.agents.container.skills import skill_mounts
+from curtainwall.agents.container.terms import Folders, Program, Wish
 from curtainwall.agents.container.turn import EXTENSION, Around, Turn
 from curtainwall.agents.foreign import Past, Telling
 from curtainwall.model import (
@@ -16,6 +18,7 @@ from curtainwall.model import (
     TurnAt,
     TurnResult,
     TurnStatus,
+    Workspace,
     session_stream,
 )
 
@@ -41,7 +44,7 @@ class ContainerAgent:
         around, adapter = self._around, self._around.adapters.find(past.agent)
         telling = Telling(at, around.journal, around.clock, around.masker)
         folders = around.folders_of(at.session, past.workspace, past.mode)
-        async with guarded(folders, is_free=past.mode is Mode.BYPASS) as guard:
+        async with guarded(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard:
             for note in guard.notes:
                 await telling.note(note)
             result = await self._worked(at, past, adapter, guard, telling)
@@ -53,20 +56,27 @@ class ContainerAgent:
     async def _worked(self, at: TurnAt, past: Past, adapter: Adapter, guard: Guarded, telling: Telling) -> TurnResult:
         around, folders = self._around, guard.folders
         guard.notes.clear()
-        user, group = await asyncio.to_thread(settle, folders)
-        programs = tuple(around.programs_of(adapter.name))
-        wish = Wish(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, programs)
+        assert past.workspace is not None
+        user, group, lent = await asyncio.to_thread(self._prepared, adapter.name, folders, past.workspace)
+        wish = Wish(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, lent)
         async with (
-            around.fleet.borrow(wish, telling.does) as held,
+            # The container takes longest; it starts while the ways out of it are made.
+            beside(around.fleet.borrow(wish, telling.does)) as container,
             around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
         ):
-            turn = Turn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
+            turn = Turn(around, at, past, adapter, await container(), reach, telling, lambda: self._synced(at.session))
             try:
                 return await turn.work()
             finally:
                 if guard.is_watched:
                     # Whatever the agent left running must not go on in the project when nobody looks any more.
                     await asyncio.shield(around.fleet.drop(at.session))
+
+    def _prepared(self, agent: str, folders: Folders, workspace: Workspace) -> tuple[int, int, tuple[Program, ...]]:
+        """Return who the agent is, and what it is lent, after making its directories."""
+        user, group = settle(folders)
+        skills = skill_mounts(agent, self._around.skills_of(workspace))
+        return user, group, (*self._around.programs_of(agent), *mountable(folders, skills, user, group))
 
     async def compact(self, session: SessionId, instructions: str) -> None:
         """Record why not: a foreign agent keeps its own history."""

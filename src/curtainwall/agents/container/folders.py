@@ -1,15 +1,20 @@
 """Whose the mounted directories are: an agent never is root, and must be able to write where it may."""
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.container.terms import Folders
+from curtainwall.agents.container.inside import HOME
+from curtainwall.agents.container.terms import Folders, Program
 from curtainwall.facts import quoted
 from curtainwall.model import TryLater
 
 _NOBODY_ELSE: Final = 1000
 """Who an agent is where everything belongs to root."""
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def settle(folders: Folders) -> tuple[int, int]:
@@ -42,6 +47,33 @@ def _hand_over(top: Path, user: int, group: int) -> None:
                 os.chown(name, user, group, dir_fd=at, follow_symlinks=False)
     if top.stat().st_uid == 0:
         os.chown(top, user, group)
+
+
+def mountable(folders: Folders, lent: Iterable[Program], user: int, group: int) -> Iterator[Program]:
+    """Yield what can be mounted into the agent's home, after making its place there as the agent's own.
+
+    Otherwise the engine would make the directories above it, as root's. Where the agent has put something else, nothing is mounted.
+    """
+    for program in lent:
+        with suppress(OSError):
+            _make_directories(folders.state, program.inside.removeprefix(f"{HOME}/").split("/"), user, group)
+            yield program
+
+
+def _make_directories(top: Path, names: list[str], user: int, group: int) -> None:
+    """Make directories in each other for a user, never following a link; raise `OSError` where something else is in the way."""
+    at = os.open(top, _DIRECTORY)
+    try:
+        for name in names:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=at)
+            inner = os.open(name, _DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = inner
+            if os.getuid() == 0 and os.fstat(at).st_uid == 0:
+                os.fchown(at, user, group)
+    finally:
+        os.close(at)
 
 
 def write_orientation(folders: Folders, files: dict[str, str]) -> None:

@@ -1,17 +1,22 @@
 """Files of a project that run later by themselves: an agent that may change the project can neither change these nor leave new ones behind.
 
-What is there is kept by mounts. What is new is found when the turn is over and set aside under a name that nothing runs.
+What is there is kept by mounts. What is new is found when the turn is over and set aside under a name that nothing runs. What was there is
+written down beside the session meanwhile, so that after a crash of ours its next turn finds what the agent left.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 
 from curtainwall.agents.container.terms import Folders
 from curtainwall.facts import quoted
-from curtainwall.host import TooMany, find_later, set_aside
+from curtainwall.host import Later, TooMany, find_later, set_aside
 
+_RECORD = "watched.json"
 _TOO_MANY = "the project has too many files to be watched, so it can only be read"
 
 
@@ -26,25 +31,55 @@ class Guarded:
 
 
 @asynccontextmanager
-async def guarded(folders: Folders, *, is_free: bool) -> AsyncGenerator[Guarded]:
-    """Watch a project while an agent works in it; a session's own workspace, and one that is free to be changed, need no watching."""
+async def guarded(folders: Folders, end_leftovers: Callable[[], Awaitable[object]], *, is_free: bool) -> AsyncGenerator[Guarded]:
+    """Watch a project while an agent works in it; a session's own workspace, and one that is free to be changed, need no watching.
+
+    `end_leftovers` ends containers that a crash of ours left, because what still runs in one could plant its file again.
+    """
+    record, root = folders.orientation.with_name(_RECORD), str(folders.workspace)
+    left = list[str]()
+    if record.exists():
+        await end_leftovers()
+        left += await asyncio.to_thread(_taken_up, record)
     if folders.is_own or folders.is_readonly or is_free:
-        yield Guarded(folders)
+        yield Guarded(folders, left)
         return
-    root = str(folders.workspace)
     try:
         before = await asyncio.to_thread(find_later, root)
     except TooMany:
-        yield Guarded(replace(folders, is_readonly=True), [_TOO_MANY])
+        yield Guarded(replace(folders, is_readonly=True), [*left, _TOO_MANY])
         return
     fixed = before.fixed(git_works=True)
     # A mount of its own keeps a git directory from being renamed and replaced by another.
-    guard = Guarded(replace(folders, pinned=tuple(before.git), fixed=fixed), is_watched=True)
+    guard = Guarded(replace(folders, pinned=tuple(before.git), fixed=fixed), left, is_watched=True)
+    await asyncio.to_thread(_write_down, record, root, before, fixed)
     try:
         yield guard
     finally:
         held = await asyncio.shield(asyncio.to_thread(set_aside, root, before, fixed))
         guard.notes += (_told(path, aside) for path, aside in held)
+        record.unlink(missing_ok=True)
+
+
+def _write_down(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> None:
+    """Keep what was there before the turn, durably."""
+    draft = record.with_suffix(".new")
+    draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with draft.open("w", encoding="ascii") as file:
+        json.dump({"root": root, "before": asdict(before), "fixed": fixed}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(record)
+
+
+def _taken_up(record: Path) -> list[str]:
+    """Set aside what came since a turn that broke off with our process, and return what is to be said of it."""
+    kept = json.loads(record.read_text(encoding="ascii"))
+    above = {path: tuple(numbers) for path, numbers in kept["before"]["above"].items()}
+    before = Later(kept["before"]["found"], above, tuple(kept["before"]["git"]))
+    held = set_aside(kept["root"], before, tuple(kept["fixed"]))
+    record.unlink()
+    return [_told(path, aside) for path, aside in held]
 
 
 def _told(path: str, aside: str | None) -> str:

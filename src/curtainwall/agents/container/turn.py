@@ -2,9 +2,10 @@
 
 import asyncio
 import re
+import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ EXTENSION: Final = "container"
 _KEPT_LINES: Final = 200
 _KNOWN_PROVIDERS: Final = frozenset({"anthropic", "openai", "gemini"})
 _NOT_FOUND: Final = 127
+_SEEN_WITHIN: Final = 2.0
+_LOOK_AGAIN: Final = 0.1
 # An agent chooses this name, and it becomes an argument and a part of a path.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 # Some agents take a message that begins like this as a command to themselves.
@@ -68,6 +71,7 @@ class Around:
     folders_of: Callable[[SessionId, Workspace, Mode], Folders]
     image_of: Callable[[str], str]
     programs_of: Callable[[str], Sequence[Program]] = lambda _: ()
+    skills_of: Callable[[Workspace], Mapping[str, str]] = lambda _: {}
 
 
 @dataclass(slots=True)
@@ -250,7 +254,7 @@ class Turn:
         return TurnResult(status=TurnStatus.DONE)
 
     async def _see_that_the_container_is_there(self) -> None:
-        state = await self.around.fleet.engine.state(self.held.id)
+        state = await self._state_after_the_end()
         if not state.get("Running"):
             self.is_spoilt = True
             await self.telling.cut()
@@ -259,6 +263,16 @@ class Turn:
             raise ContainerGone(f"{self.adapter.name} used up the memory of its container ({limits.memory // 1024**2} MB)")
         if not state.get("Running"):
             raise ContainerGone("the container was stopped from outside in the middle of the turn; send a message, and a new one starts")
+
+    async def _state_after_the_end(self) -> Mapping[str, JsonValue]:
+        """Return the container's state; where it was killed, its programs are seen to end a moment before it is."""
+        engine = self.around.fleet.engine
+        state = await engine.state(self.held.id)
+        until = time.monotonic() + _SEEN_WITHIN
+        while state.get("Running") and time.monotonic() < until:
+            await asyncio.sleep(_LOOK_AGAIN)
+            state = await engine.state(self.held.id)
+        return state
 
     def _last_errors(self, attempt: _Attempt) -> str:
         last = [line.strip() for line in attempt.errors if line.strip()][-3:]

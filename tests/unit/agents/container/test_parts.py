@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.container import Engine, Folders, Images
-from curtainwall.agents.container.folders import settle, write_orientation
+from curtainwall.agents.container.folders import mountable, settle, write_orientation
 from curtainwall.agents.container.images import RECIPES
 from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.owners import OWNER, Owner
+from curtainwall.agents.container.skills import skill_mounts
 from curtainwall.agents.foreign import (
     Past,
 )
@@ -115,6 +116,22 @@ def test_an_agent_is_never_root_and_owns_what_it_may_write(tmp_path: Path) -> No
 def test_a_project_that_belongs_to_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TryLater, match="belongs to root, and an agent never is root"):
         settle(folders(tmp_path, is_own=False))
+
+
+@covers("brokered.skills")
+def test_places_for_skills_are_the_agents_own_and_are_made_through_no_link(tmp_path: Path) -> None:
+    places = folders(tmp_path)
+    user, group = settle(places)
+    lent = skill_mounts("claude-code", {"ship": "/h/skills/ship"})
+    assert tuple(mountable(places, lent, user, group)) == lent
+    made = places.state / ".claude" / "skills" / "ship"
+    assert [path.stat().st_uid for path in (made, made.parent, made.parent.parent)] == [user] * 3
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    made.parent.rename(tmp_path / "moved")
+    made.parent.symlink_to(elsewhere)
+    assert tuple(mountable(places, lent, user, group)) == ()
+    assert list(elsewhere.iterdir()) == [], "a link that the agent made leads nowhere"
 
 
 def test_files_for_the_agent_replace_those_before(tmp_path: Path) -> None:
