@@ -107,5 +107,5 @@ def test_a_denial_does_not_look_like_a_yes_in_the_audit(web: Web, ann: Visit) ->
     ann.post(f"/asks/{session}/{web.an_ask(session)}", answer="deny", reason="not now")
     web.until(lambda: "not granted" in ann.get(f"/audit?session={session}&kind=asks").text)
     ann.post(f"/asks/{session}/{web.an_ask(session)}", answer="once")
-    web.until(lambda: '<li class="good">' in ann.get(f"/audit?session={session}&kind=asks").text)
-    assert '<li class="bad">' in ann.get(f"/audit?session={session}&kind=asks").text
+    web.until(lambda: '<li class="ApprovalAnswered good">' in ann.get(f"/audit?session={session}&kind=asks").text)
+    assert '<li class="ApprovalAnswered bad">' in ann.get(f"/audit?session={session}&kind=asks").text
