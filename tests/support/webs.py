@@ -87,9 +87,16 @@ class Web:
             made.sign_in(self.link(user))
         return made
 
-    def session(self, name: str = "a session", project: Path | None = None, mode: Mode = Mode.DEFAULT, agent: str = "nobody") -> SessionId:
-        """Open a session of ann's in which nobody works unless an agent is named."""
-        return self.do(open_new(self.served.wired, Wanted("demo", project, name, agent, mode), Who(name="ann", channel="web")))
+    def session(
+        self,
+        name: str = "a session",
+        project: Path | None = None,
+        mode: Mode = Mode.DEFAULT,
+        agent: str = "nobody",
+        channel: str = "web",
+    ) -> SessionId:
+        """Open a session of ann's in which nobody works, unless an agent is named; one of a terminal is not taken up here."""
+        return self.do(open_new(self.served.wired, Wanted("demo", project, name, agent, mode), Who(name="ann", channel=channel)))
 
     def wish(self, session: SessionId, tool: str, **arguments: Any) -> Answer:
         """Let an agent wish for something, and go away where a human has to be asked."""

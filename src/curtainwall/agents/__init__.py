@@ -1,1 +1,1 @@
-"""Agents behind one port: our own that writes programs; no channel can tell them apart."""
+"""Agents behind one port: our own that writes programs, and those of others; no channel can tell them apart."""

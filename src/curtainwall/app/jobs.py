@@ -9,9 +9,11 @@ from curtainwall.app.config_cron import JobSection
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Setup, Wired
 from curtainwall.channels.cron import CHANNEL, Job, Schedule, place_of
+from curtainwall.channels.cron.showing import StatusOf
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.when import clock_time
 from curtainwall.model import MessageId, Millis, NotFound, SendMessage, SessionId, SessionQuery, Who
+from curtainwall.runtime import Stores
 
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
@@ -22,6 +24,18 @@ def jobs_in(config: Config) -> tuple[Job, ...]:
     return tuple(
         Job(name, Schedule.parse(told.schedule, told.zone), told.overlap, told.missed) for name, told in sorted(config.cron.items())
     )
+
+
+def status_in(store: Stores) -> StatusOf:
+    """Return what tells in a word how a firing's session stands."""
+
+    def status_of(session: SessionId) -> str:
+        rows = store.index.sessions(SessionQuery(prefix=session, limit=1))
+        if not rows:
+            return "deleted"
+        return "done" if rows[0].status == "ready" and rows[0].turns else rows[0].status
+
+    return status_of
 
 
 class HouseFirings:

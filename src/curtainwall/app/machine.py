@@ -18,6 +18,7 @@ from typing import Literal
 from curtainwall.app.config import load_config
 from curtainwall.app.copying import FICLONE
 from curtainwall.app.home import Home
+from curtainwall.app.models import default_model_name
 from curtainwall.app.soundness import fault_in_config
 from curtainwall.app.wiring import open_store, set_up
 from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
@@ -43,10 +44,10 @@ class Finding:
 
 def examine(home: Home) -> Iterator[Finding]:
     """Look at everything that our guarantees rest on."""
-    for look in (_python, _kernel, _openat2, _landlock, _docker, _sqlite):
+    for look in (_python, _kernel, _openat2, _landlock, _docker, _local_agents, _sqlite):
         yield look()
     yield from _confinement()
-    for look_at in (_workers, _file_system, _durability, _sharing, _space, _modes, _config, _servers, _policy, _log):
+    for look_at in (_workers, _file_system, _durability, _sharing, _space, _modes, _config, _model, _servers, _policy, _log):
         yield look_at(home)
 
 
@@ -228,6 +229,26 @@ def _config(home: Home) -> Finding:
         return f"{home.config} is sound" if home.config.exists() else "the defaults"
 
     return _tried("config", act, "until then every command refuses")
+
+
+def _model(home: Home) -> Finding:
+    """Say which model a new session would use; it is no fault to have none but the stand-in."""
+    try:
+        name = default_model_name(load_config(home.config), lambda _name, _value: None)
+    except CurtainwallError as error:
+        return Finding("model", "warn", f"none can be found: {error}")
+    keyless = "demo, a stand-in that follows plain instructions; set ANTHROPIC_API_KEY or OPENAI_API_KEY for a language model"
+    return Finding("model", "ok", keyless if name == "demo" else name)
+
+
+def _local_agents() -> Finding:
+    """Say what local agents would lack, where the path has one."""
+    lacks = [name for name in ("claude", "socat") if shutil.which(name) is None]
+    if "claude" in lacks:
+        return Finding("local agents", "ok", "no `claude` on the path; `start --agent claude-local` would need it")
+    if lacks:
+        return Finding("local agents", "warn", "`claude` is there and `socat` is not", "on Debian: apt-get install socat")
+    return Finding("local agents", "ok", "`start --agent claude-local` finds `claude` and `socat`")
 
 
 def _servers(home: Home) -> Finding:

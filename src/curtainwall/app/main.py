@@ -3,7 +3,7 @@
 import os
 import sys
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, cast
 
 from curtainwall import __version__
 
@@ -21,26 +21,26 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "start": Command("start", "work with an agent: a conversation, or one task", is_group=False),
-    "serve": Command("serve", "run the channels of the configuration, and their sessions", is_group=False),
-    "sessions": Command("sessions", "list, show, rename, fork, export, delete … sessions, and raise their budgets"),
+    "serve": Command("serve", "run the channels of the configuration, and the web", is_group=False),
     "approvals": Command("approvals", "list what waits for an answer"),
     "approve": Command("approvals", "grant an approval", is_group=False),
     "deny": Command("approvals", "deny an approval", is_group=False),
     "grants": Command("grants", "list and revoke answers that stand"),
+    "sessions": Command("sessions", "list, show, rename, fork, export, delete; raise budgets"),
+    "agents": Command("agents", "list the agents; build the images of those in containers"),
+    "web": Command("web", "sign people in to the pages in a browser, and out"),
+    "cron": Command("cron", "list jobs, let one fire now, see what became of them"),
+    "teams": Command("teams", "ask teams, tell them something, see how it goes"),
+    "skills": Command("skills", "list and show the instructions that agents can load"),
+    "tools": Command("tools", "list tools and what their arguments mean"),
+    "servers": Command("servers", "list, add, test, annotate, remove tool servers of others"),
+    "hooks": Command("hooks", "list your hooks, trust those of a workspace"),
+    "mcp": Command("mcp", "let an MCP client talk to teams, on stdin and stdout", is_group=False),
+    "mcp-proxy": Command("mcp_proxy", "let an MCP client use a session, on stdin and stdout", is_group=False),
     "policy": Command("policy", "judge calls, list rules, test and import them"),
     "audit": Command("audit", "verify the log, follow a session's verdicts"),
-    "tools": Command("tools", "list tools and what their arguments mean"),
-    "agents": Command("agents", "list the agents, build the images that those in containers run in"),
-    "servers": Command("servers", "list, add, test, annotate and remove the tool servers of others"),
-    "hooks": Command("hooks", "list your hooks, trust those that a workspace brings along"),
-    "teams": Command("teams", "ask teams, tell them something, see how their conversations go"),
-    "mcp": Command("mcp", "speak MCP on stdin and stdout for whoever wants to talk to teams", is_group=False),
-    "skills": Command("skills", "list and show the instructions that agents can load"),
-    "web": Command("web", "sign people in to the pages in a browser, and out"),
     "config": Command("config", "show the configuration, or write one to start from"),
-    "cron": Command("cron", "list jobs, let one fire now, and see what became of them"),
-    "mcp-proxy": Command("mcp_proxy", "speak MCP on stdin and stdout for one session", is_group=False),
-    "completion": Command("completion", "print a script that lets bash, zsh or fish complete commands, ids and names", is_group=False),
+    "completion": Command("completion", "print a script that completes words in bash, zsh, fish", is_group=False),
     "doctor": Command("doctor", "say which guarantees hold on this machine", is_group=False),
 }
 
@@ -85,31 +85,35 @@ def program() -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     import typer
+    from typer.core import TyperGroup
     from typer.main import get_command
 
     wanted = next((word for word in arguments if not word.startswith("-")), None)
+
+    def root(version: bool = typer.Option(False, "--version", "-V", help="Show the version and exit.")) -> None:
+        """Take `--version` beside other words, too."""
+        if version:
+            print(f"{NAME} {__version__}")
+            raise SystemExit(0)
+
     app = typer.Typer(name=NAME, add_completion=False, no_args_is_help=True, rich_markup_mode=None, context_settings=_HELP)
-    app.callback(help="A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is.")(_root)
+    app.callback(help="A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is.")(root)
     for name, command in COMMANDS.items():
         # Only the wanted command is imported; the others stand in the overview by name, so that `--help` stays fast.
         module = import_module(f"curtainwall.app.commands.{command.module}") if name == wanted else None
         if command.is_group:
-            group = module.app if module else typer.Typer(name=name)
-            app.add_typer(group, name=name, help=command.about, no_args_is_help=True)
+            made = module.app if module else typer.Typer(name=name)
+            app.add_typer(made, name=name, help=command.about, no_args_is_help=True)
         else:
             app.command(name, help=command.about)(getattr(module, name.replace("-", "_")) if module else _elsewhere)
-    told = get_command(app).main(arguments, prog_name=NAME, standalone_mode=False)
+    group = cast("TyperGroup", get_command(app))
+    # The overview as it is written above, where a newcomer's first commands come first; typer puts groups last.
+    group.commands = {name: group.commands[name] for name in COMMANDS}
+    told = group.main(arguments, prog_name=NAME, standalone_mode=False)
     return told if isinstance(told, int) else 0
 
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-
-
-def _root(version: bool = False) -> None:
-    """Take `--version` beside other words, too."""
-    if version:
-        print(f"{NAME} {__version__}")
-        raise SystemExit(0)
 
 
 def _elsewhere() -> None:

@@ -33,12 +33,7 @@ class Processes:
 
     async def see_that_it_can(self, agent: str) -> None:
         """Raise, with what to do, where the program, the confinement or the key is missing."""
-        find_claude(self._config.processes.program)
-        found = await asyncio.to_thread(find_bubblewrap)
-        if isinstance(found, Missing):
-            raise NotFound(f"`{agent}` cannot be confined here: {found.reason}; {found.remedy}")
-        if _PROVIDER not in self._accesses:
-            raise NotFound(f"`{agent}` has no key for its models; {how_to_get((_PROVIDER,))}")
+        await see_that_local_can(agent, self._config, frozenset(self._accesses))
 
     def see_model(self, agent: str, model: str) -> None:
         """Raise where the agent cannot use a model of this name."""
@@ -78,6 +73,16 @@ class Processes:
         home = self._wired.setup.home
         place, run = home.session(session), home.root / "run"
         return Folders(Path(workspace.path), place.root / "orientation", run / session, place.root / "state", run / "conversations")
+
+
+async def see_that_local_can(agent: str, config: Config, keys: frozenset[str]) -> None:
+    """Raise, with what to do, where the program, the confinement or the key is missing; `keys` are the providers with a key."""
+    find_claude(config.processes.program)
+    found = await asyncio.to_thread(find_bubblewrap)
+    if isinstance(found, Missing):
+        raise NotFound(f"`{agent}` cannot be confined here: {found.reason}; {found.remedy}")
+    if _PROVIDER not in keys:
+        raise NotFound(f"`{agent}` has no key for its models; {how_to_get((_PROVIDER,))}")
 
 
 def limits_of(config: Config) -> Limits:

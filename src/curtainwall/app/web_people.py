@@ -57,7 +57,6 @@ def sign_in_link(home: Home, config: Config, user: str | None = None) -> str:
     operators = web_operators(config)
     user = user or min(operators)
     if user not in operators and user not in config.web.users:
-        raise Broken(
-            f"`{user}` is neither among `web.operators` nor `web.users`; those are {', '.join(sorted(operators | {*config.web.users}))}"
-        )
+        known = ", ".join(sorted(operators | {*config.web.users}))
+        raise Broken(f"`{user}` is neither among `web.operators` nor `web.users` (now: {known}); add the name there")
     return f"{config.web.address}/sign-in?code={sign_ins_of(home, config).new_code(user)}"

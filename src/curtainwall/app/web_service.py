@@ -9,10 +9,12 @@ from curtainwall.app.config import Config
 from curtainwall.app.config_web import WebSection
 from curtainwall.app.health import health_of
 from curtainwall.app.http_server import listen, serve_pages
+from curtainwall.app.jobs import HouseFirings
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.web_parts import HouseBeginnings, HouseJudging, HouseRecords
 from curtainwall.app.web_people import WEB, sign_in_link, sign_ins_of, web_operators, web_tokens
+from curtainwall.app.web_plans import HouseJobs, HousePairing
 from curtainwall.channels.web import Doors, House, Hubs, web_app
 
 SECTIONS = frozenset({"web", "channels"})
@@ -70,6 +72,8 @@ def house_of(serving: Serving) -> House:
         explaining=serving.work.desk.explanations,
         beginnings=HouseBeginnings(serving.work),
         records=HouseRecords(serving.wired, lambda: health_of(serving)),
+        jobs=HouseJobs(serving.wired, HouseFirings(serving.wired, serving.work.turns.attend, serving.model)),
+        pairing=HousePairing(serving.wired),
     )
 
 

@@ -138,7 +138,7 @@ def test_a_crawler_finds_hostile_text_everywhere_and_nothing_of_it_lives(screens
 def test_what_comes_live_is_as_inert_as_what_was_loaded(screens: Screens, web: Web) -> None:
     page = screens.window()
     inbox = screens.window()
-    session = web.session("quiet")
+    session = web.session("quiet", channel="local")
     page.goto(f"{web.base}/sessions/{session}")
     page.wait_for_selector(".live.on")
     inbox.wait_for_selector(".live.on")

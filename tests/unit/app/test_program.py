@@ -18,7 +18,21 @@ def test_version_and_help(run: Run) -> None:
     assert run("--version") == Said(0, f"curtainwall {__version__}\n", "")
     told = run("--help")
     assert told.code == 0
-    assert all(f"  {name} " in told.out for name in COMMANDS)
+    assert [line.split()[0] for line in told.out.partition("Commands:\n")[2].splitlines()] == list(COMMANDS)
+    assert all(command.about in told.out for command in COMMANDS.values()), "an overview with cut lines is none"
+
+
+def test_the_agents_are_listed_with_what_each_lacks(run: Run) -> None:
+    told = run("agents", "list")
+    assert told.code == 0
+    rows = {line.split()[0]: line for line in told.out.splitlines() if line}
+    assert rows["builtin"].endswith("yes")
+    assert {"claude-local", "claude-code", "codex", "opencode", "gemini", "goose"} <= set(rows)
+    assert "goose: there is no recipe for it" in told.out
+
+
+def test_the_doctor_names_the_model_of_new_sessions(run: Run) -> None:
+    assert "demo, a stand-in" in run("doctor").out
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -61,7 +61,8 @@ def find_claude(told: str = "") -> Path:
     if found is None:
         where = f"at {quoted(told)}" if told else "on the path"
         raise ProgramMissing(
-            f"there is no Claude Code {where}; install it (`npm install -g @anthropic-ai/claude-code`), or say where it is"
+            f"there is no Claude Code {where}; install it (`npm install -g @anthropic-ai/claude-code`), "
+            "or say in `processes.program` where it is"
         )
     if not os.path.exists(_NEEDED):
         raise ProgramMissing(f"`{_NEEDED}` is missing, which leads the agent to its tools; install it (on Debian: apt-get install socat)")

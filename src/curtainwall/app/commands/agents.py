@@ -9,11 +9,14 @@ import typer
 from curtainwall.agents.container import Engine
 from curtainwall.app.accesses import accesses
 from curtainwall.app.agent_images import AgentImages, AgentStanding
+from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.containers import adapters_of
+from curtainwall.app.processes import see_that_local_can
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json
 from curtainwall.app.wiring import set_up
-from curtainwall.model import NotFound
+from curtainwall.model import CurtainwallError, NotFound
 from curtainwall.session import inert
 
 app = typer.Typer()
@@ -28,8 +31,13 @@ def list_agents(output: OutputOption = Output.TEXT) -> None:
     if output is Output.JSON:
         show_json([_as_json(each) for each in found])
         return
-    rows = [(each.name, each.version or "-", _image_word(each), "yes" if each.is_runnable else f"no: {each.why}") for each in found]
+    rows = [(each.name, each.version or "-", _image_word(each), "yes" if each.is_runnable else "no") for each in found]
     show(columns(("agent", "version", "image", "can run"), [(BUILTIN, "-", "needs none", "yes"), *rows]))
+    # Several agents often lack the same thing; it is told once.
+    lacks = dict.fromkeys(each.why for each in found if each.why)
+    told = [f"{', '.join(each.name for each in found if each.why == why)}: {inert(why)}" for why in lacks]
+    if told:
+        show("\n".join(["", *told]))
 
 
 @app.command()
@@ -51,9 +59,17 @@ async def _standings() -> Sequence[AgentStanding]:
     config, engine = set_up().config, Engine()
     try:
         keys = frozenset(accesses(config, lambda _name, _value: None))
-        return await AgentImages(config, engine).standings(adapters_of(config), keys)
+        return [await _local(config, keys), *await AgentImages(config, engine).standings(adapters_of(config), keys)]
     finally:
         await engine.close()
+
+
+async def _local(config: Config, keys: frozenset[str]) -> AgentStanding:
+    try:
+        await see_that_local_can(LOCAL, config, keys)
+    except CurtainwallError as fault:
+        return AgentStanding(LOCAL, "", "", built=False, why=str(fault))
+    return AgentStanding(LOCAL, "", "", built=False)
 
 
 async def _build(name: str | None, network: str | None) -> list[tuple[str, str, bool]]:
@@ -75,6 +91,8 @@ async def _build(name: str | None, network: str | None) -> list[tuple[str, str, 
 
 
 def _image_word(standing: AgentStanding) -> str:
+    if standing.name == LOCAL:
+        return "needs none"
     return "built" if standing.built else "not built" if standing.image else "none"
 
 

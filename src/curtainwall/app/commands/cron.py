@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from curtainwall.app.home import find_home
-from curtainwall.app.jobs import HouseFirings, jobs_in
+from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, open_store, set_up
-from curtainwall.channels.cron import Past, pasts
-from curtainwall.model import HOUSE, Millis, NotFound, SessionQuery
+from curtainwall.channels.cron import FiringRow, Past, firing_rows, job_rows, pasts
+from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
 from curtainwall.session import lift
 
@@ -26,20 +26,21 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="the job, as `cr
 @app.command("list")
 def list_jobs(output: OutputOption = Output.TEXT) -> None:
     """List the jobs of the configuration: when each is due next, and what became of its last firing."""
-    setup, now = set_up(), SystemClock().now()
+    setup = set_up()
     with open_store(setup.home) as store:
-        past = _pasts(store)
-        rows = [_row(store, past.get(job.name, Past()), job.name, job.schedule.next(now)) for job in jobs_in(setup.config)]
+        rows = job_rows(jobs_in(setup.config), _pasts(store), status_in(store), SystemClock().now())
     if output is Output.JSON:
-        show_json([{**row, "next": timestamp(due), "last": timestamp(last)} for row, due, last in rows])
+        show_json(
+            [
+                {"job": it.job, "status": it.status, "session": it.session or "", "next": timestamp(it.next), "last": timestamp(it.last)}
+                for it in rows
+            ]
+        )
         return
     if not rows:
         note("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
         return
-    lines = [
-        (row["job"], setup.config.cron[row["job"]].schedule, when(due), when(last) if last else "never", row["status"], row["session"])
-        for row, due, last in rows
-    ]
+    lines = [(it.job, it.schedule, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "") for it in rows]
     show(columns(("job", "schedule", "next", "last", "status", "session"), lines))
 
 
@@ -63,45 +64,18 @@ def history(
 ) -> None:
     """List past firings, the last first: the session that each became, or why it did not run."""
     with open_store(find_home()) as store:
-        rows = sorted(_firings(store, job), key=lambda row: str(row["due"]), reverse=True)[:limit]
+        rows = [_firing(it) for it in firing_rows(_pasts(store), status_in(store), limit, job)]
     if output is Output.JSON:
         show_json(rows)
         return
     if not rows:
         note("nothing has fired yet")
         return
-    show(
-        columns(
-            ("due", "job", "status", "session", "why"), [[row[key] for key in ("due", "job", "status", "session", "why")] for row in rows]
-        )
-    )
+    show(columns(("due", "job", "status", "session", "why"), [list(row.values()) for row in rows]))
 
 
-def _firings(store: Stores, only: str | None) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = []
-    for job, past in _pasts(store).items():
-        if only in (None, job):
-            told = ((due, session, _status(store, session), "") for due, session in past.fired.items())
-            left = ((due, "", "skipped", why) for due, why in past.skipped.items() if due not in past.fired)
-            waits = ((due, "", "queued", "the one before is not over") for due in past.queued)
-            found += (
-                {"due": timestamp(due) or "", "job": job, "status": status, "session": session, "why": why}
-                for due, session, status, why in (*told, *left, *waits)
-            )
-    return found
-
-
-def _row(store: Stores, past: Past, job: str, due: Millis) -> tuple[dict[str, str], Millis, Millis | None]:
-    session = past.last or ""
-    status = _status(store, session) if session else "never fired"
-    return {"job": job, "status": status, "session": session}, due, max(past.fired) if past.fired else None
-
-
-def _status(store: Stores, session: str) -> str:
-    rows = store.index.sessions(SessionQuery(prefix=session, limit=1))
-    if not rows:
-        return "deleted"
-    return "done" if rows[0].status == "ready" and rows[0].turns else rows[0].status
+def _firing(row: FiringRow) -> dict[str, str]:
+    return {"due": timestamp(row.due) or "", "job": row.job, "status": row.status, "session": row.session or "", "why": row.why}
 
 
 def _pasts(store: Stores) -> Mapping[str, Past]:

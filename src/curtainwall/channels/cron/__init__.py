@@ -1,7 +1,26 @@
 """Jobs at certain times: a session for each firing, whose asks go to whoever may answer them."""
 
 from curtainwall.channels.cron.cron import LATE, Cron, Firings
-from curtainwall.channels.cron.jobs import CHANNEL, Job, Missed, Overlap, Past, due_of, pasts, place_of
+from curtainwall.channels.cron.jobs import CHANNEL, Job, Missed, Overlap, Past, Pasts, due_of, pasts, place_of
 from curtainwall.channels.cron.schedules import Schedule
+from curtainwall.channels.cron.showing import FiringRow, JobRow, firing_rows, job_rows
 
-__all__ = ["CHANNEL", "LATE", "Cron", "Firings", "Job", "Missed", "Overlap", "Past", "Schedule", "due_of", "pasts", "place_of"]
+__all__ = [
+    "CHANNEL",
+    "LATE",
+    "Cron",
+    "FiringRow",
+    "Firings",
+    "Job",
+    "JobRow",
+    "Missed",
+    "Overlap",
+    "Past",
+    "Pasts",
+    "Schedule",
+    "due_of",
+    "firing_rows",
+    "job_rows",
+    "pasts",
+    "place_of",
+]

@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from pydantic import JsonValue
 
-from curtainwall.channels.cron.jobs import Job, Past, passed, pasts, seen, tell
-from curtainwall.model import HOUSE, Clock, Feed, Millis, SessionId
+from curtainwall.channels.cron.jobs import Job, Pasts, passed, seen
+from curtainwall.model import Clock, Feed, Millis, SessionId
 
 LATE: Final = 60_000
 """So late, in milliseconds, and a firing counts as missed: nobody was there to see it."""
@@ -43,8 +43,7 @@ class Cron:
         self._feed = feed
         self._clock = clock
         self._faults: dict[str, str] = {}
-        self._pasts: dict[str, Past] = {}
-        self._cursor = 0
+        self._pasts = Pasts(feed)
 
     def health(self) -> str:
         """Return which jobs could not begin, and why."""
@@ -52,7 +51,6 @@ class Cron:
 
     async def run(self) -> None:
         """Look after the jobs until cancelled."""
-        self._read()
         async with asyncio.TaskGroup() as group:
             for job in self._jobs:
                 group.create_task(self._look_after(job), name=f"cron {job.name}")
@@ -60,7 +58,7 @@ class Cron:
             await asyncio.Event().wait()
 
     async def _look_after(self, job: Job) -> None:
-        past = self._past(job.name)
+        past = self._pasts.of(job.name)
         if past.fired:
             # Where we died in the middle of a beginning, this completes it; otherwise it changes nothing.
             await self._fire(job, max(past.fired))
@@ -74,7 +72,7 @@ class Cron:
 
     async def _catch_up(self, job: Job) -> None:
         """Deal with everything that is due by now, the oldest first."""
-        now, past = self._clock.now(), self._past(job.name)
+        now, past = self._clock.now(), self._pasts.of(job.name)
         for due in list(past.queued):
             await self._queue(job, due)
         dues = job.schedule.between(past.upto, now, _MOST_AT_ONCE)
@@ -86,7 +84,7 @@ class Cron:
                 await self._begin(job, due)
 
     async def _begin(self, job: Job, due: Millis) -> None:
-        last = self._past(job.name).last
+        last = self._pasts.of(job.name).last
         if job.overlap == "allow" or last is None or self._firings.is_over(last):
             await self._fire(job, due)
         elif job.overlap == "skip":
@@ -97,7 +95,7 @@ class Cron:
 
     async def _queue(self, job: Job, due: Millis) -> None:
         """Let a firing begin when the one before it is over."""
-        last = self._past(job.name).last
+        last = self._pasts.of(job.name).last
         if last is not None:
             async for _ in self._feed.changes():
                 if self._firings.is_over(last):
@@ -112,17 +110,3 @@ class Cron:
             await self._firings.note(passed(job, due, "skipped", f"it could not begin: {self._faults[job.name]}"))
         else:
             self._faults.pop(job.name, None)
-
-    def _past(self, job: str) -> Past:
-        self._read()
-        return self._pasts.setdefault(job, Past())
-
-    def _read(self) -> None:
-        """Take in what the house's log tells since it was last looked at."""
-        news = self._feed.read(HOUSE, self._cursor)
-        if not self._cursor:
-            self._pasts = pasts(recorded.event for recorded in news)
-        else:
-            for recorded in news:
-                tell(self._pasts, recorded.event)
-        self._cursor = news[-1].seq if news else self._cursor

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from curtainwall.channels.cron.schedules import Schedule
-from curtainwall.model import AnyEvent, ExtensionNoted, Millis, Route, RouteSet, SessionId
+from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Route, RouteSet, SessionId
 
 CHANNEL: Final = "cron"
 Overlap = Literal["skip", "queue", "allow"]
@@ -66,6 +66,27 @@ class Past:
     def last(self) -> SessionId | None:
         """The session of the last firing that ran."""
         return self.fired[max(self.fired)] if self.fired else None
+
+
+class Pasts:
+    """What the house's log tells of every job, read on from where it was read before."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._told: dict[str, Past] = {}
+        self._cursor = 0
+
+    def all(self) -> Mapping[str, Past]:
+        """Return what became of each job until now."""
+        for recorded in self._feed.read(HOUSE, self._cursor):
+            tell(self._told, recorded.event)
+            self._cursor = recorded.seq
+        return self._told
+
+    def of(self, job: str) -> Past:
+        """Return what became of one job until now."""
+        self.all()
+        return self._told.setdefault(job, Past())
 
 
 def pasts(events: Iterable[AnyEvent]) -> dict[str, Past]:

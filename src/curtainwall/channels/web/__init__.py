@@ -1,7 +1,20 @@
 """The web: sessions and their asks in a browser, drawn here, live by event streams, and usable without scripts."""
 
 from curtainwall.channels.web.guard import Doors
-from curtainwall.channels.web.house import Beginnings, Finding, House, Judging, Records, Spending, Trial, Tried, Wish
+from curtainwall.channels.web.house import (
+    Beginnings,
+    Finding,
+    House,
+    Jobs,
+    Judging,
+    Pairing,
+    Records,
+    Spending,
+    TeamTold,
+    Trial,
+    Tried,
+    Wish,
+)
 from curtainwall.channels.web.hubs import Hubs
 from curtainwall.channels.web.server import web_app
 from curtainwall.channels.web.sign_ins import SignIns
@@ -12,10 +25,13 @@ __all__ = [
     "Finding",
     "House",
     "Hubs",
+    "Jobs",
     "Judging",
+    "Pairing",
     "Records",
     "SignIns",
     "Spending",
+    "TeamTold",
     "Trial",
     "Tried",
     "Wish",

@@ -70,12 +70,18 @@ class Told:
         return str(self.line.get("type", ""))
 
     @property
+    def tone(self) -> str:
+        """How good or bad the news is, as a class of the style sheet."""
+        if self.kind == "ApprovalAnswered":
+            return "good" if self.line.get("granted") is True else "bad"
+        return {"CallDenied": "bad", "ApprovalExpired": "bad", "ApprovalAsked": "open", "GrantGiven": "good"}.get(self.kind, "")
+
+    @property
     def about(self) -> str:
         """What it says besides, in one line."""
         hidden = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
-        return ", ".join(
-            f"{name} {_short(value)}" for name, value in self.line.items() if name not in hidden and value not in ("", [], None)
-        )
+        told = {name: value for name, value in self.line.items() if name not in hidden and value not in ("", [], None)}
+        return ", ".join(_yes_or_no(name, value) if isinstance(value, bool) else f"{name} {_short(value)}" for name, value in told.items())
 
 
 def lines_of(house: House, wanted: Filter) -> list[Told]:
@@ -162,6 +168,10 @@ def _cells(told: Told) -> Iterator[str]:
     for value in (*first, *second):
         cell = "" if value is None else str(value)
         yield f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def _yes_or_no(name: str, value: bool) -> str:
+    return name if value else f"not {name}"
 
 
 def _short(value: JsonValue) -> str:

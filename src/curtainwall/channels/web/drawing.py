@@ -25,10 +25,11 @@ _BIGGEST_RESULT = 200_000
 
 @dataclass(frozen=True, slots=True)
 class CardPart:
-    """A titled part of a card, such as a difference."""
+    """A titled part of a card, such as a difference, or a step of a plan."""
 
     title: str
     lines: tuple[CardLine, ...]
+    is_step: bool = False
 
     @property
     def is_change(self) -> bool:
@@ -37,20 +38,23 @@ class CardPart:
 
 
 def card_parts(ask: PendingAsk) -> tuple[CardPart, ...]:
-    """Return the parts of a card below its head: arguments in both forms, and what would change."""
+    """Return the parts of a card below its head: arguments in both forms, and what would change; of a plan, its steps."""
     parts: list[tuple[str, list[CardLine]]] = []
     for line in card_lines(ask):
         if line.kind == "title":
             parts.append((line.text.removesuffix(":"), []))
         elif parts:
             parts[-1][1].append(line)
-    return tuple(CardPart(title, tuple(lines)) for title, lines in parts)
+    return tuple(CardPart(title, tuple(lines), bool(ask.subject.steps)) for title, lines in parts)
 
 
 def wanted(ask: PendingAsk) -> tuple[tuple[str, str], ...]:
     """Return what is asked for, as the card says it: the role or another word of ours, and the rest of its line."""
     found: list[tuple[str, str]] = []
     for line in card_lines(ask):
+        if line.kind == "title":
+            # Below it stand arguments, or the steps of a plan with what each of them wants.
+            break
         if line.kind == "rule" and not line.text.startswith("because "):
             role, _, rest = line.text.removeprefix("wants ").partition(" ")
             found.append((role, rest))
@@ -109,6 +113,11 @@ def share(figure: BudgetFigure) -> int:
     return min(100, round(100 * figure.used / figure.limit)) if figure.limit > 0 else 100
 
 
+def firing(status: str) -> str:
+    """Return the colour of a firing: that of its session's status, or of what became of it instead."""
+    return {"done": "ok", "skipped": "warn", "deleted": "closed", "queued": "opening", "never fired": "closed"}.get(status, status)
+
+
 def _inert(value: Any) -> Any:
     """Make every text that a template shows visible through and through, unless it is HTML that we made."""
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -144,6 +153,7 @@ def templates() -> Environment:
             "words": call_in_words,
             "used": used_words,
             "share": share,
+            "firing": firing,
             "as_duration": duration,
         }
     )

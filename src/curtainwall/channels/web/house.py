@@ -7,7 +7,9 @@ from typing import Literal, Protocol
 from pydantic import JsonValue
 
 from curtainwall.channels.asks import Board
+from curtainwall.channels.cron import FiringRow, JobRow
 from curtainwall.channels.line import Line
+from curtainwall.channels.teams import PairFigures
 from curtainwall.model import Explaining, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
 
 
@@ -67,6 +69,18 @@ class Finding:
     todo: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TeamTold:
+    """A team, as the configuration has it; without askers, the rules alone say who may ask."""
+
+    name: str
+    agent: str
+    mode: Mode
+    project: str
+    description: str
+    askers: tuple[str, ...] | None
+
+
 class Judging(Protocol):
     """The rules in force, and verdicts without a session."""
 
@@ -123,6 +137,34 @@ class Records(Protocol):
         ...
 
 
+class Jobs(Protocol):
+    """What is done at certain times."""
+
+    def rows(self) -> Sequence[JobRow]:
+        """Return the jobs: when each is due next, and what became of its last firing."""
+        ...
+
+    def firings(self, most: int) -> Sequence[FiringRow]:
+        """Return the last firings, the last first."""
+        ...
+
+    async def run(self, job: str, by: Who) -> SessionId:
+        """Let a job fire now, and its session work here; raise `NotFound`."""
+        ...
+
+
+class Pairing(Protocol):
+    """The teams, and who talks to them."""
+
+    def teams(self) -> Sequence[TeamTold]:
+        """Return the teams of the configuration."""
+        ...
+
+    def pairs(self) -> Sequence[PairFigures]:
+        """Return the figures of every conversation, the most active first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class House:
     """Everything that the pages are made from."""
@@ -134,3 +176,5 @@ class House:
     explaining: Explaining
     beginnings: Beginnings
     records: Records
+    jobs: Jobs
+    pairing: Pairing

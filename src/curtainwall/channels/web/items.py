@@ -7,6 +7,7 @@ from curtainwall.channels.tale import Tale
 from curtainwall.channels.telling import Tone, tell, tell_change
 from curtainwall.model import (
     SYSTEM,
+    TRUST_SKILL,
     AgentSpoke,
     AnyEvent,
     ApprovalAnswered,
@@ -127,9 +128,13 @@ _OWN_PLACE = (
 _NOBODY = SYSTEM.model_copy(update={"name": "nobody at all"})
 
 
+_ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
+"""What a yes to one text is about, which is given once at a time."""
+
+
 def scopes_for(subject: Subject) -> tuple[GrantScope, ...]:
     """Return how far a yes may reach; the decision itself sees to it once more."""
-    if any(it.role is Role.RAISE_BUDGET or it.value == FOLLOW_INSTRUCTIONS for it in subject.resources):
+    if subject.steps or any(it.role is Role.RAISE_BUDGET or it.value in _ONE_TEXT for it in subject.resources):
         return (GrantScope.ONCE,)
     if any(it.role is Role.USE_CREDENTIAL for it in subject.resources):
         return (GrantScope.ONCE, GrantScope.SESSION)

@@ -18,6 +18,7 @@ from curtainwall.channels.web.house import House
 from curtainwall.channels.web.hubs import Hubs
 from curtainwall.channels.web.looking import Looking
 from curtainwall.channels.web.measuring import Measuring
+from curtainwall.channels.web.planning import Planning
 from curtainwall.channels.web.ruling import Ruling
 from curtainwall.channels.web.sign_ins import SignIns
 from curtainwall.channels.web.site import Site
@@ -47,5 +48,5 @@ def web_app(house: House, hubs: Hubs, doors: Doors, sign_ins: SignIns, tokens: T
 def pages(site: Site, tokens: Tokens) -> list[Route]:
     """Return every page and every form."""
     entering, acting, looking = Entering(site, tokens, Tries()), Acting(site), Looking(site)
-    parts = (entering, acting, looking, Auditing(site), Ruling(site), Measuring(site), Streaming(site))
+    parts = (entering, acting, looking, Auditing(site), Ruling(site), Planning(site), Measuring(site), Streaming(site))
     return [route for part in parts for route in part.routes()]

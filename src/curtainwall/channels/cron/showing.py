@@ -1,0 +1,64 @@
+"""Jobs and their firings as lists show them, wherever the list is."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from curtainwall.channels.cron.jobs import Job, Past
+from curtainwall.model import Millis, SessionId
+
+StatusOf = Callable[[SessionId], str]
+"""Tells in a word how a firing's session stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job: when it is due next, and what became of its last firing."""
+
+    job: str
+    schedule: str
+    zone: str
+    next: Millis
+    status: str
+    last: Millis | None = None
+    session: SessionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FiringRow:
+    """One firing: the session that it became, or why it did not run."""
+
+    due: Millis
+    job: str
+    status: str
+    session: SessionId | None = None
+    why: str = ""
+
+
+def job_rows(jobs: Iterable[Job], told: Mapping[str, Past], status_of: StatusOf, now: Millis) -> list[JobRow]:
+    """Return a row for each job."""
+    return [_row(job, told.get(job.name, Past()), status_of, now) for job in jobs]
+
+
+def firing_rows(told: Mapping[str, Past], status_of: StatusOf, most: int, job: str | None = None) -> list[FiringRow]:
+    """Return the last firings, of one job or of all, the last first."""
+    found = (firing for name, past in told.items() if job in (None, name) for firing in _firings(name, past))
+    newest = sorted(found, key=lambda it: (it.due, it.job), reverse=True)[:most]
+    return [it if it.session is None else FiringRow(it.due, it.job, status_of(it.session), it.session) for it in newest]
+
+
+def _row(job: Job, past: Past, status_of: StatusOf, now: Millis) -> JobRow:
+    schedule, session = job.schedule, past.last
+    due = schedule.next(now)
+    if session is None:
+        return JobRow(job.name, schedule.expression, schedule.zone, due, "never fired")
+    return JobRow(job.name, schedule.expression, schedule.zone, due, status_of(session), max(past.fired), session)
+
+
+def _firings(job: str, past: Past) -> Iterator[FiringRow]:
+    for due, session in past.fired.items():
+        yield FiringRow(due, job, "", session)
+    for due, why in past.skipped.items():
+        if due not in past.fired:
+            yield FiringRow(due, job, "skipped", why=why)
+    for due in past.queued:
+        yield FiringRow(due, job, "queued", why="the one before is not over")

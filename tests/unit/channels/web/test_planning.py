@@ -1,0 +1,111 @@
+"""Jobs and teams on the pages: what is due, what became of it, who talks to whom; and plans in the inbox."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from curtainwall.app.callers import OutsideCaller
+from curtainwall.channels.cron import CHANNEL
+from curtainwall.model import HOUSE, Ask, ExtensionNoted, Mode, SessionQuery, Who
+from tests.support.covers import covers
+from tests.support.webs import CONFIG, Visit, Web, web_at
+
+PLANNED = """
+[cron.nightly]
+schedule = "0 3 * * *"
+zone = "Europe/Berlin"
+instructions = "write 'done' to report.txt"
+
+[cron.weekly]
+schedule = "0 4 * * *"
+instructions = "hello"
+
+[teams.backend]
+project = "PROJECT"
+description = "the API & its database"
+askers = ["frontend"]
+
+[teams.frontend]
+project = "PROJECT"
+
+[lists]
+teams = ["backend"]
+"""
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    scratch = tmp_path_factory.mktemp("planned").resolve()
+    project = scratch / "backend"
+    project.mkdir()
+    planned = PLANNED.replace("PROJECT", str(project))
+    with web_at(scratch, CONFIG + planned) as made:
+        yield made
+
+
+@covers("web.jobs")
+def test_a_job_is_run_now_by_an_operator_and_its_session_works_here(web: Web, ann: Visit) -> None:
+    before = ann.get("/cron").text
+    assert "never fired" in before
+    assert "0 3 * * *" in before
+    assert "Europe/Berlin" in before
+    done = ann.post("/cron/nightly/run")
+    assert done.status_code == 303
+    session = done.headers["location"].removeprefix("/sessions/")
+    web.until((web.scratch / "cw" / "sessions" / session / "workspace" / "report.txt").exists)
+    web.until(lambda: f'<a href="/sessions/{session}">{session}</a>' in ann.get("/cron").text)
+    (row,) = web.served.wired.store.index.sessions(SessionQuery(prefix=session))
+    assert (row.channel, row.name.startswith("nightly")) == (CHANNEL, True)
+    noted = [it.event for it in web.served.wired.house.feed.read(HOUSE) if isinstance(it.event, ExtensionNoted)]
+    assert "ann on web" in [it.data.get("by") for it in noted], "who wanted it is in the house's log"
+
+
+@covers("web.jobs")
+def test_nobody_else_runs_a_job_and_none_that_is_not_there(web: Web, ann: Visit, uma: Visit) -> None:
+    before = len(web.served.wired.house.feed.read(HOUSE))
+    assert uma.post("/cron/weekly/run").status_code == 403
+    assert uma.get("/cron").status_code == 200
+    assert ann.post("/cron/daily/run").status_code == 404
+    assert ann.post("/cron/weekly/run", headers={"Origin": "http://elsewhere.example"}).status_code == 403
+    assert len(web.served.wired.house.feed.read(HOUSE)) == before
+
+
+@covers("web.teams")
+def test_teams_and_their_conversations_are_shown_with_their_figures(web: Web, ann: Visit) -> None:
+    page = ann.get("/teams").text
+    assert "the API &amp; its database" in page
+    assert "asked by frontend" in page
+    assert "whoever the rules let" in page
+    assert "Nobody has asked a team yet" in page
+    caller = OutsideCaller(web.served.wired, Who(name="ann"), "frontend", Mode.BYPASS)
+    told = {"toTeam": "backend", "message": "hello", "waitForResponse": False}
+    assert web.do(caller.request(caller.session, Ask(tool="teams.send_message", arguments=told))).result
+    web.until(lambda: "frontend → backend" in ann.get("/teams").text)
+    web.until(lambda: "1 message ·" in ann.get("/teams").text)
+
+
+@covers("web.answers")
+def test_a_plan_in_the_inbox_shows_every_step(web: Web, ann: Visit, tmp_path: Path) -> None:
+    session = web.session(project=tmp_path)
+    steps = [
+        {"tool": "filesystem.write_file", "arguments": {"path": f"{name}.txt", "content": f"the words of {name}"}}
+        for name in ("one", "two", "three")
+    ]
+    assert web.wish(session, "session.propose_plan", steps=steps).waiting
+    page = ann.get("/").text
+    for name in ("one", "two", "three"):
+        assert f"{tmp_path.resolve()}/{name}.txt" in page
+        assert f"the words of {name}" in page
+    assert page.count("<details open>") >= len(steps), "a step is read without opening anything"
+    assert ('value="session"' in page, 'value="project"' in page) == (False, False), "a plan is answered as it is listed"
+    web.settle()
+
+
+def test_a_denial_does_not_look_like_a_yes_in_the_audit(web: Web, ann: Visit) -> None:
+    session = web.session()
+    ann.post(f"/asks/{session}/{web.an_ask(session)}", answer="deny", reason="not now")
+    web.until(lambda: "not granted" in ann.get(f"/audit?session={session}&kind=asks").text)
+    ann.post(f"/asks/{session}/{web.an_ask(session)}", answer="once")
+    web.until(lambda: '<li class="ApprovalAnswered good">' in ann.get(f"/audit?session={session}&kind=asks").text)
+    assert '<li class="ApprovalAnswered bad">' in ann.get(f"/audit?session={session}&kind=asks").text
