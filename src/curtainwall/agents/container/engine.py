@@ -72,9 +72,7 @@ class Engine:
                 if fault.status != _NOT_FOUND:
                     raise
                 raise ImageMissing(f"there is no image `{image}`; build it with `curtainwall agents build`") from None
-        for place in (Path(str(about.get("DockerRootDir", "/"))), *places):
-            if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
-                raise TryLater(f"the disk with `{place}` is full ({left // 1024**2} MB left); make room and try again")
+        see_room(free, Path(str(about.get("DockerRootDir", "/"))), *places)
 
     async def about(self) -> Mapping[str, JsonValue]:
         """Return what the engine tells of itself; raise `EngineMissing`."""
@@ -233,6 +231,13 @@ class _Adding:
     def _query(self, path: str, method: str, *, params: Mapping[str, Any], **rest: Any) -> Any:
         query = self._docker._query  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see `_InNetwork`
         return query(path, method, params={**params, **self._more}, **rest)
+
+
+def see_room(free: int, *places: Path) -> None:
+    """Raise `TryLater` where a disk is full."""
+    for place in places:
+        if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
+            raise TryLater(f"the disk with `{place}` is full ({left // 1024**2} MB left); make room and try again")
 
 
 async def _info(docker: Docker) -> Mapping[str, JsonValue]:
