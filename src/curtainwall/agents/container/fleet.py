@@ -118,7 +118,7 @@ class Fleet:
         """
         await self.clean()
         for each in await self.engine.found(session):
-            if each.owner is not None and each.owner != self._owner:
+            if each.owner is not None and each.owner != self._owner and each.owner.is_alive:
                 raise TryLater(f"another process ({each.owner.pid}) runs the agent of session `{session}`; use that one or stop it")
             await self.engine.remove(each.id)
 
