@@ -11,6 +11,7 @@ from bench.agent_turns import agent_turns
 from bench.answering import answering
 from bench.appending import appending, many_writers
 from bench.browsing import browsing
+from bench.containing import containing
 from bench.disk import NotADisk, fresh_directory
 from bench.folding import folding, resuming
 from bench.listing import listing
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "start": starting,
     "proxy": proxying,
     "process": processing,
+    "container": containing,
     "web": browsing,
     "teams": team_talk,
 }

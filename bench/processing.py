@@ -23,13 +23,14 @@ from curtainwall.model import MessageId, SendMessage, SessionId, TurnEnded, Turn
 
 _ROUNDS, _WARM_UP, _EACH, _PAIRS = 9, 2, 40, 9
 _COLD_ROUNDS = 5
+_WANTED = Wanted("auto", agent=LOCAL)
 _PROGRAM = Path(instant_agent.__file__).resolve()
 
 
 async def processing(home: Path) -> list[Figure]:
     """Turns with a program that answers at once, and the program alone in the same confinement."""
     async with _at_work(home) as work:
-        asks = _Asks(work)
+        asks = Asks(work, _WANTED)
         warm = await asks.opened()
         async with await _bare(home) as pipe:
 
@@ -52,17 +53,18 @@ async def processing(home: Path) -> list[Figure]:
     return _figures(took["ours"], took["pipe"], rate, chilly["ours"], chilly["start"])
 
 
-class _Asks:
+class Asks:
     """Whole turns: from the message, as a channel sends it, until the log says that the turn has ended."""
 
-    def __init__(self, work: AtWork) -> None:
+    def __init__(self, work: AtWork, wanted: Wanted) -> None:
         self._work = work
+        self._wanted = wanted
         self._numbers = count()
         self._by = local_user()
 
     async def made(self) -> SessionId:
         """Open a session that this process looks after; its agent does not live yet."""
-        session = await open_new(self._work.wired, Wanted("auto", agent=LOCAL), self._by)
+        session = await open_new(self._work.wired, self._wanted, self._by)
         self._work.turns.attend(session)
         return session
 
@@ -108,10 +110,11 @@ async def _at_work(home: Path) -> AsyncGenerator[AtWork]:
     os.environ.setdefault("ANTHROPIC_API_KEY", "sk-ant-bench-0123456789abcdefghijklmnop")
     async with AsyncExitStack() as stack:
         wired = await stack.enter_async_context(open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
-        yield await stack.enter_async_context(agents_at_work(wired, _none, Wanted("auto", agent=LOCAL)))
+        yield await stack.enter_async_context(agents_at_work(wired, none, _WANTED))
 
 
-def _none(name: str) -> Model:
+def none(name: str) -> Model:
+    """Stand in for a model where none is asked."""
     raise AssertionError(f"no model of ours is asked here, nor `{name}`")
 
 

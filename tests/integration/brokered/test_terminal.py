@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.app.test_start_terminal import READY, ask, press_until
-from tests.integration.brokered.conftest import MODELS, Brokered
+from tests.integration.brokered.conftest import MODELS, Brokered, configuration
 from tests.support.covers import covers
 
 pytestmark = pytest.mark.usefixtures("tmux")
@@ -45,5 +45,21 @@ def test_the_same_keys_drive_every_agent(agent: str, brokered: Brokered, real_pa
         screen.enter(f"/deny {approval} not there")
         screen.until(lambda seen: seen.count("the tool says") == 2, 60)
         assert not outside.exists()
+        screen.enter("/quit")
+        assert screen.exit_code() == 0
+
+
+@covers("brokered.budget")
+def test_a_budget_that_ends_a_reply_is_raised_where_one_sits_and_the_agent_goes_on(
+    brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part("claude-code")
+    brokered.configure(configuration(brokered.provider, "[limits]\ntokens = 5000\n"))
+    with brokered.terminal("start", "--agent", "claude-code", "--model", MODELS["claude-code"]) as screen:
+        screen.until(READY)
+        screen.enter("LONG word=apple")
+        assert "line 1999" not in screen.until("the budget of tokens is used up", 90)
+        screen.enter("/budget tokens 100000")
+        screen.until("HEARD: apple", 90)
         screen.enter("/quit")
         assert screen.exit_code() == 0

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ _UNREACHABLE: Final = 900
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _NOT_MODIFIED: Final = 304
+_GOING: Final = 30.0
+_LOOK_AGAIN: Final = 0.05
 
 Stream = Literal["out", "err"]
 
@@ -72,9 +75,7 @@ class Engine:
                 if fault.status != _NOT_FOUND:
                     raise
                 raise ImageMissing(f"there is no image `{image}`; build it with `curtainwall agents build`") from None
-        for place in (Path(str(about.get("DockerRootDir", "/"))), *places):
-            if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
-                raise TryLater(f"the disk with `{place}` is full ({left // 1024**2} MB left); make room and try again")
+        see_room(free, Path(str(about.get("DockerRootDir", "/"))), *places)
 
     async def about(self) -> Mapping[str, JsonValue]:
         """Return what the engine tells of itself; raise `EngineMissing`."""
@@ -132,10 +133,20 @@ class Engine:
             await self._at(container).kill()
 
     async def remove(self, container: str) -> None:
-        """End and remove a container; one that is gone or going is left alone."""
+        """End and remove a container; one that is gone is left alone, and one that somebody else removes is waited for."""
         await self.resume(container)
-        with self._in_our_words(_CONFLICT, _NOT_FOUND):
-            await self._at(container).delete(force=True, v=True)
+        with self._in_our_words(_NOT_FOUND):
+            try:
+                await self._at(container).delete(force=True, v=True)
+            except DockerError as fault:
+                if fault.status != _CONFLICT:
+                    raise
+                await self._see_it_gone(container)
+
+    async def _see_it_gone(self, container: str) -> None:
+        until = time.monotonic() + _GOING
+        while await self.state(container) and time.monotonic() < until:
+            await asyncio.sleep(_LOOK_AGAIN)
 
     @asynccontextmanager
     async def run(self, container: str, command: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator[Running]:
@@ -233,6 +244,13 @@ class _Adding:
     def _query(self, path: str, method: str, *, params: Mapping[str, Any], **rest: Any) -> Any:
         query = self._docker._query  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see `_InNetwork`
         return query(path, method, params={**params, **self._more}, **rest)
+
+
+def see_room(free: int, *places: Path) -> None:
+    """Raise `TryLater` where a disk is full."""
+    for place in places:
+        if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
+            raise TryLater(f"the disk with `{place}` is full ({left // 1024**2} MB left); make room and try again")
 
 
 async def _info(docker: Docker) -> Mapping[str, JsonValue]:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from curtainwall.agents.container.blueprint import blueprint
-from curtainwall.agents.container.engine import Engine
+from curtainwall.agents.container.engine import Engine, see_room
 from curtainwall.agents.container.owners import Owner
 from curtainwall.agents.container.terms import Limits, Wish
 from curtainwall.model import CurtainwallError, SessionId, TryLater
@@ -46,8 +46,13 @@ class Fleet:
     async def borrow(self, wish: Wish, tell: Tell) -> AsyncGenerator[Held]:
         """Lend a session its container, running; `tell` hears where it has to be waited for."""
         limits, folders = self.limits, wish.folders
-        await self.engine.check(wish.image, limits.free_disk, folders.workspace, folders.state)
-        held = await self._taken_up(wish, tell) or await self._made(wish, tell)
+        places = folders.workspace, folders.state
+        # Of a container that runs, only the disks can have changed for the worse.
+        see_room(limits.free_disk, *places)
+        held = await self._taken_up(wish, tell)
+        if held is None:
+            await self.engine.check(wish.image, limits.free_disk, *places)
+            held = await self._made(wish, tell)
         held.is_busy = True
         try:
             yield held
@@ -113,7 +118,7 @@ class Fleet:
         """
         await self.clean()
         for each in await self.engine.found(session):
-            if each.owner is not None and each.owner != self._owner:
+            if each.owner is not None and each.owner != self._owner and each.owner.is_alive:
                 raise TryLater(f"another process ({each.owner.pid}) runs the agent of session `{session}`; use that one or stop it")
             await self.engine.remove(each.id)
 
