@@ -23,7 +23,7 @@ from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.line import Line
 from curtainwall.model import Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
 
-SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web")
+SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
 change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
 
