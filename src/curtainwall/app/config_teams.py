@@ -1,5 +1,6 @@
 """The tables of teams: who they are, and how they talk."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -46,6 +47,10 @@ class TeamSection(Section):
     approval_target: PlaceName | None = Field(
         None, alias="approval-target", description='where its asks are shown: `"web"`, `"matrix:!room:example.org"`; left out, nowhere'
     )
+    token_env: Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*", "write the name of a variable, as `BACKEND_TOKEN`")] | None = Field(
+        None, alias="token-env", description="the variable with the token by which the team is known over HTTP; left out, it is not"
+    )
+    token_file: FileName | None = Field(None, alias="token-file", description="the file that holds the token and nothing else, instead")
     tokens: Count | None = Field(None, description="tokens that one conversation may use; left out, whoever asks pays and is the limit")
     dollars: Annotated[float, Field(gt=0)] | None = Field(None, description="cost of one conversation in USD")
 
@@ -55,7 +60,26 @@ class PeersSection(Section):
 
     wait: Duration = Field(30, description="how long an ask waits for its answer; later the answer can be fetched")
     notice_days: Annotated[float, Field(gt=0)] = Field(30.0, alias="notice-days", description="how long a notice may wait")
+    listen: Annotated[
+        str, written(r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", "write an address and a port, as `127.0.0.1:8725`")
+    ] = Field("127.0.0.1:8725", description="where `serve` offers the tools of teams over HTTP, if a team has a token")
     depth: Count = Field(4, description="through how many teams a question may go")
     compact_after: Count = Field(1_000, alias="compact-after", description="messages after which a conversation becomes a summary")
     warm: int = Field(0, ge=0, description="how many of the most used conversations are got ready when the teams are first worked for")
     archive_after: Duration = Field(90 * 86_400, alias="archive-after", description="unused for so long, a conversation counts as archived")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port to listen on."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+def team_files(teams: Mapping[str, TeamSection]) -> tuple[str, ...]:
+    """Return the files that hold tokens, which no agent may touch."""
+    return tuple(team.token_file for team in teams.values() if team.token_file)
+
+
+def team_variables(teams: Mapping[str, TeamSection]) -> tuple[str, ...]:
+    """Return the variables that hold tokens, which no child of ours may have."""
+    return tuple(team.token_env for team in teams.values() if team.token_env)

@@ -22,8 +22,11 @@ from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.line import Line
 from curtainwall.model import Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
+from curtainwall.runtime import SystemClock
+from curtainwall.session import lift
+from curtainwall.store import rescue
 
-SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web")
+SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
 change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
 
@@ -145,6 +148,10 @@ async def serving(
 ) -> AsyncGenerator[Serving]:
     """Serve the house until the context is left; what runs then is parked. One process at a time serves a home; raise `TryLater`."""
     book, setup = book or Logbook(), setup or set_up()
+    if parts is None:
+        rescued = await asyncio.to_thread(rescue, setup.home.root, SystemClock(), lift)
+        if rescued is not None:
+            book.say(f"{rescued}", aside=rescued.aside.name, lost=", ".join(rescued.lost))
     async with open_house(setup, parts=parts) as wired:
         lease = wired.store.leases.take(_INSTANCE)
         if lease is None:

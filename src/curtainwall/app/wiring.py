@@ -11,6 +11,7 @@ from pathlib import Path
 from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.config import Config, load_config
 from curtainwall.app.config_agents import BUILTIN
+from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
@@ -56,7 +57,7 @@ from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, lift
 from curtainwall.store import MemoryStore, SqliteStore
-from curtainwall.tools import Closer, Hub, Mounts, Runner
+from curtainwall.tools import Hub, Mounts, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.progress import listener
@@ -103,7 +104,9 @@ class Setup:
     def own_ports(self) -> frozenset[int]:
         """Return the ports of this machine that are ours; no agent reaches them."""
         status, webhooks = self.config.serve.status_port, self.config.webhooks
-        return frozenset({self.config.web.port, *([status] if status else []), *([webhooks.address[1]] if webhooks.hooks else [])})
+        hooked = {webhooks.address[1]} if webhooks.hooks else set[int]()
+        talked = {self.config.peers.address[1]} if team_files(self.config.teams) or team_variables(self.config.teams) else set[int]()
+        return frozenset({self.config.web.port, *({status} if status else set[int]()), *hooked, *talked})
 
     @property
     def limits(self) -> Limits:
@@ -347,7 +350,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         talk = Talk(peers, peers, house.feed, clock, terms_of(setup.config))
         hands = Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller, masker.mask_json)
         of_teams: Mapping[str, Runner] = team_runners(hands) if teams else {}
-        closers: Mapping[str, Closer] = team_closers(hands) if teams else {}
+        closers = team_closers(hands) if teams else None
         of_session = {
             **session_runners(allow_more),
             **skill_runners(shelf_of(setup.home)),

@@ -28,7 +28,8 @@ def explain(error: sqlite3.Error, path: Path) -> TryLater | Broken:
         return TryLater(f"nothing was written: {passing.format(path=path)} ({error})")
     if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
         return TryLater("the store is closed: open it again")
-    return Broken(f"the database `{path}` is damaged: put back a copy that `audit verify` passes; nothing was written ({error})")
+    remedy = "put back a copy that `audit verify` passes, or save what is whole with `audit rescue`"
+    return Broken(f"the database `{path}` is damaged: {remedy}; nothing was written ({error})")
 
 
 def explain_file(error: OSError, path: Path) -> TryLater:

@@ -183,7 +183,7 @@ class SqliteStore:
 
     async def rebuild(self, decode: Decode) -> None:
         """Make all lists anew from the log."""
-        await self._writer.run(lambda db: _rebuild(db, decode))
+        await self._writer.run(lambda db: rebuild_lists(db, decode))
 
     def collect_blobs(self) -> int:
         """Delete the blobs of yesterday and before that neither log nor inbox name, and return how many went."""
@@ -214,7 +214,8 @@ def _prune(db: sqlite3.Connection, before: int) -> None:
         db.execute(f"DELETE FROM inbox WHERE row IN ({old})", (before,))  # noqa: S608 - the text above
 
 
-def _rebuild(db: sqlite3.Connection, decode: Decode) -> None:
+def rebuild_lists(db: sqlite3.Connection, decode: Decode) -> None:
+    """Make all lists anew from the log, inside the transaction that is open."""
     for table in PROJECTIONS:
         db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own tables
     for number, name in db.execute("SELECT id, stream FROM head ORDER BY id").fetchall():

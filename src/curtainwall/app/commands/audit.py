@@ -14,7 +14,7 @@ from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note
 from curtainwall.model import NotFound, SessionId, SessionQuery, session_of, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
-from curtainwall.store import Head, SqliteStore, parse_head
+from curtainwall.store import Head, SqliteStore, parse_head, rescue
 
 app = typer.Typer()
 
@@ -74,6 +74,19 @@ def verify(
         show(f"wrong: {wrong}")
     if wrong is not None:
         raise typer.Exit(1)
+
+
+@app.command("rescue")
+def rescue_(output: OutputOption = Output.TEXT) -> None:
+    """Set a damaged database aside, which is kept, and go on with every session in it that is whole; end all other processes first."""
+    told = rescue(find_home().root, SystemClock(), lift)
+    if output is Output.JSON:
+        lost = [] if told is None else [str(each) for each in told.lost]
+        show_json({"damaged": told is not None, "aside": None if told is None else str(told.aside), "lost": lost})
+    else:
+        show("the database is whole; nothing was changed" if told is None else f"{told}")
+        for stream in () if told is None else told.lost:
+            note(f"lost: {stream}")
 
 
 def _is_new() -> bool:

@@ -1,6 +1,7 @@
 """Where a session's agent comes in: a Unix socket that is there while the door is open."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,10 +47,20 @@ class Door:
             yield
         finally:
             server.close()
-            for connection in tuple(self.connections):
-                connection.cut()
-            # Cutting is told to each connection in the loop's next turn, which then lets go of its calls.
-            await asyncio.sleep(0)
-            await asyncio.gather(*self.tasks, return_exceptions=True)
-            self.notes.close()
+            await self.close()
             file.remove()
+
+    async def enter(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return the far end of a new connection, for a peer in this process."""
+        near, far = socket.socketpair()
+        await asyncio.get_running_loop().create_unix_connection(lambda: Connection(self), sock=near)
+        return await asyncio.open_unix_connection(sock=far)
+
+    async def close(self) -> None:
+        """Cut every connection, and see its calls to their end."""
+        for connection in tuple(self.connections):
+            connection.cut()
+        # Cutting is told to each connection in the loop's next turn, which then lets go of its calls.
+        await asyncio.sleep(0)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.notes.close()

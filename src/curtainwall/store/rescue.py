@@ -1,0 +1,174 @@
+"""A damaged database: it is set aside as it is, and every stream in it that is whole and proven goes on in a new one."""
+
+import hmac
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import JsonValue
+
+from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, encode_event
+from curtainwall.store import chain
+from curtainwall.store.home import Home, read_audit_key, sync_directory
+from curtainwall.store.ledger import Ledger, PreparedBatch, PreparedWrite
+from curtainwall.store.schema import STREAM_SHIFT, connect, create
+from curtainwall.store.sqlite import rebuild_lists
+from curtainwall.store.trail import Decode
+
+EXTENSION: Final = "rescue"
+_WAL: Final = "-wal"
+_KEPT_NAMES: Final = 200
+_INBOX: Final = "stream, key, kind, payload, decided, seq, code, message"
+
+Entries = list[tuple[str, int, bytes]]
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """What became of a damaged database."""
+
+    damage: str
+    aside: Path
+    streams: int
+    entries: int
+    lost: tuple[StreamId, ...]
+    """Streams of which something is missing, as far as their names can be read; what is left of them is in the file that was set aside."""
+
+    def __str__(self) -> str:
+        told = f"the database was damaged ({self.damage}) and lies as `{self.aside.name}` now; "
+        told += f"{self.streams} streams with {self.entries} entries go on"
+        return f"{told}, {len(self.lost)} could not be saved" if self.lost else told
+
+
+def damage_in(database: Path) -> str:
+    """Return what is wrong with a database as a file; nothing where it is whole, or not there."""
+    if not database.exists() or database.stat().st_size == 0:
+        return ""
+    try:
+        db = sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True)
+        try:
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        finally:
+            db.close()
+    except sqlite3.DatabaseError as error:
+        code = int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
+        return str(error) if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else ""
+    return "" if found == "ok" else str(found)
+
+
+def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
+    """Set a damaged database aside and go on with what is whole in it; None where nothing is damaged. Others must not use it meanwhile."""
+    home = Home(root.absolute())
+    damage = damage_in(home.database)
+    if not damage:
+        return None
+    key, now = read_audit_key(home.audit_key), clock.now()
+    aside = home.database.with_name(f"{home.database.name}.damaged-{now}")
+    with tempfile.TemporaryDirectory(dir=home.root, prefix=".rescue-") as scratch:
+        # Reading it would change it: what is looked at is a copy.
+        copy, made = Path(scratch) / "copy.db", Path(scratch) / "made.db"
+        for suffix in ("", _WAL):
+            if Path(f"{home.database}{suffix}").exists():
+                shutil.copy(f"{home.database}{suffix}", f"{copy}{suffix}")
+        whole, lost, inbox = _salvaged(copy, key)
+        told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost))
+        create(made, lambda db: chain.seal_empty(db, key))
+        _write(made, key, whole, told, now, decode)
+        _keep_inbox(made, inbox)
+        _exchange(home.database, made, aside)
+    return told
+
+
+def _exchange(database: Path, made: Path, aside: Path) -> None:
+    """Put a new database in the place of the damaged one, which keeps its content under another name; there is always one."""
+    aside.hardlink_to(database)
+    for suffix in (_WAL, "-shm"):
+        if Path(f"{database}{suffix}").exists():
+            Path(f"{database}{suffix}").rename(f"{aside}{suffix}")
+    made.replace(database)
+    sync_directory(database.parent)
+
+
+def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[StreamId], Rows]:
+    """Return the streams that are what we wrote, from the first entry to the sealed last one, the names of the others, and what waits."""
+    whole: dict[StreamId, Entries] = {}
+    lost: list[StreamId] = []
+    db = sqlite3.connect(copy)
+    try:
+        columns = "id, CAST(stream AS TEXT), CAST(seq AS INTEGER), CAST(hash AS BLOB), CAST(mac AS BLOB)"
+        for number, name, seq, digest, mac in _rows(db, f"SELECT {columns} FROM head NOT INDEXED ORDER BY id"):  # noqa: S608 - the text above
+            stream = StreamId(name)
+            is_ours = hmac.compare_digest(mac, chain.head_mac(key, stream.encode(), seq, digest))
+            entries = _entries(db, number, stream, digest, seq) if is_ours else None
+            if entries is None:
+                lost.append(stream)
+            else:
+                whole[stream] = entries
+        # A command for a stream that is lost would be decided by one that begins anew, as if nothing had been before.
+        inbox = [row for row in _rows(db, f"SELECT {_INBOX} FROM inbox NOT INDEXED ORDER BY row") if row[0] in whole]  # noqa: S608 - names of ours
+    finally:
+        db.close()
+    return whole, lost, inbox
+
+
+def _keep_inbox(database: Path, rows: Rows) -> None:
+    """Keep what waits for the streams that go on, and the keys of what was decided, so that nothing comes twice."""
+    db = connect(database)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany(f"INSERT OR IGNORE INTO inbox ({_INBOX}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)  # noqa: S608 - names of ours
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        db.close()
+
+
+def _entries(db: sqlite3.Connection, number: int, stream: StreamId, digest: bytes, upto: int) -> Entries | None:
+    found: Entries = []
+    before, base = chain.START, number << STREAM_SHIFT
+    columns = "CAST(kind AS TEXT), CAST(version AS INTEGER), CAST(payload AS BLOB)"
+    query = f"SELECT {columns} FROM entry WHERE place > {base} AND place <= {base + upto} ORDER BY place"  # noqa: S608 - numbers
+    for kind, version, payload in _rows(db, query):
+        found.append((kind, version, payload))
+        before = chain.link(before, stream.encode(), len(found), *found[-1])
+    return found if len(found) == upto and hmac.compare_digest(before, digest) else None
+
+
+def _rows(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """Return rows for as long as they can be read."""
+    try:
+        yield from db.execute(query)
+    except sqlite3.Error:
+        return
+
+
+def _write(database: Path, key: bytes, whole: dict[StreamId, Entries], told: Rescued, now: Millis, decode: Decode) -> None:
+    """Write the streams as they were, the incident behind them, and the lists anew."""
+    lost: list[JsonValue] = [str(each) for each in told.lost[:_KEPT_NAMES]]
+    data: dict[str, JsonValue] = {
+        "damage": told.damage,
+        "aside": told.aside.name,
+        "streams": told.streams,
+        "entries": told.entries,
+        "lost": lost,
+    }
+    incident = encode_event(ExtensionNoted(at=now, extension=EXTENSION, data=data))
+    whole[HOUSE] = [*whole.get(HOUSE, []), incident]
+    db = connect(database)
+    try:
+        ledger = Ledger(db, key)
+        ledger.begin()
+        writes = [PreparedWrite(stream, 0, entries, [], now, audited=False) for stream, entries in whole.items() if entries]
+        ledger.write(PreparedBatch(writes, [], []), now)
+        ledger.commit(now)
+        db.execute("BEGIN IMMEDIATE")
+        rebuild_lists(db, decode)
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        db.close()

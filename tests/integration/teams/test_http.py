@@ -1,0 +1,90 @@
+"""The tools of teams over HTTP in `serve`: the SDK's own client, a token for each team, and nobody without one."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from curtainwall.app.serving import Serving, serving
+from tests.support.covers import covers
+from tests.support.houses import run
+from tests.support.mcp import ERAS
+from tests.support.serving import free_port
+from tests.support.teams import LISTED, TeamHome
+
+TOKEN, OTHER = "t" * 32, "o" * 32
+
+
+@pytest.fixture
+def port(team_home: TeamHome, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Write a configuration with two teams that have tokens, and return the port of their endpoint."""
+    found, web = free_port(), free_port()
+    monkeypatch.setenv("FRONTEND_TOKEN", TOKEN)
+    (team_home.scratch / "token").write_text(f"{OTHER}\n")
+    team_home.more = f'{LISTED}[web]\nport = {web}\n[peers]\nlisten = "127.0.0.1:{found}"\n'
+    answers = (json.dumps({"text": f"answer {number}"}) for number in range(9))
+    script = team_home.script("backend", *answers)
+    team_home.write(
+        frontend={"model": '"demo"', "token-env": '"FRONTEND_TOKEN"'},
+        mobile={"model": '"demo"', "token-file": f'"{team_home.scratch / "token"}"'},
+        backend=script,
+    )
+    return found
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[Serving]:
+    async with serving() as house:
+        async with asyncio.timeout(30):
+            while house.supervisor.health().get("teams") != "":  # noqa: ASYNC110 - the service has no event of its own to wait for
+                await asyncio.sleep(0.01)
+        yield house
+
+
+def told(result: Any) -> dict[str, Any]:
+    return json.loads(result.content[0].text)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@covers("teams.over-http")
+def test_a_client_with_a_token_talks_as_its_team(era: str, port: int) -> None:
+    async def story() -> None:
+        async with served(), httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as http:
+            way = streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)
+            async with Client(way, mode=era) as mcp:
+                assert "teams_ask" in {tool.name for tool in (await mcp.list_tools()).tools}
+                first = await mcp.call_tool("teams_ask", {"team": "backend", "question": "hello", "timeout": 60_000})
+                assert told(first)["answer"] == "answer 0"
+                assert told(await mcp.call_tool("teams_list", {}))["you"] == "frontend"
+                lied = await mcp.call_tool("teams_ask", {"team": "backend", "question": "hello", "fromTeam": "mobile"})
+                assert (lied.is_error, "known here as `frontend`" in lied.content[0].text) == (True, True)
+
+    run(story())
+
+
+@covers("teams.over-http")
+def test_nobody_comes_in_without_a_token_or_into_the_session_of_another_team(port: int) -> None:
+    async def story() -> None:
+        async with served(), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+            begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+            for shown in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer"}):
+                assert (await http.post("/mcp", json=begin, headers=shown)).status_code == 401
+            mine, theirs = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {OTHER}"}
+            assert (await http.post("/mcp", json=begin, headers={**mine, "Origin": "https://evil.example"})).status_code == 403
+            begun = await http.post("/mcp", json=begin, headers=mine)
+            name = {"mcp-session-id": begun.headers["mcp-session-id"]}
+            listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+            assert (await http.post("/mcp", json=listing, headers={**theirs, **name})).status_code == 404
+            assert (await http.post("/mcp", content=b"[" * 100_000, headers=mine)).status_code == 400
+            assert (await http.get("/mcp", headers=mine)).status_code == 405
+            assert (await http.request("DELETE", "/mcp", headers={**mine, **name})).status_code == 204
+            assert (await http.post("/mcp", json=listing, headers={**mine, **name})).status_code == 404
+
+    run(story())
