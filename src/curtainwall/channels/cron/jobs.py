@@ -8,7 +8,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from curtainwall.channels.cron.schedules import Schedule
-from curtainwall.model import AnyEvent, ExtensionNoted, Millis, Route, RouteSet, SessionId
+from curtainwall.model import AnyEvent, ExtensionNoted, Millis, Route, RouteSet, SessionDeleted, SessionId
 
 CHANNEL: Final = "cron"
 Overlap = Literal["skip", "queue", "allow"]
@@ -61,6 +61,7 @@ class Past:
     fired: dict[Millis, SessionId] = field(default_factory=dict[Millis, SessionId])
     skipped: dict[Millis, str] = field(default_factory=dict[Millis, str])
     queued: list[Millis] = field(default_factory=list[Millis])
+    deleted: set[SessionId] = field(default_factory=set[SessionId])
 
     @property
     def last(self) -> SessionId | None:
@@ -84,6 +85,10 @@ def tell(found: dict[str, Past], event: AnyEvent) -> None:
             past = found.setdefault(job, Past())
             past.fired[due] = session
             _dealt_with(past, due)
+        case SessionDeleted(session=session):
+            for past in found.values():
+                if session in past.fired.values():
+                    past.deleted.add(session)
         case ExtensionNoted(extension=extension) if extension == CHANNEL:
             _note(found, event.data, event.at)
         case _:
