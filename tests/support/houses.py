@@ -150,10 +150,17 @@ async def house(stores: Stores, rules: Rules | None = None, clock: Clock | None 
 
 
 async def open_session(
-    house: House, workspace: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, by: Who = ANN, routes: tuple[Route, ...] = ()
+    house: House,
+    workspace: Path,
+    *,
+    own: bool = True,
+    mode: Mode = Mode.DEFAULT,
+    by: Who = ANN,
+    routes: tuple[Route, ...] = (),
+    session: SessionId | None = None,
 ) -> SessionId:
     """Open a session that is ready for calls."""
-    session = SessionId(house.mint())
+    session = session or SessionId(house.mint())
     command = OpenSession(
         by=by,
         session=session,

@@ -60,7 +60,7 @@ class Callbacks:
         if url is None or self._was_sent(session, url):
             self._settled.add(session)
             return
-        outcome = self._deliveries.outcome(hook, session)
+        outcome = self._deliveries.whole_outcome(hook, session)
         if outcome.status in _ENDED:
             self._sending[session] = asyncio.create_task(self._send(session, url, outcome), name=f"callback of {session}")
 

@@ -63,6 +63,11 @@ class HouseFirings:
         """Write something down in the house's log."""
         await self._wired.house.note(CHANNEL, data)
 
+    def is_begun(self, session: SessionId) -> bool:
+        """Tell whether the agent has been at work on a firing, or it was closed."""
+        rows = self._wired.store.index.sessions(SessionQuery(prefix=session, limit=1))
+        return bool(rows) and (rows[0].turns > 0 or rows[0].status == "closed")
+
     def is_over(self, session: SessionId) -> bool:
         """Tell whether a firing has come to its end, or its session is gone."""
         rows = self._wired.store.index.sessions(SessionQuery(prefix=session, limit=1))

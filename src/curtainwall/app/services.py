@@ -30,6 +30,22 @@ class Service(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Stands for a service that could not be made, and says why."""
+
+    name: str
+    why: str
+
+    async def run(self) -> None:
+        """Wait until another takes its place."""
+        await asyncio.Event().wait()
+
+    def health(self) -> str:
+        """Return why it is missing."""
+        return self.why
+
+
 Report = Callable[[str, str], None]
 """Tells whoever reads the logs what happened to a service: its name, and what."""
 

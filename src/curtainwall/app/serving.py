@@ -13,7 +13,7 @@ from curtainwall.app.logs import Logbook
 from curtainwall.app.openings import Wanted
 from curtainwall.app.places import HousePlaces
 from curtainwall.app.reloading import Reloading
-from curtainwall.app.services import Service, Supervisor
+from curtainwall.app.services import Missing, Service, Supervisor
 from curtainwall.app.taking_up import TakingUp
 from curtainwall.app.wiring import Parts, Setup, Wired, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
@@ -21,10 +21,14 @@ from curtainwall.channels.asks import Board
 from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.line import Line
+<<<<<<< HEAD
 from curtainwall.model import Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import rescue
+=======
+from curtainwall.model import CurtainwallError, Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
+>>>>>>> serve
 
 SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
@@ -131,7 +135,13 @@ class Serving:
 
     async def _again(self, name: str) -> None:
         await self.supervisor.stop(self._made.pop(name, []))
-        self._start(name)
+        try:
+            self._start(name)
+        except CurtainwallError as fault:
+            # The others go on; health says what is missing until the configuration changes again.
+            self.book.say(f"{name}: it cannot be made anew: {fault}", "error", service=name)
+            self._made[name] = [name]
+            self.supervisor.start([Missing(name, str(fault))])
 
     def _start(self, name: str) -> None:
         made = list(_module(name).services(self))

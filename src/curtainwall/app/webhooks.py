@@ -3,23 +3,26 @@
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 
 from curtainwall.app.config_webhooks import HookSection
 from curtainwall.app.keys import house_key
-from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.openings import Wanted, open_new, state_of
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.webhook import CHANNEL, Delivery, Hook, Outcome, Proof
 from curtainwall.model import (
+    HOUSE,
     Broken,
     Label,
     LabelSource,
     MessageId,
     NotFound,
     Route,
+    RouteSet,
     SendMessage,
+    SessionDeleted,
     SessionId,
     TurnStatus,
     Who,
@@ -30,7 +33,9 @@ from curtainwall.session import lift, transcript
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
 
-UNTRUSTED = Label("untrusted-content")
+UNTRUSTED, SENSITIVE = Label("untrusted-content"), Label("sensitive")
+
+WITHHELD = "the answer was made from sensitive material and is handed out to nobody who merely asks; a `callback` is asked about first"
 
 
 def hooks_in(wired: Wired, environ: Mapping[str, str] = os.environ) -> dict[str, Hook]:
@@ -74,9 +79,14 @@ class HouseDeliveries:
         self._attend = attend
         self._model = model
         self._key = house_key(wired.setup.home.mask_key)
+        self._places_of: dict[SessionId, Route] = {}
+        self._deleted: set[Route] = set()
+        self._cursor = 0
 
     async def take(self, delivery: Delivery) -> SessionId:
-        """Let a session begin with a delivery."""
+        """Let a session begin with a delivery; raise `NotFound` where it had one that was deleted, so that it never runs twice."""
+        if place_of(delivery.hook, delivery.key) in self._no_more():
+            raise NotFound("this was delivered before, and its session was deleted since")
         told = self._wired.setup.config.webhooks.hooks[delivery.hook]
         by, house, mask = Who(name=delivery.hook, channel=CHANNEL), self._wired.house, self._wired.tools.masked
         session = await house.bind(place_of(delivery.hook, delivery.key), SessionId(house.mint()), by)
@@ -89,7 +99,13 @@ class HouseDeliveries:
         return session
 
     def outcome(self, hook: str, session: SessionId) -> Outcome:
-        """Return how far a session of this hook's has come; raise `NotFound`."""
+        """Return how far a session of this hook's has come, for whoever asks: nobody is asked before, so nothing sensitive is in it."""
+        found = self.whole_outcome(hook, session)
+        is_sensitive = found.text and SENSITIVE in state_of(self._wired, session).labels
+        return Outcome(found.status, WITHHELD) if is_sensitive else found
+
+    def whole_outcome(self, hook: str, session: SessionId) -> Outcome:
+        """Return how far a session of this hook's has come, for the gate to judge; raise `NotFound`."""
         if not any(place.channel == CHANNEL and place.reference.startswith(f"{hook}/") for place in self._places(session)):
             raise NotFound(f"there is no delivery `{session}` to `{hook}`")
         turns = transcript(lift(entry) for entry in self._wired.store.log.read(session_stream(session))).turns
@@ -102,6 +118,19 @@ class HouseDeliveries:
     def ticket(self, hook: str, session: SessionId) -> str:
         """Return what only whoever delivered can know."""
         return hmac.new(self._key, f"webhook {hook} {session}".encode(), hashlib.sha256).hexdigest()
+
+    def _no_more(self) -> Set[Route]:
+        """Return the places of deliveries whose sessions were deleted, as the house's log tells by now."""
+        for recorded in self._wired.house.feed.read(HOUSE, self._cursor):
+            self._cursor = recorded.seq
+            match recorded.event:
+                case RouteSet(route=place, session=session) if session is not None and place.channel == CHANNEL:
+                    self._places_of[session] = place
+                case SessionDeleted(session=session) if session in self._places_of:
+                    self._deleted.add(self._places_of.pop(session))
+                case _:
+                    pass
+        return self._deleted
 
     def _places(self, session: SessionId) -> tuple[Route, ...]:
         return tuple(self._wired.store.index.routes_to(session))

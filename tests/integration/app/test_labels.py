@@ -1,10 +1,11 @@
 """What was read stays known: after sensitive material, sending asks whatever was listed or granted, over restart, compaction and fork."""
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program
+from tests.integration.app.conftest import Program, until
 from tests.support.covers import covers
 from tests.support.serving import script_of
 from tests.support.web import Site, reply
@@ -77,3 +78,74 @@ def test_after_sensitive_material_a_listed_host_asks_also_where_it_was_granted_b
     told = desk.does(desk.fetch("/d"), session=forked)
     assert [ask["because"] for ask in told["pending"]] == [["sensitive-stays"]], "grants stay behind, the label does not"
     assert "inherited from session" in program.json("approvals", "list")[0]["shown"]
+
+
+@pytest.mark.timeout(300)
+@covers("labels.outlive-everything")
+def test_the_label_wakes_asks_that_were_listed_or_granted_before_and_goes_along_through_compaction_and_to_another_team(
+    program: Program, tmux: str
+) -> None:
+    with web_site() as listed, web_site() as granted:
+        for site in (listed, granted):
+            site.pages |= {f"/{name}": reply(200, "hello", content_type="text/plain") for name in "abcdef"}
+        finance = program.scratch / "finance"
+        (program.scratch / "backend").mkdir()
+        finance.mkdir()
+        (finance / "books.txt").write_text("42")
+        answers = [{"text": "one"}, {"tool": "fetch.get", "arguments": {"url": f"http://localhost:{listed.port}/f"}}, {"text": "two"}]
+        program.configure(
+            f'[lists]\nhosts = ["localhost:{listed.port}"]\nteams = ["backend"]\n[teams.backend]\n'
+            f'project = "{program.scratch / "backend"}"\nmodel = "{script_of(program.scratch / "backend.jsonl", answers)}"\n'
+        )
+        (program.home / "policy").mkdir(mode=0o700)
+        (program.home / "policy" / "labels.cedar").write_text(LABELS.format(place=finance))
+        desk, other = Desk(program, listed), Desk(program, granted)
+        question = {"tool": "teams.ask", "arguments": {"team": "backend", "question": "which number?"}}
+        # Before: the listed host and the listed team are free, the other host is granted for the session.
+        told = desk.does(desk.fetch("/a"), question, other.fetch("/a"))
+        desk.session = told["session"]
+        allowed(program, told, "--for", "session")
+        told = desk.does(other.fetch("/b"), {"tool": "filesystem.read_file", "arguments": {"path": str(finance / "books.txt")}})
+        assert (listed.paths, granted.paths) == (["/a"], ["/a", "/b"])
+        allowed(program, told)
+        # After, and after a summary: each of them asks, whatever was listed or granted, and `/why` names the call.
+        desk.lines += [
+            {
+                "code": f"import asyncio\nawait asyncio.gather(fetch.get(url='http://localhost:{listed.port}/c'), "
+                f"fetch.get(url='http://localhost:{granted.port}/c'), teams.ask(team='backend', question='which number?'))"
+            },
+            {"text": "done"},
+        ]
+        script_of(program.scratch / "script", desk.lines)
+        with program.terminal("start", "--resume", desk.session, size=(160, 50)) as screen:
+            screen.until("done", bound=60)
+            screen.enter("/compact")
+            screen.until("older messages were summarised", bound=60)
+            screen.enter("go on")
+            asks = until(lambda: len(found := program.json("approvals", "list")) == 3 and found, 60)
+            assert ["sensitive-stays" in ask["shown"] for ask in asks] == [True] * 3
+            for ask in asks:
+                screen.enter(f"/why {ask['id']}")
+                explained = rf"asked as {ask['id']} because[\s\S]*?label sensitive was set by call[\s\S]{{1,300}}books\.txt"
+                screen.until(lambda seen, explained=explained: re.search(explained, seen) is not None, bound=60)
+            screen.enter("/quit")
+        for ask in asks:
+            program("deny", ask["id"])
+        told = desk.does(question)
+        (ask,) = told["pending"]
+        assert "sensitive-stays" in ask["because"]
+        # The message that a human lets go takes the label along, and what the other team wants from outside asks.
+        program("approve", ask["id"])
+        program("start", "--resume", desk.session, fails=True)
+        (pair,) = [row for row in program.sessions() if row["channel"] == "teams"]
+        assert "sensitive" in pair["labels"]
+        (row,) = [row for row in program.json("approvals", "list") if row["session"] == pair["id"]]
+        assert "sensitive-stays" in row["shown"]
+        assert (listed.paths, granted.paths) == (["/a"], ["/a", "/b"])
+
+
+def allowed(program: Program, told: dict[str, Any], *scope: str) -> None:
+    """Approve the one thing that a session waits for, and let it go on to its end."""
+    (ask,) = told["pending"]
+    program("approve", ask["id"], *scope)
+    assert program.json("start", "--resume", told["session"])["status"] == "done"

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from curtainwall.model import ApprovalAsked, CallDenied
 from tests.integration.app.conftest import Program, Running, until
 from tests.support.covers import covers
+from tests.support.far_side import FarSide, post
 from tests.support.serving import Home, free_port, health, page, script_of
 
 READ = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
@@ -125,5 +128,60 @@ def test_health_and_metrics_are_for_this_machine_and_name_no_session(served: Ser
     assert session not in told + page(served.port, "/health")
     listening = Path(f"/proc/{running.child.pid}/net/tcp").read_text()
     assert f"0100007F:{served.port:04X}" in listening
+    running.interrupt()
+    assert running.code() == 0
+
+
+@covers("serve.reload")
+def test_a_hangup_has_the_files_read_again_and_a_service_is_made_anew_with_its_table(served: Served) -> None:
+    secret, hooks, other = served.program.scratch / "secret", free_port(), free_port()
+    secret.write_text("a secret of more than sixteen letters")
+
+    def listening(port: int, name: Path) -> str:
+        return served.config(f'[webhooks]\nlisten = "127.0.0.1:{port}"\n[webhooks.hooks.ci]\nsecret-file = "{name}"\nprompt = "go"\n')
+
+    served.program.configure(listening(hooks, secret))
+    running = served.start()
+    until(lambda: health(served.port)["services"].get("webhooks") == "ok")
+    served.program.configure(listening(other, secret))
+    running.child.send_signal(signal.SIGHUP)
+    until(lambda: answers(other) and not answers(hooks))
+    running.says("webhook: made anew, its configuration has changed")
+    # A table that is valid and cannot be served takes nothing else along, and health says what is missing.
+    served.program.configure(listening(other, served.program.scratch / "nowhere"))
+    running.child.send_signal(signal.SIGHUP)
+    until(lambda: "the secret of webhook `ci` cannot be read" in health(served.port)["services"].get("webhook", ""))
+    assert health(served.port)["status"] == "degraded"
+    assert not answers(other)
+    served.program.configure(listening(other, secret))
+    until(lambda: answers(other) and health(served.port)["status"] == "ok")
+    running.interrupt()
+    assert running.code() == 0
+
+
+def answers(port: int) -> bool:
+    """Tell whether somebody listens at a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@covers("serve.parks")
+def test_a_second_signal_ends_it_at_once_and_the_next_start_goes_on(served: Served) -> None:
+    far = FarSide()
+    try:
+        (session,) = served.home.born(served.script(post(f"{far.url}/slow"), {"text": "it is sent"}))
+        running = served.start()
+        served.program("approve", until(lambda: [row["id"] for row in served.program.json("approvals", "list")])[0])
+        until(lambda: far.hits["/slow"])
+        running.child.send_signal(signal.SIGTERM)
+        running.says("SIGTERM: parking what runs; again ends at once")
+        with suppress(ProcessLookupError):
+            running.child.send_signal(signal.SIGTERM)
+        assert running.code(30) in (0, 1)
+    finally:
+        far.close()
+    running = served.start()
+    until(lambda: served.session(session)["status"] == "ready", 60)
+    assert far.hits["/slow"] == 1, "what may have run is not run again"
     running.interrupt()
     assert running.code() == 0

@@ -347,7 +347,7 @@ def test_a_rule_file_of_ones_own_counts(program: Program) -> None:
         (("--mode", "wild", "x"), 2, "'wild' is not one of"),
         (("--output", "yaml", "x"), 2, "'yaml' is not one of"),
         (("--on-ask", "sing", "x"), 2, "'sing' is not one of"),
-        (("--agent", "goose", "x"), 2, "there is no agent `goose`"),
+        (("--agent", "parrot", "x"), 2, "there is no agent `parrot`"),
         (("--resume", "nobody", "x"), 1, "there is no session `nobody`"),
         (("--model", "parrot", "x"), 1, "there is no model `parrot`; there are `demo`"),
         (("--model", "script:gone.jsonl", "x"), 1, "gone.jsonl` cannot be read"),

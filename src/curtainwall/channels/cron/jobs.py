@@ -8,7 +8,11 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from curtainwall.channels.cron.schedules import Schedule
+<<<<<<< HEAD
 from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Route, RouteSet, SessionId
+=======
+from curtainwall.model import AnyEvent, ExtensionNoted, Millis, Route, RouteSet, SessionDeleted, SessionId
+>>>>>>> serve
 
 CHANNEL: Final = "cron"
 Overlap = Literal["skip", "queue", "allow"]
@@ -61,6 +65,7 @@ class Past:
     fired: dict[Millis, SessionId] = field(default_factory=dict[Millis, SessionId])
     skipped: dict[Millis, str] = field(default_factory=dict[Millis, str])
     queued: list[Millis] = field(default_factory=list[Millis])
+    deleted: set[SessionId] = field(default_factory=set[SessionId])
 
     @property
     def last(self) -> SessionId | None:
@@ -105,6 +110,10 @@ def tell(found: dict[str, Past], event: AnyEvent) -> None:
             past = found.setdefault(job, Past())
             past.fired[due] = session
             _dealt_with(past, due)
+        case SessionDeleted(session=session):
+            for past in found.values():
+                if session in past.fired.values():
+                    past.deleted.add(session)
         case ExtensionNoted(extension=extension) if extension == CHANNEL:
             _note(found, event.data, event.at)
         case _:

@@ -54,7 +54,7 @@ class Deliveries(Protocol):
     """What a delivery does to the house."""
 
     async def take(self, delivery: Delivery) -> SessionId:
-        """Let a session begin with it; the same delivery twice is one session."""
+        """Let a session begin with it; the same delivery twice is one session. Raise `NotFound` where that one was deleted."""
         ...
 
     def outcome(self, hook: str, session: SessionId) -> Outcome:
@@ -93,6 +93,8 @@ class Endpoint:
             session = await self.deliveries.take(self._delivery(hook, key, body, request.headers.get("content-type", "")))
         except Refused as refusal:
             return _told(refusal.status, {"error": str(refusal)})
+        except NotFound as fault:
+            return _told(410, {"error": str(fault)})
         except TryLater as fault:
             return _told(503, {"error": str(fault)}, {"retry-after": "5"})
         except CurtainwallError as fault:

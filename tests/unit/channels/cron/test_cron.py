@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -13,7 +14,7 @@ from curtainwall.runtime import House
 from curtainwall.session import Rules
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
-from tests.support.houses import FakeClock, policy, run, until
+from tests.support.houses import ANN, FakeClock, open_session, policy, run, until
 
 START = 1_700_000_000_000 // 3_600_000 * 3_600_000
 MINUTE, HOUR = 60_000, 3_600_000
@@ -38,6 +39,9 @@ class Firings:
 
     async def note(self, data: Mapping[str, JsonValue]) -> None:
         await self.house.note("cron", data)
+
+    def is_begun(self, session: SessionId) -> bool:
+        return False
 
     def is_over(self, session: SessionId) -> bool:
         return session not in self.running
@@ -111,6 +115,22 @@ def test_a_service_that_died_in_the_middle_of_a_beginning_completes_it_at_its_ne
         async with it.service() as again:
             assert again.calls == [START + HOUR]
             assert len(again.past[0]) == 1
+
+    run(story())
+
+
+@covers("cron.each-firing-is-one-session")
+def test_a_firing_whose_session_was_deleted_does_not_run_again() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            await it.comes(START + HOUR, lambda: bool(firings.past[0]))
+            (session,) = firings.past[0].values()
+            await open_session(firings.house, Path("/w"), session=session)
+            await firings.house.delete(session, ANN)
+        async with it.service() as again:
+            await until(lambda: bool(it.clock.sleepers))
+            assert again.calls == []
 
     run(story())
 
