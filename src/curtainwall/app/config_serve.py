@@ -43,10 +43,6 @@ class ServeSection(Section):
     """How `serve` tells how it is."""
 
     status_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-<<<<<<< HEAD
         None, alias="status-port", description="a port on this machine alone for `/health` and `/metrics`"
-=======
-        None, alias="status-port", description="a port on this machine alone for `/health` and `/metrics`, beside the web or without it"
->>>>>>> serve
     )
     traces: bool = Field(False, description="give turns, model requests and calls to OpenTelemetry, as its own variables configure it")

@@ -21,14 +21,10 @@ from curtainwall.channels.asks import Board
 from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.line import Line
-<<<<<<< HEAD
-from curtainwall.model import Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
+from curtainwall.model import CurtainwallError, Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import rescue
-=======
-from curtainwall.model import CurtainwallError, Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
->>>>>>> serve
 
 SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a

@@ -62,18 +62,11 @@ class Cron:
             await asyncio.Event().wait()
 
     async def _look_after(self, job: Job) -> None:
-<<<<<<< HEAD
         past = self._pasts.of(job.name)
-        if past.fired:
-            # Where we died in the middle of a beginning, this completes it; otherwise it changes nothing.
-            await self._fire(job, max(past.fired))
-=======
-        past = self._past(job.name)
         for due, session in sorted(past.fired.items()):
             # Where somebody died in the middle of a beginning, this completes it. What was deleted has run, and does not run again.
             if session not in past.deleted and not self._firings.is_begun(session):
                 await self._fire(job, due)
->>>>>>> serve
         if past.schedule != job.schedule:
             await self._firings.note(seen(job))
         while True:

@@ -8,11 +8,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from curtainwall.channels.cron.schedules import Schedule
-<<<<<<< HEAD
-from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Route, RouteSet, SessionId
-=======
-from curtainwall.model import AnyEvent, ExtensionNoted, Millis, Route, RouteSet, SessionDeleted, SessionId
->>>>>>> serve
+from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Route, RouteSet, SessionDeleted, SessionId
 
 CHANNEL: Final = "cron"
 Overlap = Literal["skip", "queue", "allow"]
