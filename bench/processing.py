@@ -154,7 +154,7 @@ def _figures(ours: Rounds, pipe: Rounds, rate: float, cold: Rounds, start: Round
             pipe.p50 * 1e3,
             "the pipe's round trip",
             target=Target(2),
-            note="from the message at the desk to the end of the turn in the log: four commits, all durable",
+            note="from the message at the desk to the end of the turn in the log: two commits, all durable",
         ),
         Figure("local agents: nine sessions at once", rate, "messages/s", target=Target(1_000, way="at least")),
         Figure(

@@ -43,7 +43,15 @@ def remembered() -> int:
     return sum(1 for line in PLACE.read_text().splitlines() if '"type":"user"' in line)
 
 
+def busy() -> Path:
+    """Leave a file for as long as a message is worked on; one that is still there afterwards was left behind by an end in the middle."""
+    found = STATE / f"busy-{os.getpid()}-{time.time_ns()}"
+    found.touch()
+    return found
+
+
 def answer(text: str, mark: str) -> None:
+    is_busy = busy()
     keep(type="user", uuid=mark, message={"role": "user", "content": text})
     tell(type="system", subtype="init", session_id=CONVERSATION, mcp_servers=[{"name": "curtainwall", "status": "connected"}])
     if HANGS in text:
@@ -73,6 +81,7 @@ def answer(text: str, mark: str) -> None:
         (STATE / "written").touch()
         return
     tell(type="assistant", parent_tool_use_id=None, message={"content": [{"type": "text", "text": said}]})
+    is_busy.unlink()
     tell(type="result", subtype="success", is_error=False, result=said, session_id=CONVERSATION, usage={}, total_cost_usd=0.0)
 
 

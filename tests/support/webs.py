@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httpx2
 import pytest
@@ -112,10 +112,19 @@ class Web:
         return self.asks(session)[-1]
 
 
+class Address(Protocol):
+    """Where a web is."""
+
+    @property
+    def base(self) -> str:
+        """The beginning of every address of its pages."""
+        ...
+
+
 class Visit:
     """A browser without a screen and without scripts: cookies, forms, and the headers that a real one sends."""
 
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: Address) -> None:
         self.web = web
         self.client = httpx2.Client(base_url=web.base, timeout=PATIENCE, trust_env=False)
         self.csrf = ""

@@ -57,4 +57,5 @@ class PeersSection(Section):
     notice_days: Annotated[float, Field(gt=0)] = Field(30.0, alias="notice-days", description="how long a notice may wait")
     depth: Count = Field(4, description="through how many teams a question may go")
     compact_after: Count = Field(1_000, alias="compact-after", description="messages after which a conversation becomes a summary")
+    warm: int = Field(0, ge=0, description="how many of the most used conversations are got ready when the teams are first worked for")
     archive_after: Duration = Field(90 * 86_400, alias="archive-after", description="unused for so long, a conversation counts as archived")

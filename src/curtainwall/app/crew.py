@@ -1,7 +1,8 @@
 """Everyone who works in this process: sessions find their agent by the name in their log, and each kind is made when one first needs it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from curtainwall.model import Agent, NotFound, SessionId, TurnAt, TurnResult
 
@@ -14,6 +15,19 @@ class Worker(Agent, Protocol):
 
     def last_words(self, session: SessionId) -> str:
         """Return what the agent said last."""
+        ...
+
+
+@runtime_checkable
+class Rests(Protocol):
+    """An agent with something that is started and ended apart from its work."""
+
+    async def wake(self, session: SessionId) -> None:
+        """Get a session's agent ready before anybody needs it."""
+        ...
+
+    async def sleep(self, session: SessionId) -> None:
+        """Let it go, unless it is at work."""
         ...
 
 
@@ -49,6 +63,7 @@ class Crew:
         self._name_of = name_of
         self._kinds = kinds
         self._workers: dict[str, Worker] = {}
+        self._making = asyncio.Lock()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +90,19 @@ class Crew:
         for worker in self._workers.values():
             worker.forget(session)
 
+    async def wake(self, session: SessionId) -> None:
+        """Get a session's agent ready, where that takes something."""
+        worker = await self._worker(session)
+        if isinstance(worker, Rests):
+            await worker.wake(session)
+
+    async def sleep(self, session: SessionId) -> None:
+        """Let a session's agent go; the next message wakes it."""
+        worker = self._workers.get(self._name_of(session))
+        if isinstance(worker, Rests):
+            await worker.sleep(session)
+        self.forget(session)
+
     def last_words(self, session: SessionId) -> str:
         """Return what the session's agent said last; nothing where it has not worked here."""
         worker = self._workers.get(self._name_of(session))
@@ -88,5 +116,8 @@ class Crew:
     async def _worker(self, session: SessionId) -> Worker:
         name = self._name_of(session)
         if name not in self._workers:
-            self._workers[name] = await self.kind_of(name).worker()
+            # Whoever comes meanwhile waits: of two that are made at once, one would keep processes that nobody knows of.
+            async with self._making:
+                if name not in self._workers:
+                    self._workers[name] = await self.kind_of(name).worker()
         return self._workers[name]

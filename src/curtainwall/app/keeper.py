@@ -1,6 +1,7 @@
 """Who works for the teams: one process of all at a time keeps their sessions, and takes over at once where the one before it ends."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +25,7 @@ from curtainwall.model import (
 from curtainwall.runtime import Turns
 
 KEEPER = StreamId("keeper:teams")
+_LOG = logging.getLogger(__name__)
 _INBOX = "inbox:"
 _MANY = 100_000
 _LOOK_AGAIN = 0.25
@@ -37,12 +39,18 @@ class Keeper:
         self._turns = turns
         self._crew = crew
         self._known: set[SessionId] = set()
-        self.is_keeping = False
+        self._has_lease = asyncio.Event()
+
+    @property
+    def is_keeping(self) -> bool:
+        """Tell whether this process works for the teams."""
+        return self._has_lease.is_set()
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
         """Keep the teams' sessions, and fulfil wishes, until the context is left."""
-        tasks = (asyncio.create_task(self._keep(), name="keeper"), asyncio.create_task(self._fulfil(), name="wishes"))
+        made = {"keeper": self._keep(), "wishes": self._fulfil(), "warming": self._warm()}
+        tasks = [asyncio.create_task(each, name=name) for name, each in made.items()]
         try:
             yield
         finally:
@@ -53,7 +61,7 @@ class Keeper:
     async def _keep(self) -> None:
         """Wait for the lease, then look after every session of a team, old and new."""
         lease = await self._lease()
-        self.is_keeping = True
+        self._has_lease.set()
         try:
             async with self._wired.store.log.watch() as changes:
                 self._take_up_all()
@@ -64,8 +72,18 @@ class Keeper:
                         if name.startswith(_INBOX):
                             self._take_up(session_of(StreamId(name.removeprefix(_INBOX))))
         finally:
-            self.is_keeping = False
+            self._has_lease.clear()
             lease.release()
+
+    async def _warm(self) -> None:
+        """Get the agents of the most used pairs ready, one after the other; what goes wrong is told with their next message."""
+        await self._has_lease.wait()
+        active = [told for told in self._wired.talk.figures() if told.status != "archived"]
+        for told in active[: self._wired.setup.config.peers.warm]:
+            try:
+                await self._crew.wake(told.session)
+            except CurtainwallError as fault:
+                _LOG.warning("the agent of `%s` could not be got ready: %s", told.pair, fault)
 
     async def _lease(self) -> Lease:
         while True:
@@ -115,9 +133,10 @@ class Keeper:
             return f"{who} works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
         if wish.what == "wake":
             self._take_up(wish.session)
+            await self._crew.wake(wish.session)
             return "awake"
         await self._turns.leave(wish.session)
-        self._crew.forget(wish.session)
+        await self._crew.sleep(wish.session)
         return "asleep"
 
     async def _fork(self, wish: Wish) -> str:

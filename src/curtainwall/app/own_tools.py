@@ -39,10 +39,12 @@ def judged_tools(
     *,
     own_ports: frozenset[int] = frozenset(),
     teams: Iterable[str] = (),
+    closers: Mapping[str, Closer] | None = None,
 ) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
     user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
-    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=_closers(home, masker))
+    every = {**_closers(home, masker), **(closers or {})}
+    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=every)
 
 
 def run_tools(
@@ -55,6 +57,7 @@ def run_tools(
     mounts: Callable[[Place], Mounts],
     own_ports: frozenset[int] = frozenset(),
     teams: Iterable[str] = (),
+    closers: Mapping[str, Closer] | None = None,
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined.
 
@@ -77,7 +80,7 @@ def run_tools(
         directories=directories,
         mounts=mounts,
         own_ports=own_ports,
-        closers=_closers(home, masker),
+        closers={**_closers(home, masker), **(closers or {})},
     )
 
 

@@ -1,25 +1,30 @@
 """The pairs of this house: each asker's one conversation with a team, opened in the team's project on the team's terms."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.app.config import Config
 from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.home import Home
 from curtainwall.channels.places import parse_place
-from curtainwall.channels.teams import DAY, Caller, Card, Pair, Terms
+from curtainwall.channels.teams import DAY, Caller, Card, Finish, Pair, Terms
 from curtainwall.facts import Scene, Unclear, canonical_path
 from curtainwall.model import (
     SYSTEM,
     TEAMS,
     AnyCommand,
+    AnyEvent,
     CommandRefused,
     Effect,
     LabelSource,
     Limits,
+    MessageId,
     NotAllowed,
     NotFound,
     OpenSession,
+    PeerAnswer,
+    PeerAnswerTaken,
     Place,
     ReadySession,
     SessionId,
@@ -41,32 +46,77 @@ DefaultModel = Callable[[], str]
 Heard = Callable[[SessionId, Place, str], Awaitable[None]]
 """Passes a message by the user's hooks; raises where they keep it away."""
 
+AnyHooks = Callable[[Place], bool]
+"""Tells whether the user's hooks want to hear of messages in a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How messages pass by the user's hooks."""
+
+    heard: Heard
+    any_hooks: AnyHooks
+
 
 class HousePeers:
     """What talking to teams needs of one process's part of the house."""
 
     def __init__(
-        self, house: House, home: Home, config: Callable[[], Config], protection: Protection, default_model: DefaultModel, heard: Heard
+        self, house: House, home: Home, config: Callable[[], Config], protection: Protection, default_model: DefaultModel, ways: Ways
     ) -> None:
         self._house = house
         self._home = home
         self._config = config
         self._protection = protection
         self._default_model = default_model
-        self._heard = heard
+        self._ways = ways
         self._opened: dict[Pair, Place] = {}
+        self._teams: dict[SessionId, str] = {}
 
     async def open(self, pair: Pair, caller: Caller, text: str) -> SessionId:
         """Return the one session of a pair, opened where it was not yet; raise where the team may not be asked."""
-        known = self._opened.get(pair)
-        if known is None or self._house.feed.head(session_stream(known.session)) == 0:
+        known = self._known(pair)
+        if known is None:
             # Before anything is opened; what is delivered later is judged where it arrives, whatever has changed by then.
             workspace = self.workspace_of(pair.team)
             self._see_that_it_may(pair, caller, workspace)
             session = await self._open(pair, workspace)
             known = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
-        await self._heard(known.session, known, text)
+        await self._ways.heard(known.session, known, text)
         return known.session
+
+    def at_hand(self, pair: Pair) -> SessionId | None:
+        """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
+        known = self._known(pair)
+        return None if known is None or self._ways.any_hooks(known) else known.session
+
+    async def answer(self, session: SessionId, message: MessageId, finish: Finish) -> PeerAnswer:
+        """Return the answer to a message of the session once it is durable, and with it what finishes the call that waited for it."""
+        taken: list[PeerAnswer] = []
+
+        def follow(_state: SessionState, events: Sequence[AnyEvent]) -> AnyCommand | None:
+            for event in events:
+                if isinstance(event, PeerAnswerTaken) and event.answer.message == message:
+                    taken.append(event.answer)
+                    return finish(event.answer)
+            return None
+
+        async with self._house.hold(session) as actor:
+            with actor.followed_by(follow):
+                while message in actor.state.sent:
+                    await actor.grown()
+        return taken[-1] if taken else self._answer_in_log(session, message)
+
+    def _answer_in_log(self, session: SessionId, message: MessageId) -> PeerAnswer:
+        for recorded in self._house.feed.read(session_stream(session)):
+            if isinstance(recorded.event, PeerAnswerTaken) and recorded.event.answer.message == message:
+                return recorded.event.answer
+        raise NotFound(f"session `{session}` sent no message `{message}`")
+
+    def _known(self, pair: Pair) -> Place | None:
+        """Return where a pair talks, as far as it was seen here; a session that was deleted since is none."""
+        known = self._opened.get(pair)
+        return None if known is None or self._house.feed.head(session_stream(known.session)) == 0 else known
 
     def pairs_of(self, asker: str | None) -> Sequence[tuple[Pair, SessionId]]:
         """Return the pairs that somebody began, or all there are."""
@@ -88,8 +138,12 @@ class HousePeers:
 
     def team_of(self, session: SessionId) -> str:
         """Return the team that a session speaks for."""
-        opened = self.state(session).opened
-        return "" if opened is None else opened.team
+        if session not in self._teams:
+            opened = self.state(session).opened
+            if opened is None:
+                return ""
+            self._teams[session] = opened.team
+        return self._teams[session]
 
     def state(self, session: SessionId) -> SessionState:
         """Return a session as it is now."""

@@ -18,7 +18,7 @@ from curtainwall.app.keys import existing_key, house_key
 from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
-from curtainwall.app.pairs import HousePeers, cards_of, terms_of
+from curtainwall.app.pairs import HousePeers, Ways, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
@@ -27,7 +27,7 @@ from curtainwall.app.session_tools import session_runners
 from curtainwall.app.web_people import WEB, web_operators
 from curtainwall.app.wishes import Wishes
 from curtainwall.channels import Rendezvous
-from curtainwall.channels.teams import Hands, Talk, Tell, team_runners
+from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_runners
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
@@ -56,7 +56,7 @@ from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, lift
 from curtainwall.store import MemoryStore, SqliteStore
-from curtainwall.tools import Hub, Mounts, Runner
+from curtainwall.tools import Closer, Hub, Mounts, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.progress import listener
@@ -333,6 +333,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         if reply.context:
             await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
 
+    def listens(place: Place) -> bool:
+        return hooks.listens("UserPromptSubmit", place)
+
     protection, wishes, teams = setup.policy.protection, Wishes(), setup.config.teams
     async with (
         SqliteStore.open(setup.home.root, clock, decode=lift) if parts.store is None else nullcontext(parts.store) as store,
@@ -340,9 +343,11 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     ):
         names = AgentNames(store.log)
         model = partial(_model_of_new_sessions, setup.config, masker)
-        peers = HousePeers(house, setup.home, lambda: in_force.setup.config, protection, model, heard)
-        talk = Talk(peers, house.feed, clock, terms_of(setup.config))
-        of_teams: Mapping[str, Runner] = team_runners(Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller)) if teams else {}
+        peers = HousePeers(house, setup.home, lambda: in_force.setup.config, protection, model, Ways(heard, listens))
+        talk = Talk(peers, peers, house.feed, clock, terms_of(setup.config))
+        hands = Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller, masker.mask_json)
+        of_teams: Mapping[str, Runner] = team_runners(hands) if teams else {}
+        closers: Mapping[str, Closer] = team_closers(hands) if teams else {}
         of_session = {
             **session_runners(allow_more),
             **skill_runners(shelf_of(setup.home)),
@@ -350,9 +355,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             **of_teams,
         }
         native = (
-            run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams)
+            run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams, closers)
             if runners is None
-            else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams)
+            else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams, closers=closers)
         )
         async with (
             aclosing(ServerWays(setup.home.authority, ask_again, own_ports=setup.own_ports)) as ways,

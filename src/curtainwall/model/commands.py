@@ -193,19 +193,24 @@ def _untag(value: object, read: ValidatorFunctionWrapHandler) -> Progress:
     return read(value)
 
 
+Told = Annotated[Progress, WrapSerializer(_tag), WrapValidator(_untag)]
+"""Something that an agent told of its work, inside a command."""
+
+
 class RecordProgress(Command):
     """Keep what the agent told of its work."""
 
-    events: tuple[Annotated[Progress, WrapSerializer(_tag), WrapValidator(_untag)], ...]
+    events: tuple[Told, ...]
 
 
 class EndTurn(Command):
-    """Say how the turn ended."""
+    """Say how the turn ended, and keep what the agent told last along with it."""
 
     turn: TurnId
     status: TurnStatus
     failure: str = ""
     waits_for: tuple[CallId, ...] = ()
+    last: tuple[Told, ...] = ()
 
 
 class InterruptTurn(Command):
@@ -241,6 +246,8 @@ class RequestCall(Command):
     hook: HookSays | None = None
     of_program: bool = False
     program: SavedProgram | None = None
+    along: MessagePeer | None = None
+    """The message that the call is about: where the call is permitted at once, it leaves together with the permit."""
 
 
 class RefuseCall(Command):

@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol
 from pydantic import JsonValue
 
 from curtainwall.model.blobs import BlobRef, Payload
-from curtainwall.model.commands import AnyCommand, HookSays
+from curtainwall.model.commands import AnyCommand, HookSays, Told
 from curtainwall.model.entries import Batch, Entry, Outcome, Owner, Post, Recorded, Waiting
 from curtainwall.model.events import AnyEvent, CallPermitted, Progress, SavedProgram, TurnStatus, Workspace
 from curtainwall.model.frozen import Frozen
@@ -291,6 +291,8 @@ class TurnResult(Frozen):
     status: TurnStatus
     failure: str = ""
     waits_for: tuple[CallId, ...] = ()
+    last: tuple[Told, ...] = ()
+    """What the agent has not recorded yet, to be kept together with the end of the turn."""
 
 
 class Agent(Protocol):

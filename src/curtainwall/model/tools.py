@@ -5,6 +5,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from curtainwall.model.commands import MessagePeer
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.subjects import Role, Subject, ToolEffect
 
@@ -82,6 +83,8 @@ class Prepared(Frozen):
 
     subject: Subject
     arguments: Mapping[str, JsonValue]
+    along: MessagePeer | None = None
+    """What can be written together with the permit; whoever runs the call finds it here only where it was."""
 
 
 class ToolResult(Frozen):
@@ -89,3 +92,5 @@ class ToolResult(Frozen):
 
     ok: bool
     value: JsonValue
+    is_logged: bool = False
+    """The outcome is in the log already, as it stands here: it was written together with what the tool waited for."""

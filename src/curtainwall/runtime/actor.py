@@ -1,8 +1,8 @@
 """One session's single writer: take every command that waits, decide, append once, publish."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from curtainwall.model import (
@@ -42,6 +42,9 @@ _A_MOMENT, _A_WHILE = 0.005, 1.0
 RulesNow = Callable[[], Rules]
 """Gives the rules in force; a reload of the policy shows at the next command."""
 
+Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
+"""Looks at what was just decided, and where it leads; names a command that is decided along with it, in the same commit."""
+
 
 @dataclass(slots=True)
 class _Ticket:
@@ -72,6 +75,7 @@ class Actor:
         self._keyed: dict[str, asyncio.Future[tuple[AnyEvent, ...]]] = {}
         self._work = asyncio.Event()
         self._has_grown = asyncio.Event()
+        self._follows: list[Follow] = []
         self._inbox_changed = True
         self._is_deciding = False
         self._task: asyncio.Task[None] | None = None
@@ -121,6 +125,20 @@ class Actor:
         while self.seq < seq:
             self._has_grown.clear()
             await self._has_grown.wait()
+
+    async def grown(self) -> None:
+        """Return when something more is durable."""
+        self._has_grown.clear()
+        await self._has_grown.wait()
+
+    @contextmanager
+    def followed_by(self, follow: Follow) -> Generator[None]:
+        """Let somebody add to each decision for a while. They see events that are not durable yet, and may see them twice."""
+        self._follows.append(follow)
+        try:
+            yield
+        finally:
+            self._follows.remove(follow)
 
     @property
     def is_idle(self) -> bool:
@@ -228,14 +246,7 @@ class Actor:
                 # The same key twice is the same command, also where one came directly and one by the inbox at the same moment.
                 ticket.events, ticket.refusal = same.events, same.refusal
                 continue
-            moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
-            ticket.events, ticket.refusal = (), None
-            try:
-                ticket.events = decide(draft, ticket.command, rules, moment)
-            except CommandRefused as refusal:
-                ticket.refusal = refusal
-            except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on
-                ticket.refusal = CommandRefused(f"this cannot be decided: {type(error).__name__}: {error}")
+            self._decide_one(draft, ticket, rules)
             for event in ticket.events:
                 if _is_for_project(event):
                     for_project.append(event)
@@ -244,11 +255,33 @@ class Actor:
                 own.append(event)
             if ticket.key is not None:
                 consumed.append(Consumed(self.stream, ticket.key, _outcome(ticket, self.seq + len(own))))
+        for command in self._following(draft, own):
+            more = _Ticket(command, None, None)
+            self._decide_one(draft, more, rules)
+            for event in more.events:
+                apply_event(draft, event)
+                own.append(event)
         writes = [Write(self.stream, self.seq, tuple(own))] if own or consumed else []
         if draft.opened is not None and (for_project or _used_project(own, self._project)):
             # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
             writes.append(Write(project_stream(draft.workspace.path), self._project.seq, tuple(for_project)))
         return draft, Batch(tuple(writes), tuple(consumed), posts_of(own))
+
+    def _decide_one(self, draft: SessionState, ticket: _Ticket, rules: Rules) -> None:
+        moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
+        ticket.events, ticket.refusal = (), None
+        try:
+            ticket.events = decide(draft, ticket.command, rules, moment)
+        except CommandRefused as refusal:
+            ticket.refusal = refusal
+        except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on
+            ticket.refusal = CommandRefused(f"this cannot be decided: {type(error).__name__}: {error}")
+
+    def _following(self, draft: SessionState, events: Sequence[AnyEvent]) -> Generator[AnyCommand]:
+        for follow in tuple(self._follows) if events else ():
+            command = follow(draft, events)
+            if command is not None:
+                yield command
 
     def _look_at_project(self, state: SessionState) -> bool:
         """Take in what others granted or revoked in the project, and tell whether there was anything."""

@@ -38,6 +38,7 @@ from curtainwall.model import (
     NotFound,
     OverBudget,
     Payload,
+    PeerMessageSent,
     Place,
     Prepared,
     ProceedCall,
@@ -198,7 +199,13 @@ class SessionGate:
             return await self._refuse(actor, wish, bad)
         cursor = actor.seq
         command = RequestCall(
-            by=SYSTEM, call=wish.call, subject=prepared.subject, turn=wish.turn, hook=reply.says, of_program=wish.save is not None
+            by=SYSTEM,
+            call=wish.call,
+            subject=prepared.subject,
+            turn=wish.turn,
+            hook=reply.says,
+            of_program=wish.save is not None,
+            along=prepared.along,
         )
         try:
             events = await actor.submit(command)
@@ -235,7 +242,7 @@ class SessionGate:
         for event in events:
             match event:
                 case CallPermitted():
-                    return await self._run(actor, wish, prepared, event)
+                    return await self._run(actor, wish, _as_written(prepared, events), event)
                 case CallDenied(call=wish.call, verdict=verdict):
                     return Answer(call=wish.call, verdict=verdict)
                 case ApprovalAsked():
@@ -329,10 +336,21 @@ class SessionGate:
             raise
         except Exception as error:  # noqa: BLE001 - a tool's failure is an outcome, whatever it raised
             result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
-        shown = await self._finish(actor, wish, permit, result, inspects=prepared.subject.effect is ToolEffect.INSPECT)
+        shown = await self._outcome(actor, wish, permit, result, inspects=prepared.subject.effect is ToolEffect.INSPECT)
         reply = await self._hooks.after_call(prepared.subject, result, wish.place)
         told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
         return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told), reply)
+
+    async def _outcome(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult, *, inspects: bool) -> JsonValue:
+        if result.is_logged and wish.call not in actor.state.calls:
+            return result.value
+        try:
+            return await self._finish(actor, wish, permit, result, inspects=inspects)
+        except NotFound:
+            # It was on its way into the log when nobody wanted to wait any longer.
+            if not result.is_logged:
+                raise
+            return result.value
 
     async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult, *, inspects: bool = False) -> JsonValue:
         blobs = self._house.stores.blobs
@@ -362,6 +380,13 @@ class SessionGate:
         self._uncounted[session] = self._uncounted.get(session, 0) + 1
         if self._uncounted[session] >= _COUNT_EVERY:
             await actor.submit(CountDenials(by=SYSTEM, count=self._uncounted.pop(session)))
+
+
+def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:
+    """Return a call without the message that could have left with its permit, where it did not."""
+    if prepared.along is None or any(isinstance(event, PeerMessageSent) for event in events):
+        return prepared
+    return prepared.model_copy(update={"along": None})
 
 
 def _with_words(answer: Answer, reply: HookReply) -> Answer:

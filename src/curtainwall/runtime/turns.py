@@ -1,14 +1,16 @@
 """Who lets agents work: queued messages become turns, answers take up turns that wait, and an interrupt ends one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from curtainwall.model import (
     LEFT,
     SYSTEM,
     Agent,
+    AgentSpoke,
     AnyCommand,
+    AnyEvent,
     Closed,
     CommandRefused,
     CurtainwallError,
@@ -17,9 +19,11 @@ from curtainwall.model import (
     Gate,
     HookReply,
     Hooks,
+    MessageAccepted,
     MessageId,
     NotFound,
     Place,
+    RecordProgress,
     ResumeTurn,
     SendMessage,
     SessionId,
@@ -34,7 +38,7 @@ from curtainwall.model import (
     inbox_of,
     session_stream,
 )
-from curtainwall.runtime.actor import Actor
+from curtainwall.runtime.actor import Actor, Follow
 from curtainwall.runtime.held import HeldAnswers
 from curtainwall.runtime.house import House
 from curtainwall.session import SessionState
@@ -58,6 +62,7 @@ class Turns:
         self._hooks = hooks
         self._last_words = last_words
         self._attended: dict[SessionId, asyncio.Task[None]] = {}
+        self._begun: dict[SessionId, TurnId] = {}
 
     def attend(self, session: SessionId) -> None:
         """Look after a session from here on: whatever it can do by itself is done by this process."""
@@ -102,7 +107,24 @@ class Turns:
                     # Another process decides for it, and lets its agent work.
                     await asyncio.sleep(_LOOK_AGAIN)
                     continue
-                await woken.wait()
+                with actor.followed_by(self._beginning(session)):
+                    await woken.wait()
+
+    def _beginning(self, session: SessionId) -> Follow:
+        """Return what begins a turn in the same commit as the message that it is about, while nothing else goes on there."""
+
+        def begin(state: SessionState, events: Sequence[AnyEvent]) -> AnyCommand | None:
+            if not any(isinstance(event, MessageAccepted) for event in events) or not self._can_begin(state):
+                return None
+            turn = self._begun[session] = TurnId(self._house.mint())
+            return StartTurn(by=SYSTEM, turn=turn)
+
+        return begin
+
+    def _can_begin(self, state: SessionState) -> bool:
+        is_free = state.ready and state.closed is None and state.turn is None and bool(state.queue) and not state.exhausted
+        is_late = any(until <= self._house.clock.now() for until in state.expiries.values())
+        return is_free and not is_late and state.compaction_asked is None and self._agent_of(state) is not None
 
     async def _step(self, session: SessionId, actor: Actor) -> bool:
         """Do one thing that the session can do by itself, and tell whether there was one."""
@@ -114,6 +136,8 @@ class Turns:
         agent = self._agent_of(state) if state.ready and state.closed is None else None
         if agent is None:
             return False
+        if state.turn is not None and state.turn == self._begun.pop(session, None) and not state.turn_waits:
+            return await self._go(agent, actor, TurnAt(session=session, turn=state.turn))
         if state.turn is not None and state.can_go_on:
             at = TurnAt(session=session, turn=state.turn, resumed=True)
             return await self._go(agent, actor, at, ResumeTurn(by=SYSTEM, turn=at.turn))
@@ -125,10 +149,11 @@ class Turns:
             return True
         return False
 
-    async def _go(self, agent: Agent, actor: Actor, at: TurnAt, begin: AnyCommand) -> bool:
+    async def _go(self, agent: Agent, actor: Actor, at: TurnAt, begin: AnyCommand | None = None) -> bool:
         """Let the agent work on a turn and write down how it ended; False where the turn could not begin."""
         try:
-            await actor.submit(begin)
+            if begin is not None:
+                await actor.submit(begin)
         except CommandRefused:
             return False
         place = Place(session=at.session, workspace=actor.state.workspace, mode=actor.state.mode)
@@ -137,12 +162,14 @@ class Turns:
         for _ in range(_HOOKS_MAY_SEND_BACK):
             if reply.blocked is None:
                 break
+            if result.last:
+                await actor.submit(RecordProgress(by=SYSTEM, events=result.last))
             message, words = MessageId(self._house.mint()), f"You are not done yet: {reply.blocked}"
             await actor.submit(SendMessage(by=SYSTEM, message=message, text=words, role="context"))
             at = at.model_copy(update={"resumed": True})
             result = await self._worked(agent, at, actor)
             reply = await self._told(result, at, place, is_again=True)
-        end = EndTurn(by=SYSTEM, turn=at.turn, status=result.status, failure=result.failure, waits_for=result.waits_for)
+        end = EndTurn(by=SYSTEM, turn=at.turn, status=result.status, failure=result.failure, waits_for=result.waits_for, last=result.last)
         # Where somebody closed the session meanwhile, the turn is over already.
         with suppress(CommandRefused):
             await actor.submit(end)
@@ -173,11 +200,13 @@ class Turns:
 
     async def _told(self, result: TurnResult, at: TurnAt, place: Place, *, is_again: bool) -> HookReply:
         """Tell the hooks how the agent stopped; they may send it back to work where it thinks that it is done."""
+        if result.status not in (TurnStatus.DONE, TurnStatus.FAILED):
+            return HookReply()
+        spoken = [event.text for event in result.last if isinstance(event, AgentSpoke)]
+        words = spoken[-1] if spoken else self._last_words(at.session)
         if result.status is TurnStatus.DONE:
-            return await self._hooks.tell(Stop(last_assistant_message=self._last_words(at.session), stop_hook_active=is_again), place)
-        if result.status is TurnStatus.FAILED:
-            words = self._last_words(at.session)
-            await self._hooks.tell(StopFailure(error=result.failure, last_assistant_message=words), place)
+            return await self._hooks.tell(Stop(last_assistant_message=words, stop_hook_active=is_again), place)
+        await self._hooks.tell(StopFailure(error=result.failure, last_assistant_message=words), place)
         return HookReply()
 
 

@@ -14,6 +14,7 @@ from curtainwall.model import (
     BudgetRaised,
     CallDropped,
     CallLost,
+    CallPermitted,
     ChangeMode,
     ChangeModel,
     Closed,
@@ -52,6 +53,7 @@ from curtainwall.model import (
     OpenSession,
     PeerStatus,
     ProceedCall,
+    Progress,
     RaiseBudget,
     ReadySession,
     RecordProgress,
@@ -150,11 +152,12 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
                 raise CommandRefused(f"turn `{command.turn}` does not wait")
             return (TurnResumed(at=at, turn=command.turn),)
         case RecordProgress():
-            return _progress(state, command, moment)
+            return _progress(state, command.events, moment)
         case EndTurn():
             if state.turn != command.turn:
                 raise CommandRefused(f"turn `{command.turn}` is not running")
-            return _end_turn(state, command, rules, moment)
+            told = _progress(state, command.last, moment) if command.last else ()
+            return (*told, *_end_turn(fold(told, state) if told else state, command, rules, moment))
         case InterruptTurn():
             return _interrupt(state, command, moment)
         case WithdrawMessage():
@@ -181,7 +184,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
                 raise CommandRefused("the threshold is a share of the context: above 0, at most 1")
             return (CompactionSet(at=at, threshold=command.threshold, by=by),)
         case RequestCall():
-            return calls.request(state, command, rules, moment)
+            return _with_message(state, command, calls.request(state, command, rules, moment), rules, moment)
         case RefuseCall():
             return calls.refuse(state, command, rules, moment)
         case ProceedCall():
@@ -258,6 +261,18 @@ def _interrupt(state: SessionState, command: InterruptTurn, moment: Moment) -> t
     return (*_dropped(state, moment, why, state.turn), *told, ended)
 
 
+def _with_message(
+    state: SessionState, command: RequestCall, events: tuple[AnyEvent, ...], rules: Rules, moment: Moment
+) -> tuple[AnyEvent, ...]:
+    """Return a call's events with the message that it is about, where it may leave now; otherwise whoever runs the call is told why."""
+    if command.along is None or not any(isinstance(event, CallPermitted) for event in events):
+        return events
+    try:
+        return (*events, *peers.send(fold(events, state), command.along, rules, moment))
+    except CommandRefused:
+        return events
+
+
 def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     at, status = moment.at, command.status
     ended = TurnEnded(at=at, turn=command.turn, status=status, failure=command.failure, waits_for=command.waits_for)
@@ -318,9 +333,9 @@ def _next_messages(state: SessionState) -> tuple[MessageId, ...]:
     return tuple(takewhile(lambda message: message not in state.peers, state.queue))
 
 
-def _progress(state: SessionState, command: RecordProgress, moment: Moment) -> tuple[AnyEvent, ...]:
+def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment) -> tuple[AnyEvent, ...]:
     open_ = set(state.requests)
-    for event in command.events:
+    for event in events:
         match event:
             case ModelRequested():
                 if event.request in open_:
@@ -332,7 +347,7 @@ def _progress(state: SessionState, command: RecordProgress, moment: Moment) -> t
                 open_.remove(event.request)
             case _:
                 continue
-    return (*command.events, *budget_events(fold(command.events, state), moment.at))
+    return (*events, *budget_events(fold(events, state), moment.at))
 
 
 def _raise_budget(state: SessionState, command: RaiseBudget, moment: Moment) -> tuple[AnyEvent, ...]:

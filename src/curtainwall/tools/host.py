@@ -122,6 +122,8 @@ class NativeTools:
             result = await runner(prepared, permit, place)
         except CannotDo as fault:
             result = ToolResult(ok=False, value=str(fault))
+        if result.is_logged:
+            return result
         # Masking megabytes takes a while; nobody else should wait for it.
         is_long = len(str(result.value)) > _LONG
         masked = await asyncio.to_thread(self.masked, result.value) if is_long else self.masked(result.value)

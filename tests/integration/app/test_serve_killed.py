@@ -3,10 +3,8 @@
 import asyncio
 import os
 import signal
-import threading
 from collections import Counter
-from contextlib import AsyncExitStack, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -29,51 +27,10 @@ from curtainwall.model import (
 )
 from tests.integration.app.conftest import Program, until
 from tests.support.covers import covers
+from tests.support.far_side import FarSide, post
 from tests.support.serving import ANN, Home, answer, free_port, health, open_asks, script_of
 
 WORKING, WAITING, STEPS = 50, 50, 4
-
-
-class FarSide(ThreadingHTTPServer):
-    """A server that counts what reaches it, and takes its time where it is told to."""
-
-    daemon_threads = True
-    request_queue_size = 256
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Counting)
-        self.hits: Counter[str] = Counter()
-        self.lock = threading.Lock()
-        self.hurry = threading.Event()
-        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
-        self.thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://localhost:{self.server_address[1]}"
-
-
-class _Counting(BaseHTTPRequestHandler):
-    server: FarSide
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        with self.server.lock:
-            self.server.hits[self.path] += 1
-        if self.path.startswith("/slow"):
-            self.server.hurry.wait(60)
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        with suppress(OSError):
-            self.wfile.write(b"ok")
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def post(url: str) -> dict[str, object]:
-    return {"tool": "fetch.get", "arguments": {"url": url, "method": "POST", "body": "x"}}
 
 
 async def born(wired: Wired, model: str, mode: Mode) -> SessionId:
@@ -154,6 +111,5 @@ def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Progr
     try:
         home.run(scene())
     finally:
-        far.shutdown()
-        far.server_close()
+        far.close()
     until(lambda: health(port).get("status") == "ok")

@@ -9,10 +9,12 @@ from curtainwall.model import (
     AnyEvent,
     Basis,
     BudgetKind,
+    CallId,
     CloseSession,
     CommandRefused,
     CompactionAsked,
     DeliverMessage,
+    Digest,
     EndTurn,
     ExpireMessages,
     Label,
@@ -34,13 +36,19 @@ from curtainwall.model import (
     PeerMessageSent,
     PeerStatus,
     RecordProgress,
+    RequestCall,
+    Resource,
+    Role,
     SendHeldAnswer,
     SendMessage,
     SessionId,
     SessionOpened,
     SessionReady,
     StartTurn,
+    Subject,
+    SubjectKind,
     TakePeerAnswer,
+    ToolEffect,
     TurnId,
     TurnStarted,
     TurnStatus,
@@ -281,6 +289,39 @@ def test_an_answer_is_taken_once_and_also_after_the_end() -> None:
     assert isinstance(asker.does(answer())[0], PeerAnswerTaken)
     with pytest.raises(NotFound):
         asker.does(answer())
+
+
+def test_last_words_leave_with_the_end_of_the_turn() -> None:
+    here = Session()
+    here.is_asked()
+    here.does(StartTurn(by=SYSTEM, turn=TurnId("t1")))
+    spoke = AgentSpoke(at=NOW, turn=TurnId("t1"), text="so it is")
+    first, answered, *_ = here.does(EndTurn(by=SYSTEM, turn=TurnId("t1"), status=TurnStatus.DONE, last=(spoke,)))
+    assert first == spoke
+    assert isinstance(answered, PeerAnswered)
+    assert answered.answer.text == "so it is"
+
+
+def test_a_message_leaves_with_its_permit_and_stays_where_it_may_not_leave() -> None:
+    def permitted(team: str) -> list[str]:
+        raw = {"team": team, "question": "how many?"}
+        resource = Resource(role=Role.MESSAGE_TEAM, value=team)
+        subject = Subject(
+            kind=SubjectKind.PEER_MESSAGE,
+            tool="teams.ask",
+            effect=ToolEffect.SEND,
+            raw=raw,
+            canonical=raw,
+            resources=(resource,),
+            digest=Digest("d"),
+        )
+        asker = Session("frontend", Rules(policy=load(shipped(), lists=Lists(teams=("data", "frontend")), protection=Protection())))
+        events = asker.does(RequestCall(by=SYSTEM, call=CallId("c1"), subject=subject, along=sends(team)))
+        return [type(event).__name__ for event in events]
+
+    assert permitted("data") == ["CallRequested", "CallPermitted", "PeerMessageSent"]
+    assert permitted("frontend") == ["CallRequested", "CallPermitted"], "a circle: whoever runs the call is told why"
+    assert "PeerMessageSent" not in permitted("unlisted"), "somebody is asked first"
 
 
 @covers("teams.long-talk-becomes-a-summary")

@@ -31,6 +31,8 @@ class Seat:
     line: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     """Whoever wants the process, in the order in which they came."""
     resting: asyncio.Task[None] | None = field(default=None, repr=False)
+    ending: asyncio.Task[None] | None = field(default=None, repr=False)
+    """The end of the process before; until then the conversation is locked."""
 
     def failed(self) -> None:
         """Note that its process ended badly."""
@@ -83,13 +85,15 @@ class Pool:
         return running
 
     async def stop(self, seat: Seat, *, grace: float | None = None) -> None:
-        """End the process in a seat, if there is one."""
+        """End the process in a seat, if there is one, and wait for the end of one that somebody else ends."""
         running, seat.running = seat.running, None
         _leave_alone(seat)
         if running is not None:
             self._ending += 1
+            seat.ending = asyncio.create_task(self._ended(running, self.means.limits.grace if grace is None else grace))
+        if seat.ending is not None:
             # However often whoever waits here is cancelled, the end is seen through.
-            await asyncio.shield(self._ended(running, self.means.limits.grace if grace is None else grace))
+            await asyncio.shield(seat.ending)
 
     async def _ended(self, running: Running, grace: float) -> None:
         try:
@@ -166,7 +170,8 @@ class Pool:
             self._forget(seat)
 
     def _forget(self, seat: Seat) -> None:
-        if self._seats.get(seat.session) is seat and not seat.line.locked() and seat.running is None:
+        is_over = seat.running is None and (seat.ending is None or seat.ending.done())
+        if self._seats.get(seat.session) is seat and not seat.line.locked() and is_over:
             del self._seats[seat.session]
 
     def _back_off(self, failures: int) -> float:

@@ -90,7 +90,9 @@ class Turn:
         try:
             await self.running.send(message(told, self.mark))
             result = await self._listen_or_stop()
-            await (self._settle() if result is None else self._cut_short())
+            if result is None:
+                return TurnResult(status=TurnStatus.DONE, last=(*self._delivery(), *await self._settled()))
+            await self._cut_short()
         except asyncio.CancelledError as cancelled:
             await self._leave(is_left=LEFT in cancelled.args)
             raise
@@ -99,7 +101,7 @@ class Turn:
         except TurnFailed as fault:
             await self._fail(fault)
             raise
-        return result or TurnResult(status=TurnStatus.DONE)
+        return result
 
     async def _listen_or_stop(self) -> TurnResult | None:
         """Listen until the turn is over; return how it ends where it had to be stopped before."""
@@ -213,8 +215,8 @@ class Turn:
         data: dict[str, JsonValue] = {"conversation": self.running.start.conversation, "delivered": self.at.turn, "mark": self.mark}
         return (ExtensionNoted(at=self.ports.clock.now(), extension=EXTENSION, data=data),)
 
-    async def _settle(self, fault: TurnFailed | None = None) -> None:
-        """Write down, in one piece, what was said last, what the turn used and how long it took."""
+    async def _settled(self, fault: TurnFailed | None = None) -> Sequence[Progress]:
+        """Return what was said last, what the turn used and how long it took, to be kept in one piece."""
         now = self.ports.clock.now()
         events: list[Progress] = []
         if self._whole is not None:
@@ -230,7 +232,7 @@ class Turn:
         if fault is not None and self.running.errors:
             data["stderr"] = self.telling.masked("\n".join(self.running.errors)[-20_000:])
         events.append(ExtensionNoted(at=now, extension=EXTENSION, data=data))
-        await self._record(*events, WorkTimed(at=now, seconds=max(0.0, self._watch.worked)))
+        return (*events, WorkTimed(at=now, seconds=max(0.0, self._watch.worked)))
 
     async def _fail(self, fault: TurnFailed) -> None:
         """Keep what was shown, and why it came to no good end."""
@@ -249,7 +251,7 @@ class Turn:
     async def _cut_short(self, fault: TurnFailed | None = None) -> None:
         await self._keep()
         await self.telling.cut()
-        await self._settle(fault)
+        await self._record(*await self._settled(fault))
 
     async def _interrupt(self) -> None:
         """Have the process end its turn by itself; one that does not is of no more use."""

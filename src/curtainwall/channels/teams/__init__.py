@@ -2,14 +2,16 @@
 
 from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges, figures_of
 from curtainwall.channels.teams.pairs import Pair
-from curtainwall.channels.teams.talk import DAY, Caller, Peers, Talk, Tell, Terms, Told
-from curtainwall.channels.teams.tools import Card, Hands, Keeping, exchange_json, figures_json, team_runners
+from curtainwall.channels.teams.talk import DAY, Answers, Caller, Finish, Peers, Talk, Tell, Terms, Told
+from curtainwall.channels.teams.tools import Card, Hands, Keeping, exchange_json, figures_json, team_closers, team_runners
 
 __all__ = [
     "DAY",
+    "Answers",
     "Caller",
     "Card",
     "Exchange",
+    "Finish",
     "Hands",
     "Keeping",
     "Pair",
@@ -23,5 +25,6 @@ __all__ = [
     "exchanges",
     "figures_json",
     "figures_of",
+    "team_closers",
     "team_runners",
 ]

@@ -15,17 +15,16 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Feed,
+    FinishCall,
     InterruptTurn,
     LabelSource,
     MessageId,
     MessagePeer,
     NotFound,
     PeerAnswer,
-    PeerAnswerTaken,
     SessionId,
     WithdrawMessage,
     ordered_id,
-    session_stream,
 )
 
 DAY = 24 * 60 * 60 * 1000
@@ -33,6 +32,9 @@ _TELL_EVERY = 5.0
 
 Tell = Callable[[float, str], None]
 """Takes for how many seconds an answer has been waited for, and words."""
+
+Finish = Callable[[PeerAnswer], FinishCall | None]
+"""Makes of an answer the outcome of the call that waits for it, where that is small enough to be written along with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class Peers(Protocol):
         """Return the one session of a pair, opened where it was not yet; raise `CommandRefused` where the team may not be asked this."""
         ...
 
+    def at_hand(self, pair: Pair) -> SessionId | None:
+        """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
+        ...
+
     def pairs_of(self, asker: str | None) -> Sequence[tuple[Pair, SessionId]]:
         """Return the pairs that somebody began, or all there are."""
         ...
@@ -72,6 +78,14 @@ class Peers(Protocol):
         ...
 
 
+class Answers(Protocol):
+    """Where answers come in."""
+
+    async def answer(self, session: SessionId, message: MessageId, finish: Finish) -> PeerAnswer:
+        """Return the answer to a message of the session once it is durable, and with it what finishes the call that waited for it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What an asker hears: the handle of its message, and the answer where it has come."""
@@ -80,33 +94,48 @@ class Told:
     answer: PeerAnswer | None
 
 
+def no_call(_answer: PeerAnswer) -> FinishCall | None:
+    """Finish nothing."""
+    return None
+
+
 class Talk:
     """The talk of every session of one house with its teams."""
 
-    def __init__(self, peers: Peers, feed: Feed, clock: Clock, terms: Terms) -> None:
+    def __init__(self, peers: Peers, answers: Answers, feed: Feed, clock: Clock, terms: Terms) -> None:
         self.peers = peers
+        self._answers = answers
         self._feed = feed
         self._clock = clock
         self.terms = terms
 
-    async def send(self, caller: Caller, pair: Pair, text: str, *, days: float | None = None) -> tuple[MessageId, int]:
-        """Send a message and return its handle, and the place in the asker's log after which the answer will stand."""
-        session = await self.peers.open(pair, caller, text)
-        now = self._clock.now()
-        message = MessageId(ordered_id(now, self._clock.entropy(5)))
-        cursor = self._feed.head(session_stream(caller.session))
-        expires = None if days is None else now + int(days * DAY)
-        command = MessagePeer(by=SYSTEM, message=message, to=session, team=pair.team, text=text, expires=expires)
-        await self.peers.send(caller.session, command)
-        return message, cursor
+    def message(self, pair: Pair, text: str, days: float | None = None) -> MessagePeer | None:
+        """Return a message that can leave together with the permit for it; None where something has to be seen to before."""
+        session = self.peers.at_hand(pair)
+        return None if session is None else self._message(session, pair, text, days)
 
-    async def ask(self, caller: Caller, pair: Pair, text: str, *, seconds: float | None = None, tell: Tell | None = None) -> Told:
-        """Send a message and wait for the answer; where it takes too long, the handle leads to it later."""
-        message, cursor = await self.send(caller, pair, text)
+    async def send(self, caller: Caller, pair: Pair, text: str, *, days: float | None = None) -> MessageId:
+        """Send a message and return its handle."""
+        session = await self.peers.open(pair, caller, text)
+        command = self._message(session, pair, text, days)
+        await self.peers.send(caller.session, command)
+        return command.message
+
+    async def answer(
+        self,
+        caller: Caller,
+        pair: Pair,
+        message: MessageId,
+        *,
+        seconds: float | None = None,
+        tell: Tell | None = None,
+        finish: Finish = no_call,
+    ) -> Told:
+        """Wait for the answer to a message; where it takes too long, the handle leads to it later."""
         telling = asyncio.create_task(_tell_now_and_then(tell, pair)) if tell is not None else None
         try:
             async with asyncio.timeout(self.terms.wait if seconds is None else seconds):
-                return Told(message, await self._answer(caller.session, message, cursor))
+                return Told(message, await self._answers.answer(caller.session, message, finish))
         except TimeoutError:
             return Told(message, None)
         finally:
@@ -176,12 +205,11 @@ class Talk:
         if labels:
             await self.peers.send(reader, AddLabels(by=SYSTEM, labels=labels))
 
-    async def _answer(self, session: SessionId, message: MessageId, cursor: int) -> PeerAnswer:
-        async for recorded in self._feed.follow(session_stream(session), cursor):
-            event = recorded.event
-            if isinstance(event, PeerAnswerTaken) and event.answer.message == message:
-                return event.answer
-        raise CommandRefused("the feed ended")
+    def _message(self, session: SessionId, pair: Pair, text: str, days: float | None) -> MessagePeer:
+        now = self._clock.now()
+        message = MessageId(ordered_id(now, self._clock.entropy(5)))
+        expires = None if days is None else now + int(days * DAY)
+        return MessagePeer(by=SYSTEM, message=message, to=session, team=pair.team, text=text, expires=expires)
 
 
 async def _tell_now_and_then(tell: Tell, pair: Pair) -> None:

@@ -7,9 +7,10 @@ from typing import Protocol, cast
 
 from pydantic import JsonValue
 
+from curtainwall.channels.teams.calls import Call, Ending, told
 from curtainwall.channels.teams.figures import Exchange, PairFigures
 from curtainwall.channels.teams.pairs import Pair
-from curtainwall.channels.teams.talk import Caller, Talk, Tell, Told
+from curtainwall.channels.teams.talk import Caller, Talk, Tell
 from curtainwall.model import (
     ANSWER,
     NOBODY,
@@ -63,28 +64,31 @@ class Hands:
     teams: Mapping[str, Card]
     team_of: Callable[[SessionId], str]
     teller: Callable[[], Tell | None]
+    masked: Callable[[JsonValue], JsonValue]
 
 
 def team_runners(hands: Hands) -> Mapping[str, Runner]:
     """Return the tools by their full names."""
     talk, keeping = hands.talk, hands.keeping
 
-    async def ask(call: "_Call") -> ToolResult:
-        return _told(call.team, await talk.ask(call.caller, call.pair, call.text("question"), seconds=call.seconds, tell=hands.teller()))
+    async def sent(call: Call, days: float | None = None) -> MessageId:
+        return call.along.message if call.along is not None else await talk.send(call.caller, call.pair, call.said, days=days)
 
-    async def send_message(call: "_Call") -> ToolResult:
-        text = call.text("message")
-        if call.given.get("waitForResponse", True) is True:
-            return _told(call.team, await talk.ask(call.caller, call.pair, text, seconds=call.seconds, tell=hands.teller()))
-        handle, _ = await talk.send(call.caller, call.pair, text)
-        return ToolResult(ok=True, value={"team": call.team, "handle": handle, "status": "sent"})
+    async def ask(call: Call) -> ToolResult:
+        ending = Ending(call, hands.masked)
+        message = await sent(call)
+        heard = await talk.answer(call.caller, call.pair, message, seconds=call.seconds, tell=hands.teller(), finish=ending.finish)
+        return ending.logged or told(call.team, heard)
 
-    async def notify(call: "_Call") -> ToolResult:
-        days = float(cast("float", call.given.get("ttlDays", talk.terms.notice_days)))
-        handle, _ = await talk.send(call.caller, call.pair, call.text("message"), days=days)
-        return ToolResult(ok=True, value={"team": call.team, "handle": handle, "status": "accepted"})
+    async def send_message(call: Call) -> ToolResult:
+        if call.waits:
+            return await ask(call)
+        return ToolResult(ok=True, value={"team": call.team, "handle": await sent(call), "status": "sent"})
 
-    async def listing(call: "_Call") -> ToolResult:
+    async def notify(call: Call) -> ToolResult:
+        return ToolResult(ok=True, value={"team": call.team, "handle": await sent(call, call.days(talk)), "status": "accepted"})
+
+    async def listing(call: Call) -> ToolResult:
         told = talk.figures(call.caller.team)
         teams: list[JsonValue] = [
             {"team": name, "description": card.description, "conversations": _conversations(told, name)}
@@ -92,37 +96,37 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
         ]
         return ToolResult(ok=True, value={"you": call.caller.team, "teams": teams})
 
-    async def quick_status(call: "_Call") -> ToolResult:
+    async def quick_status(call: Call) -> ToolResult:
         wanted = [it for it in talk.figures(call.caller.team) if call.given.get("team") in (None, it.pair.team)]
         return ToolResult(ok=True, value={"conversations": [figures_json(it) for it in wanted]})
 
-    async def history(call: "_Call") -> ToolResult:
+    async def history(call: Call) -> ToolResult:
         told = await talk.history(call.caller, call.pair)
         last = int(cast("int", call.given.get("limit", _LAST)))
         return ToolResult(ok=True, value={"team": call.team, "messages": [exchange_json(it) for it in told[-last:]], "of": len(told)})
 
-    async def reports(call: "_Call") -> ToolResult:
+    async def reports(call: Call) -> ToolResult:
         team, handle = call.given.get("team"), call.given.get("handle")
         told = await talk.reports(call.caller, cast("str | None", team), cast("str | None", handle))
         if handle is not None and not told:
             raise CommandRefused(f"there is no message `{handle}` of yours")
         return ToolResult(ok=True, value={"reports": [{"team": pair.team, **exchange_json(it)} for pair, it in told[-_LAST:]]})
 
-    async def cancel(call: "_Call") -> ToolResult:
+    async def cancel(call: Call) -> ToolResult:
         handle = await talk.cancel(call.caller, call.pair, cast("str | None", call.given.get("handle")))
         return ToolResult(ok=True, value={"team": call.team, "handle": handle, "status": "cancelled"})
 
-    async def wake(call: "_Call") -> ToolResult:
+    async def wake(call: Call) -> ToolResult:
         return ToolResult(ok=True, value={"team": call.team, "status": await keeping.wake(call.session(talk))})
 
-    async def sleep(call: "_Call") -> ToolResult:
+    async def sleep(call: Call) -> ToolResult:
         return ToolResult(ok=True, value={"team": call.team, "status": await keeping.sleep(call.session(talk))})
 
-    async def compact(call: "_Call") -> ToolResult:
+    async def compact(call: Call) -> ToolResult:
         await talk.compact(call.pair, str(call.given.get("instructions", "")))
         return ToolResult(ok=True, value={"team": call.team, "status": "compact-pending"})
 
-    async def fork(call: "_Call") -> ToolResult:
+    async def fork(call: Call) -> ToolResult:
         into = call.pair.model_copy(update={"thread": call.text("newThread")})
         await keeping.fork(call.session(talk), into)
         return ToolResult(ok=True, value={"team": call.team, "thread": into.thread, "status": "forked"})
@@ -137,60 +141,38 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
     return {**runners, "teams.list": _runner(hands, listing), ANSWER: answer}
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One call of a tool of teams: who makes it, and what was given."""
+def team_closers(hands: Hands) -> Mapping[str, Callable[[Prepared, Place], Prepared]]:
+    """Return, for the tools that send, what finds the message that can leave together with the permit."""
 
-    caller: Caller
-    given: Mapping[str, JsonValue]
+    def closer(prepared: Prepared, place: Place) -> Prepared:
+        call = _call(hands, prepared, place)
+        if call.claims_to_be is not None:
+            return prepared
+        days = call.days(hands.talk) if prepared.subject.tool == "teams.notify" else None
+        message = hands.talk.message(call.pair, call.said, days)
+        return prepared if message is None else prepared.model_copy(update={"along": message})
 
-    @property
-    def team(self) -> str:
-        return str(self.given.get("toTeam") or self.given.get("team"))
-
-    @property
-    def pair(self) -> Pair:
-        return Pair(asker=self.caller.team, team=self.team, thread=str(self.given.get("thread", "")))
-
-    @property
-    def seconds(self) -> float | None:
-        wait = self.given.get("timeout")
-        return None if wait is None else float(cast("int", wait)) / 1000
-
-    def text(self, name: str) -> str:
-        return str(self.given[name])
-
-    def session(self, talk: Talk) -> SessionId:
-        found = talk.session_of(self.pair)
-        if found is None:
-            raise CommandRefused(f"there is no conversation with `{self.team}` yet; ask it something first")
-        return found
+    return dict.fromkeys(("teams.ask", "teams.send_message", "teams.notify"), closer)
 
 
-def _runner(hands: Hands, run: Callable[[_Call], Awaitable[ToolResult]]) -> Runner:
-    async def called(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
-        caller = Caller(place.session, hands.team_of(place.session) or NOBODY)
-        # What is masked for the log is masked for the other team as well.
-        call = _Call(caller, {**prepared.arguments, **prepared.subject.canonical})
-        claimed = call.given.get("fromTeam")
-        if claimed not in (None, "", caller.team):
-            return ToolResult(ok=False, value=f"you are known here as `{caller.team}`, not as `{claimed}`; leave `fromTeam` out")
+def _call(hands: Hands, prepared: Prepared, place: Place, permit: CallPermitted | None = None) -> Call:
+    caller = Caller(place.session, hands.team_of(place.session) or NOBODY)
+    # What is masked for the log is masked for the other team as well.
+    return Call(caller, {**prepared.arguments, **prepared.subject.canonical}, permit, prepared.along)
+
+
+def _runner(hands: Hands, run: Callable[[Call], Awaitable[ToolResult]]) -> Runner:
+    async def called(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        call = _call(hands, prepared, place, permit)
+        if call.claims_to_be is not None:
+            words = f"you are known here as `{call.caller.team}`, not as `{call.claims_to_be}`; leave `fromTeam` out"
+            return ToolResult(ok=False, value=words)
         try:
             return await run(call)
         except CommandRefused as refusal:
             return ToolResult(ok=False, value=str(refusal))
 
     return called
-
-
-def _told(team: str, told: Told) -> ToolResult:
-    if told.answer is None:
-        words = "the team has not answered yet; nothing is lost: fetch the answer with `reports` and this handle"
-        return ToolResult(ok=True, value={"team": team, "handle": told.handle, "status": "waiting", "note": words})
-    status = told.answer.status
-    key = "answer" if status is PeerStatus.DONE else "reason"
-    value: dict[str, JsonValue] = {"team": team, "handle": told.handle, "status": status.value, key: told.answer.text}
-    return ToolResult(ok=status is PeerStatus.DONE, value=value)
 
 
 def _conversations(told: list[PairFigures], team: str) -> list[JsonValue]:

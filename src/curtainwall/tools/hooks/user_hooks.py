@@ -92,6 +92,10 @@ class UserHooks:
         """Tell the hooks of something else that happened, or is about to."""
         return await self._fire(type(event).__name__, (_matched(event),), event.model_dump(mode="json"), place)
 
+    def listens(self, event: str, place: Place) -> bool:
+        """Tell whether any hook may have to hear of an event in a place."""
+        return bool(self._configured.of(event)) or (self._pins is not None and place.workspace.path in self._pins.all())
+
     async def _fire(self, event: str, names: Sequence[str], told: Mapping[str, JsonValue], place: Place) -> HookReply:
         configured, complaint = await self._hooks_of(event, place)
         # The same program that stands in two files runs once.

@@ -57,7 +57,14 @@ def test_bodies_are_json_where_they_say_so_and_text_otherwise() -> None:
     assert read_payload(b'{"a": 1}', "text/plain") == '{"a": 1}'
 
 
-@pytest.mark.parametrize("body", [b"{", b'{"a": 1, "a": 2}', b"NaN", b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize("body", [b"{", b'{"a": 1, "a": 2}', b"NaN", b"[" * 100_000, b"[" * 66 + b"]" * 66, b"\xff"])
 def test_bodies_that_readers_would_not_read_alike_are_refused(body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whichever reader refuses, its words differ
         read_payload(body, "application/json")
+
+
+@covers("webhook.floods-are-refused")
+def test_a_body_does_not_grow_by_how_deeply_it_is_nested() -> None:
+    deep = b"[" * 60 + b"]" * 60
+    body = b"[" + b",".join([deep] * 1_000) + b"]"
+    assert len(data_of("ci", read_payload(body, "application/json"))) < 2 * len(body)

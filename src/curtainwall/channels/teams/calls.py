@@ -1,0 +1,115 @@
+"""One call of a tool of teams: who makes it, what was given, and how it ends together with the answer that it waits for."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.channels.teams.pairs import Pair
+from curtainwall.channels.teams.talk import Caller, Talk, Told
+from curtainwall.model import (
+    SYSTEM,
+    CallPermitted,
+    CommandRefused,
+    FinishCall,
+    MessagePeer,
+    Payload,
+    PeerAnswer,
+    PeerStatus,
+    SessionId,
+    ToolResult,
+)
+
+_SMALL: Final = 4_000
+"""Characters up to which an outcome is written along with the answer; longer ones are kept and shortened like any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked for, in the words of the tools."""
+
+    caller: Caller
+    given: Mapping[str, JsonValue]
+    permit: CallPermitted | None = None
+    along: MessagePeer | None = None
+    """The message, where it has left already."""
+
+    @property
+    def team(self) -> str:
+        """Return the team that the call is about."""
+        return str(self.given.get("toTeam") or self.given.get("team"))
+
+    @property
+    def pair(self) -> Pair:
+        """Return the pair that the call is about."""
+        return Pair(asker=self.caller.team, team=self.team, thread=str(self.given.get("thread", "")))
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long is to be waited, where that was said."""
+        wait = self.given.get("timeout")
+        return None if wait is None else float(cast("int", wait)) / 1000
+
+    @property
+    def said(self) -> str:
+        """Return what the team is told."""
+        return str(self.given.get("question") or self.given.get("message"))
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether the answer is waited for."""
+        return self.given.get("waitForResponse", True) is True
+
+    @property
+    def claims_to_be(self) -> str | None:
+        """Return the name that the caller gives itself, where it is not the one that it is known by."""
+        claimed = self.given.get("fromTeam")
+        return None if claimed in (None, "", self.caller.team) else str(claimed)
+
+    def days(self, talk: Talk) -> float:
+        """Return for how many days a notice may wait."""
+        return float(cast("float", self.given.get("ttlDays", talk.terms.notice_days)))
+
+    def text(self, name: str) -> str:
+        """Return an argument."""
+        return str(self.given[name])
+
+    def session(self, talk: Talk) -> SessionId:
+        """Return the pair's session; raise where there is none."""
+        found = talk.session_of(self.pair)
+        if found is None:
+            raise CommandRefused(f"there is no conversation with `{self.team}` yet; ask it something first")
+        return found
+
+
+class Ending:
+    """How a call that waits for an answer ends: where the answer is short, in the same commit that takes it in."""
+
+    def __init__(self, call: Call, masked: Callable[[JsonValue], JsonValue]) -> None:
+        self._call = call
+        self._masked = masked
+        self.logged: ToolResult | None = None
+
+    def finish(self, answer: PeerAnswer) -> FinishCall | None:
+        """Return the outcome of the call, and remember it."""
+        permit, result = self._call.permit, told(self._call.team, Told(answer.message, answer))
+        if permit is None or len(answer.text) > _SMALL:
+            return None
+        value = self._masked(result.value)
+        if len(json.dumps(value)) > 2 * _SMALL:
+            return None
+        self.logged = ToolResult(ok=result.ok, value=value, is_logged=True)
+        return FinishCall(by=SYSTEM, call=permit.call, permit=permit.permit, ok=result.ok, result=Payload(inline=value))
+
+
+def told(team: str, heard: Told) -> ToolResult:
+    """Return what the caller is told of its message."""
+    if heard.answer is None:
+        words = "the team has not answered yet; nothing is lost: fetch the answer with `reports` and this handle"
+        return ToolResult(ok=True, value={"team": team, "handle": heard.handle, "status": "waiting", "note": words})
+    status = heard.answer.status
+    key = "answer" if status is PeerStatus.DONE else "reason"
+    value: dict[str, JsonValue] = {"team": team, "handle": heard.handle, "status": status.value, key: heard.answer.text}
+    return ToolResult(ok=status is PeerStatus.DONE, value=value)

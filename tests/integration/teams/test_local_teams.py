@@ -1,0 +1,243 @@
+"""Teams that Claude Code serves as a confined process of this machine: memory, the cap on processes, and every way in which it can fail."""
+
+import asyncio
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curtainwall import open_teams
+from curtainwall.app.teams import Teams
+from curtainwall.app.wiring import Parts
+from curtainwall.model import Batch, HistoryCompacted, StreamId
+from curtainwall.runtime import SystemClock
+from curtainwall.session import lift
+from curtainwall.store import SqliteStore
+from curtainwall.store.sqlite import SqliteLog
+from tests.integration.app.conftest import Program, finished, make_program
+from tests.support import fake_claude
+from tests.support.covers import covers
+from tests.support.houses import run, until
+from tests.support.prompted import Prompted, prompted_beside
+from tests.support.real_parts import CLAUDE
+from tests.support.teams import LISTED, TeamHome, events_in, pair_sessions, wired_of
+from tests.support.upstream import KEY
+
+LOCAL = {"agent": '"claude-local"', "model": '"anthropic:claude-sonnet-4-5"'}
+
+
+@pytest.fixture
+def short_home(bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TeamHome]:
+    """Return a home whose sockets have short names, on a machine that can confine."""
+    with tempfile.TemporaryDirectory(prefix="cw-") as name:
+        made = TeamHome(Path(name).resolve())
+        monkeypatch.setenv("CURTAINWALL_HOME", str(made.home))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        yield made
+
+
+@pytest.fixture
+def fake(short_home: TeamHome) -> Path:
+    """Return a program that stands in for Claude Code and misbehaves on request; it serves the team `backend`."""
+    program = short_home.scratch / "fake"
+    shutil.copy(fake_claude.__file__, program)
+    program.chmod(0o755)
+    serve_with(short_home, program)
+    return program
+
+
+def serve_with(home: TeamHome, program: Path, more: str = "silence = 1\n") -> None:
+    home.more = f'{LISTED}[processes]\nprogram = "{program}"\n{more}'
+    home.write(backend=LOCAL)
+
+
+@pytest.fixture
+def provider() -> Iterator[Prompted]:
+    with prompted_beside() as site:
+        yield site
+
+
+@pytest.fixture
+def program(short_home: TeamHome, provider: Prompted, real_part: Callable[[str], str]) -> Iterator[Program]:
+    """Return `curtainwall` with three teams that the real Claude Code serves."""
+    real_part("claude-code")
+    make_program(short_home.scratch)
+    made = Program(short_home.scratch)
+    short_home.more = (
+        f'{LISTED}[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n'
+        "[peers]\nwait = 60\ncompact-after = 4\nwarm = 1\n"
+    )
+    short_home.write(frontend=LOCAL, mobile=LOCAL, backend=LOCAL)
+    try:
+        yield made
+    finally:
+        finished(made)
+
+
+@covers("teams.local-agents-remember")
+def test_claude_code_remembers_each_asker_apart_and_after_a_restart_of_everything(program: Program) -> None:
+    def ask(asker: str, text: str) -> str:
+        return program.json("teams", "ask", "backend", "--from", asker, text, ANTHROPIC_API_KEY=KEY)["text"]
+
+    async def in_one_process() -> None:
+        async with open_teams("frontend") as teams:
+            assert (await teams.ask("backend", "word=alpha")).text == "HEARD: alpha"
+            assert (await teams.ask("backend", "word=beta")).text == "HEARD: alpha, beta", "the second answer uses the first"
+
+    run(in_one_process())
+    assert ask("mobile", "word=gamma") == "HEARD: gamma", "it sees nothing of the other"
+    assert ask("frontend", "word=delta") == "HEARD: alpha, beta, delta"
+    listed = {told["asker"]: told for told in program.json("teams", "list")["conversations"]}
+    assert (listed["frontend"]["messages"], listed["mobile"]["messages"]) == (3, 1)
+    assert listed["frontend"]["tokens"] > 0
+    assert ask("frontend", "word=epsilon") == "HEARD: alpha, beta, delta, epsilon"
+
+    async def summarised() -> None:
+        async with open_teams("frontend") as teams:
+            first = pair_sessions(teams)[0]
+            await until(lambda: any(isinstance(event, HistoryCompacted) for event in events_in(teams, first)), 60)
+            assert (await teams.ask("backend", "word=omega")).status == "done"
+
+    run(summarised())
+
+
+@covers("teams.local-agents-are-capped")
+def test_never_more_processes_than_the_cap_and_no_busy_one_is_stopped(short_home: TeamHome, fake: Path) -> None:
+    serve_with(short_home, fake, "most = 2\n")
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            seen: list[int] = []
+            watching = asyncio.create_task(count(short_home.project("backend"), seen))
+            told = await asyncio.gather(*(talk(teams, f"thread{number}") for number in range(6)))
+            watching.cancel()
+            assert told == [[f"message {each}: {fake_claude.SLOWLY} {each}" for each in (1, 2, 3)]] * 6
+            assert max(seen) == 2
+
+    run(story())
+    assert list(short_home.home.glob("sessions/*/state/started-*")), "the processes leave word where we look for it"
+    assert not list(short_home.home.glob("sessions/*/state/busy-*")), "one was stopped in the middle of its work"
+
+
+async def talk(teams: Teams, thread: str) -> list[str]:
+    return [(await teams.ask("backend", f"{fake_claude.SLOWLY} {each}", thread=thread, wait=90)).text for each in (1, 2, 3)]
+
+
+async def count(project: Path, seen: list[int]) -> None:
+    """Note, again and again, how many agents work in a project."""
+    while True:
+        seen.append(sum(works_in(project, place) for place in Path("/proc").glob("[0-9]*")))  # noqa: ASYNC240 - memory, no disk
+        await asyncio.sleep(0.01)
+
+
+def works_in(project: Path, place: Path) -> bool:
+    try:
+        words = (place / "cmdline").read_bytes().split(b"\0")
+        return words[1:2] == [b"-I"] and b"--print" in words and (place / "cwd").readlink() == project
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (fake_claude.HANGS, "no sign of life for 1 seconds"),
+        (fake_claude.GARBAGE, "Segmentation fault 0"),
+        (fake_claude.LEAVES, "ended without an answer"),
+        (fake_claude.CRASHES, "exit code 139"),
+        (fake_claude.ERRS, "it was too much"),
+    ],
+)
+@covers("teams.local-agents-fail-by-name")
+def test_a_fault_is_told_by_its_name_in_bounded_time_and_the_pair_works_again(
+    short_home: TeamHome, fake: Path, words: str, told: str
+) -> None:
+    async def story() -> None:
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "first")).text == "message 1: first"
+            began = time.monotonic()
+            failed = await teams.ask("backend", words, wait=60)
+            assert time.monotonic() - began < 30
+            assert failed.status == "failed"
+            assert told in failed.text
+            assert (await teams.ask("backend", "third", wait=60)).text == "message 3: third"
+
+    run(story())
+
+
+@covers("teams.four-commits")
+def test_a_warm_ask_is_four_commits(short_home: TeamHome, fake: Path) -> None:
+    async def story() -> None:
+        async with SqliteStore.open(short_home.home, SystemClock(), decode=lift) as store:
+            counted = Counted(store.log)
+            store.log = counted  # type: ignore[assignment] - the same port, counted
+            async with open_teams(parts=Parts(store=store)) as teams:
+                await teams.ask("backend", "first")
+                await until(lambda: not wired_of(teams).house.peek(pair_sessions(teams)[0]).turn, 30)  # type: ignore[union-attr] - it is here
+                counted.batches.clear()
+                assert (await teams.ask("backend", "second")).text == "message 2: second"
+                told = [[type(event).__name__ for write in batch.writes for event in write.events] for batch in counted.batches]
+                assert told == [
+                    ["CallRequested", "CallPermitted", "PeerMessageSent"],
+                    ["MessageAccepted", "TurnStarted"],
+                    ["ExtensionNoted", "AgentSpoke", "ExtensionNoted", "WorkTimed", "PeerAnswered", "TurnEnded"],
+                    ["PeerAnswerTaken", "CallFinished"],
+                ]
+
+    run(story())
+
+
+class Counted:
+    """A log that remembers what was written in one piece."""
+
+    def __init__(self, log: SqliteLog) -> None:
+        self._log = log
+        self.batches: list[Batch] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, batch: Batch) -> Mapping[StreamId, int]:
+        self.batches.append(batch)
+        return await self._log.append(batch)
+
+
+@pytest.mark.parametrize("damage", ["deleted", "truncated", "unreadable"])
+@covers("teams.local-agents-fail-by-name")
+def test_a_lost_transcript_is_said_in_the_answer_and_the_pair_works_again(short_home: TeamHome, fake: Path, damage: str) -> None:
+    async def ask(text: str) -> str:
+        async with open_teams() as teams:
+            return (await teams.ask("backend", text, wait=60)).text
+
+    assert run(ask("first")) == "message 1: first"
+    (transcript,) = short_home.home.glob("sessions/*/state/projects/*/*.jsonl")
+    if damage == "deleted":
+        transcript.unlink()
+    elif damage == "truncated":
+        transcript.write_text(json.dumps({"type": "user"})[:8] + "\n")
+    else:
+        transcript.unlink()
+        transcript.mkdir()
+    answer = run(ask("second"))
+    assert "second" in answer
+    assert run(ask("third")).startswith("message 2: "), "one new conversation, which goes on"
+
+
+def test_a_missing_program_and_a_thought_before_the_answer_are_told_right(short_home: TeamHome, fake: Path) -> None:
+    async def story() -> None:
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", fake_claude.THINKS)).text == f"message 1: {fake_claude.THINKS}"
+        fake.rename(fake.with_suffix(".gone"))  # noqa: ASYNC240 - a test may wait
+        async with open_teams() as teams:
+            failed = await teams.ask("backend", "hello")
+            assert (failed.status, "install it (`npm install" in failed.text) == ("failed", True)
+        fake.with_suffix(".gone").rename(fake)
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "again")).text.startswith("message 2: ")
+
+    run(story())
