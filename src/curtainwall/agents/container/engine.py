@@ -145,7 +145,7 @@ class Engine:
 
     async def _see_it_gone(self, container: str) -> None:
         until = time.monotonic() + _GOING
-        while await self.state(container) and time.monotonic() < until:  # noqa: ASYNC110 - the engine tells nobody when a container is gone
+        while await self.state(container) and time.monotonic() < until:  # noqa: ASYNC110 - the engine tells nobody
             await asyncio.sleep(_LOOK_AGAIN)
 
     @asynccontextmanager
