@@ -176,7 +176,8 @@ class Board:
     async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> Answered:
         """Answer every ask of a card and return what to say; whoever is late hears who settled it, and when."""
         refused: dict[Key, str] = {}
-        for session, approval in card.joined:
+        # The card's own ask comes last: until then what is left is the same card, also for an answer that is repeated after a crash.
+        for session, approval in reversed(card.joined):
             try:
                 command = AnswerApproval(by=by, approval=approval, granted=granted, scope=scope, reason=reason)
                 await self._desk.send(session, command)
