@@ -15,7 +15,7 @@ from tests.support.covers import covers
 from tests.support.crash_script import SESSION
 from tests.support.repository import ROOT
 
-COMMITS = 17
+COMMITS = 16
 """How many commits the script makes; a test of its own sees that none is left out."""
 
 

@@ -8,6 +8,7 @@ from curtainwall.app.explanations import Explanations
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Wired, open_house, set_up
 from curtainwall.model import AnswerApproval, ApprovalQuery, Ask, Effect, NotFound, SessionId, Who
+from tests.support.houses import until
 from tests.support.talking import Home, home, run
 
 __all__ = ["home"]
@@ -56,6 +57,8 @@ def test_without_a_name_the_last_call_is_meant_and_labels_name_the_call_that_set
                 explanations.why(session)
             secret = a_secret(wired.setup.home.session(session).workspace)
             await wish(wired, session, "filesystem.read_file", path=".env")
+            # The outcome of a look is in the log a moment after its answer.
+            await until(lambda: explanations.why(session).then[-1].endswith(" ran"))
             first = explanations.why(session)
             assert first.then[0].endswith("; it set sensitive")
             assert first.then[-1].endswith(" ran")
