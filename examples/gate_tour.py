@@ -57,13 +57,14 @@ class Tour:
     async def asked(self, besides: ApprovalId | None = None) -> ApprovalId:
         """Wait until something is asked, show the card, and return its id."""
         async with self.wired.house.hold(self.session) as actor:
-            while True:
-                await asyncio.sleep(0.02)
+            async for recorded in self.wired.house.feed.follow(session_stream(self.session), max(actor.seq - 1, 0)):
+                await actor.catch_up(recorded.seq)
                 for id_, open_ in actor.state.approvals.items():
                     if id_ != besides:
                         tell(f"{paint('ask', 'ask')}: approval {id_}")
                         tell("\n".join(f"│ {line}" for line in card(open_.asked.shown).splitlines()))
                         return id_
+        raise AssertionError("the feed never ends")
 
 
 async def open_session(wired: Wired, workspace: Path) -> SessionId:

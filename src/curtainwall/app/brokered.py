@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from curtainwall.app.config import Config
-from curtainwall.app.config_agents import BUILTIN, SHIPPED
+from curtainwall.app.config_agents import BUILTIN, contained_agents
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.wiring import Wired
 from curtainwall.model import Journal
@@ -14,14 +14,9 @@ if TYPE_CHECKING:
     from curtainwall.app.containers import Containers
 
 
-def contained_agents(config: Config) -> tuple[str, ...]:
-    """Return the names of the agents that work in containers: those that ship, and the user's own."""
-    return tuple(dict.fromkeys((*SHIPPED, *config.agents)))
-
-
 def all_agents(config: Config) -> tuple[str, ...]:
     """Return the names of all agents that a session can have."""
-    return (BUILTIN, LOCAL, *contained_agents(config))
+    return (BUILTIN, LOCAL, *contained_agents(config.agents))
 
 
 class Brokered:
@@ -36,7 +31,7 @@ class Brokered:
     @property
     def names(self) -> Sequence[str]:
         """Return the names of its agents."""
-        return contained_agents(self._wired.setup.config)
+        return contained_agents(self._wired.setup.config.agents)
 
     async def see_that_it_can(self, agent: str) -> None:
         """Raise, with what to do, where the engine, the image, the key or room on the disk is missing."""

@@ -1,5 +1,6 @@
 """What a user sets about agents in containers: images, agents of their own, and how much containers may use."""
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
@@ -11,6 +12,11 @@ from curtainwall.model import BUILTIN_AGENT
 BUILTIN: Final = BUILTIN_AGENT
 SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
 """The agents in containers that need no configuration; their adapters are in `agents/container`."""
+
+
+def contained_agents(own: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the agents that work in containers: those that ship, and the user's own."""
+    return tuple(dict.fromkeys((*SHIPPED, *own)))
 
 
 def _not_ours(name: str) -> str:

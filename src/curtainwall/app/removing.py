@@ -1,5 +1,6 @@
 """Sessions taken away for good: the log first, then what lies in the session's directory."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,6 +12,8 @@ from curtainwall.model import CommandRefused, SessionId, SessionQuery, SessionRo
 from curtainwall.store import SqliteStore
 
 _MANY = 1_000_000
+_LET_GO_SECONDS = 6.0
+"""A process that has nothing to do in a session any more lets go of it sooner than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,8 @@ class Removal:
 async def remove_sessions(rows: Sequence[SessionRow]) -> list[Removal]:
     """Delete sessions one by one; one that is in use or has open approvals stays, and the others go all the same."""
     async with open_house(set_up()) as wired:
-        done = [await _remove(wired, row) for row in rows]
+        until = asyncio.get_running_loop().time() + _LET_GO_SECONDS
+        done = [await _remove(wired, row, until) for row in rows]
         if any(removal.why_not is None for removal in done) and isinstance(wired.store, SqliteStore):
             wired.store.collect_blobs()
     return done
@@ -45,11 +49,15 @@ async def remove_leftovers() -> int | None:
         await engine.close()
 
 
-async def _remove(wired: Wired, row: SessionRow) -> Removal:
-    try:
-        await wired.house.delete(row.session, local_user())
-    except (CommandRefused, TryLater) as refusal:
-        return Removal(row.session, str(refusal), row.name)
+async def _remove(wired: Wired, row: SessionRow, until: float) -> Removal:
+    while True:
+        try:
+            await wired.house.delete(row.session, local_user())
+            break
+        except (CommandRefused, TryLater) as refusal:
+            if isinstance(refusal, CommandRefused) or asyncio.get_running_loop().time() > until:
+                return Removal(row.session, str(refusal), row.name)
+            await asyncio.sleep(0.1)
     place = wired.setup.home.session(row.session)
     others = wired.store.index.sessions(SessionQuery(text=str(place.workspace), limit=_MANY))
     if any(other.workspace == str(place.workspace) for other in others):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.config import Config, load_config
-from curtainwall.app.config_agents import BUILTIN
+from curtainwall.app.config_agents import contained_agents
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
@@ -327,7 +327,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             await actor.submit(AddLabels(by=SYSTEM, labels=tuple(labels)))
 
     def mounts(place: Place) -> Mounts:
-        return ((INSIDE, place.workspace.path),) if names.of(place.session) != BUILTIN else ()
+        return ((INSIDE, place.workspace.path),) if names.of(place.session) in contained_agents(setup.config.agents) else ()
 
     async def heard(session: SessionId, place: Place, text: str) -> None:
         reply = await hooks.tell(UserPromptSubmit(prompt=text), place)

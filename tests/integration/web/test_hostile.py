@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curtainwall.app.openings import Wanted, open_new
 from curtainwall.channels.web.server import pages
 from curtainwall.channels.web.site import Site
 from curtainwall.model import (
@@ -60,11 +59,11 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 def hostile_session(web: Web) -> SessionId:
     """Return a session in which every text that somebody can choose is hostile."""
-    wired, send = web.served.wired, web.served.wired.house.send
+    send = web.served.wired.house.send
     project = web.scratch / f"<b>{'x' * 20}"
     project.mkdir(exist_ok=True)
     name = MARKUP + TRICKS.replace("\0", "")
-    session = web.do(open_new(wired, Wanted("demo", project, name, "nobody"), ANN))
+    session = web.session(name, project, channel="local")
     file = project / "<img src=x onerror=alert(1)>.txt"
     file.write_text(MARKUP + TRICKS + ENORMOUS)
     turn = TurnId("t1")
