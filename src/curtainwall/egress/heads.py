@@ -13,7 +13,7 @@ _MOST_HEADERS: Final = 200
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
 # Most heads are written in the same plain way, and then need no look at each line.
-_PLAIN = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
+_PLAIN = re.compile(_STATUS.pattern + rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
 
 
@@ -41,10 +41,11 @@ def take_head(data: bytes) -> tuple[Answered, bytes] | None:
             raise Broke("the provider's answer has a head without end")
         return None
     first, *lines = data[:end].split(b"\r\n")
-    status = _STATUS.fullmatch(first)
+    plain = _PLAIN.fullmatch(data, 0, end)
+    status = plain or _STATUS.fullmatch(first)
     if status is None or len(lines) > _MOST_HEADERS:
         raise Broke("the provider's answer is not HTTP as it should be")
-    if _PLAIN.fullmatch(data, len(first), end):
+    if plain:
         headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in lines]]
     else:
         headers = [_header(line) for line in lines]

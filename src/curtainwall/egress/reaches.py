@@ -126,7 +126,8 @@ def _sources(value: JsonValue, place: str, parent: str, provider: str) -> Iterat
                 yield from _sources(inner, f"{place}[{at}]", parent, provider)
         return
     assert isinstance(value, dict)
-    spoken = _SPOKEN.get("toolcall" if _of(value, "type") in _TOOL_CALLS else parent)
+    kind = _of(value, "type")
+    spoken = _SPOKEN.get("toolcall" if isinstance(kind, str) and kind in _TOOL_CALLS else parent)
     for key, inner in value.items():
         plain = _plain(key)
         if plain == spoken:
@@ -175,7 +176,10 @@ def _kind_of(words: str) -> ReachKind:
 
 
 def _of(value: Json, plain: str) -> JsonValue:
-    return next((inner for key, inner in value.items() if _plain(key) == plain), None)
+    for key, inner in value.items():
+        if _plain(key) == plain:
+            return inner
+    return None
 
 
 @lru_cache(4096)

@@ -33,9 +33,8 @@ _OK: Final = 200
 
 def sendable(headers: Sequence[Header]) -> list[Header]:
     """Return what of a client's headers a provider gets: nothing about the hop, the framing, or where it came from."""
-    kept = [it for it in headers if it[0] not in _NOT_SENT and it[0][:12] != b"x-forwarded-"]
     named = _named(headers)
-    return [it for it in kept if it[0] not in named] if named else kept
+    return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in named and it[0][:12] != b"x-forwarded-"]
 
 
 def _named(headers: Sequence[Header]) -> frozenset[bytes]:

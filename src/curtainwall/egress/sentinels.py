@@ -74,7 +74,7 @@ class Keyring:
         self.sentinel = access.sentinel or mint(access.provider)
         self._value = ""
         self._until = 0.0
-        self._used: list[bytes] = []
+        self._used: tuple[bytes, ...] = ()
         self._one_at_a_time = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Keyring:
     @property
     def secrets(self) -> tuple[bytes, ...]:
         """Return the values that must not come back, the newest last."""
-        return tuple(self._used)
+        return self._used
 
     def stripped(self, headers: Sequence[Header]) -> tuple[list[Header], Carrier]:
         """Return the headers without the stand-in, and where it stood; raise `Refused` unless it is the one key among them."""
@@ -135,6 +135,4 @@ class Keyring:
     def _learn(self, value: str, now: float) -> None:
         self._value, self._until = value, now + _KEPT_SECONDS
         known = value.encode()
-        if known in self._used:
-            self._used.remove(known)
-        self._used = [*self._used, known][-_MOST_REMEMBERED:]
+        self._used = (*(each for each in self._used if each != known), known)[-_MOST_REMEMBERED:]

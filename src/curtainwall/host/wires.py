@@ -8,7 +8,7 @@ from typing import Final
 from curtainwall.host.tls import Tls
 
 _HIGH: Final = 128 * 1024
-_BUFFER: Final = 64 * 1024
+_BUFFER: Final = 256 * 1024
 # For the other side to take what was sent to it before we close.
 _CLOSING_SECONDS: Final = 10.0
 
