@@ -200,15 +200,15 @@ class Wire(asyncio.BufferedProtocol):
         """Tell whether something came that was not read."""
         return bool(self._pieces)
 
-    def finish(self) -> None:
-        """Close when everything is sent, or when that takes too long."""
+    def finish(self, seconds: float = _CLOSING_SECONDS) -> None:
+        """Close when everything is sent, or when that has taken so long."""
         if self.is_lost or self.transport.is_closing():
             return
         self._unwatch()
         if self._tls is not None:
             self.transport.write(self._tls.end())
         self.transport.close()
-        self._watch = asyncio.get_running_loop().call_later(_CLOSING_SECONDS, self.transport.abort)
+        self._watch = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
 
     def abort(self) -> None:
         """Close at once."""

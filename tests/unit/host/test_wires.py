@@ -73,6 +73,18 @@ def test_what_was_sent_before_the_end_is_read_and_then_the_end(tmp_path: Path) -
     run(story())
 
 
+@pytest.mark.parametrize("made", [lambda _: pair(), secured], ids=["plain", "tls"])
+def test_one_that_does_not_read_does_not_keep_us_from_closing(made: Making, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with made(tmp_path) as (one, other):
+            other.transport.pause_reading()
+            one.write(LONG)
+            one.finish(0.2)
+            await until(lambda: one.is_lost)
+
+    run(story())
+
+
 def test_an_end_without_a_word_of_tls_is_an_end_and_a_broken_record_is_a_fault(tmp_path: Path) -> None:
     async def story() -> None:
         async with secured(tmp_path) as (server, client):
@@ -113,8 +125,10 @@ def test_pieces_of_a_record_do_not_put_off_the_time_for_a_whole_one(tmp_path: Pa
                     await asyncio.sleep(0.01)
 
             trickling = asyncio.ensure_future(trickle())
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.read(0.3), 30)
+            reading = asyncio.ensure_future(client.read(0.3))
+            await asyncio.wait((reading,), timeout=10)
             trickling.cancel()
+            with pytest.raises(TimeoutError):
+                reading.result()
 
     run(story())
