@@ -31,7 +31,7 @@ from curtainwall.runtime import NoHooks, Turns
 _EACH = 40
 _PAIRS = 9
 _MANY = 60
-_COMMITS = 4
+_COMMITS = 2
 
 
 async def team_talk(home: Path) -> list[Figure]:

@@ -42,7 +42,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime.actor import Actor, RulesNow
-from curtainwall.runtime.feed import LogFeed
+from curtainwall.runtime.feed import LogFeed, Tail
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
@@ -91,7 +91,7 @@ class House:
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
-        self.feed = LogFeed(stores.log, self.wakes)
+        self.feed = LogFeed(stores.log, self.wakes, self._tail)
         self._actors: dict[StreamId, Actor] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
@@ -239,12 +239,16 @@ class House:
             return None
         actor = Actor(stream, lease, self.stores.log, self.stores.inbox, self.clock, self.rules)
         try:
-            actor.start()
+            actor.start(self._actors.get)
         except BaseException:
             lease.release()
             raise
         self._actors[stream] = actor
         return actor
+
+    def _tail(self, stream: StreamId) -> Tail | None:
+        actor = self._actors.get(stream)
+        return None if actor is None else actor.tail
 
     async def _outcome(self, stream: StreamId, key: str) -> Outcome:
         """Wait for the owner's decision; take over at once where the owner ends."""
