@@ -11,9 +11,10 @@ from curtainwall.app.openings import Wanted, open_new
 from curtainwall.model import ApprovalAnswered, MessageId, ModeChanged, Route, RuleDisabled, SendMessage, Who, session_stream
 from tests.support.covers import covers
 from tests.support.hostile_homeserver import ROOM, garbage, hostile, sync
-from tests.support.matrix_house import configure, eventually, served
+from tests.support.matrix_house import configure, served
 from tests.support.synapse import homeserver, person
 from tests.support.talking import Home, home, run
+from tests.support.waiting import eventually
 
 __all__ = ["home"]
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,13 +136,6 @@ async def halting(home: Home, after: int, *models: Model) -> AsyncGenerator[Halt
         parts = Parts(store=HaltingStore(store.log, store.inbox, store.leases, store.blobs, store.index, marks))
         async with serving(models=models, parts=parts):
             yield marks
-
-
-async def eventually(is_so: Callable[[], bool], bound: float = 60) -> None:
-    """Wait until something is so, with a bound."""
-    async with asyncio.timeout(bound):
-        while not is_so():  # noqa: ASYNC110 - nobody tells when it is
-            await asyncio.sleep(0.05)
 
 
 @contextmanager

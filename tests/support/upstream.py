@@ -102,7 +102,7 @@ class Upstream:
 
     async def until_left(self, count: int = 1) -> None:
         """Wait until so many clients have gone away."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.left < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -119,7 +119,7 @@ class Upstream:
 
     async def hang_up(self) -> None:
         """Close every connection, so that nobody waits for another request."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self._open:
                 for writer in tuple(self._open):
                     writer.transport.abort()

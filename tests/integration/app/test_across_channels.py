@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, Running, until
+from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
-from tests.support.serving import free_port, script_of
+from tests.support.ports import free_port
+from tests.support.serving import script_of
 from tests.support.synapse import Person, Synapse, homeserver, person
 from tests.support.talking import run
+from tests.support.waiting import until
 from tests.support.webs import Visit
 
 SECRET = "a secret of more than sixteen letters"

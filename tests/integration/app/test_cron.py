@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from tests.integration.app.conftest import Program, until
+from tests.integration.app.conftest import Program
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 JOBS = """
 [model]

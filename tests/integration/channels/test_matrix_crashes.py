@@ -9,9 +9,10 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.covers import covers
-from tests.support.matrix_house import Echo, configure, eventually, halting, process, served
+from tests.support.matrix_house import Echo, configure, halting, process, served
 from tests.support.synapse import Person, Synapse, homeserver, person
 from tests.support.talking import Home, home, run
+from tests.support.waiting import eventually
 
 __all__ = ["home"]
 

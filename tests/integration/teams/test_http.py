@@ -15,7 +15,7 @@ from curtainwall.app.serving import Serving, serving
 from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.mcp import ERAS
-from tests.support.serving import free_port
+from tests.support.ports import free_port
 from tests.support.teams import LISTED, TeamHome
 
 TOKEN, OTHER = "t" * 32, "o" * 32

@@ -51,7 +51,7 @@ def fake(short_home: TeamHome) -> Path:
     return program
 
 
-def serve_with(home: TeamHome, program: Path, more: str = "silence = 1\n") -> None:
+def serve_with(home: TeamHome, program: Path, more: str = "silence = 3\n") -> None:
     home.more = f'{LISTED}[processes]\nprogram = "{program}"\n{more}'
     home.write(backend=LOCAL)
 
@@ -146,7 +146,7 @@ def works_in(project: Path, place: Path) -> bool:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (fake_claude.HANGS, "no sign of life for 1 seconds"),
+        (fake_claude.HANGS, "no sign of life for 3 seconds"),
         (fake_claude.GARBAGE, "Segmentation fault 0"),
         (fake_claude.LEAVES, "ended without an answer"),
         (fake_claude.CRASHES, "exit code 139"),
