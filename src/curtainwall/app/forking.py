@@ -42,7 +42,7 @@ class Forked:
 
 
 async def fork(wired: Wired, parent: SessionId, name: str = "", limits: Limits | None = None) -> Forked:
-    """Open a session on the history of another, up to where that one's log ends now. It speaks for the same team."""
+    """Open a session on the history of another, up to where that one's log ends now. It is of the same team or job, with their rules."""
     entries = wired.store.log.read(session_stream(parent))
     state = fold(lift(entry) for entry in entries)
     if state.opened is None:
@@ -68,10 +68,11 @@ async def fork(wired: Wired, parent: SessionId, name: str = "", limits: Limits |
             # `accept-edits` and `bypass` are standing answers, and those stay behind.
             mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
             limits=limits or wired.setup.limits,
-            policy=wired.setup.rules.for_team(state.opened.team).policy.version,
+            policy=wired.setup.rules.of_session(state.opened).policy.version,
             parent=parent,
             labels=tuple(inherited(source, parent) for source in state.labels.values()),
             team=state.opened.team,
+            job=state.opened.job,
             channel=TEAMS if state.opened.channel == TEAMS else "",
         )
         await wired.house.send(session, opening)

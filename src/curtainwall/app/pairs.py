@@ -179,7 +179,7 @@ class HousePeers:
         return found
 
     def _see_that_it_may(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
-        rules = self._house.rules().for_team(pair.team)
+        rules = self._house.rules().of(team=pair.team)
         verdict = may_receive(rules, pair.team, pair.asker, self.labels(caller.session), workspace)
         if verdict.effect is Effect.DENY:
             raise NotAllowed(in_words(verdict))
@@ -204,7 +204,7 @@ class HousePeers:
                 workspace=workspace,
                 mode=team.mode,
                 limits=self.limits_of(pair.team),
-                policy=house.rules().for_team(pair.team).policy.version,
+                policy=house.rules().of(team=pair.team).policy.version,
                 routes=tuple(dict.fromkeys(map(parse_place, targets))),
                 team=pair.team,
                 channel=TEAMS,

@@ -21,6 +21,7 @@ from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.pairs import HousePeers, Ways, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
+from curtainwall.app.rule_files import own_cards, own_files, own_policies, rule_sources
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
@@ -41,6 +42,7 @@ from curtainwall.model import (
     BudgetKind,
     Clock,
     CommandRefused,
+    Digest,
     Label,
     LabelSource,
     Limits,
@@ -53,9 +55,9 @@ from curtainwall.model import (
     Who,
     Workspace,
 )
-from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
+from curtainwall.policy import Lists, Policy, Protection, RuleCard, load
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
-from curtainwall.session import BreakerLimits, Rules, lift
+from curtainwall.session import BreakerLimits, Rules, Whose, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Mounts, Runner
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
@@ -64,7 +66,6 @@ from curtainwall.tools.progress import listener
 from curtainwall.tools.servers import ServerSpec
 from curtainwall.tools.skills import skill_runners
 
-_BIGGEST_RULE_FILE = 4 * 1024 * 1024
 # Where a foreign agent finds its workspace, and how it names it when it asks for something there.
 INSIDE = "/workspace"
 
@@ -80,7 +81,7 @@ class Setup:
     servers: tuple[ServerSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
     hooks: Settings = field(default_factory=Settings)
-    team_policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
+    own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
 
     @property
     def rules(self) -> Rules:
@@ -95,10 +96,27 @@ class Setup:
             calls=config.log.calls,
             logged_bytes=config.log.logged_bytes,
             askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
-            team_policies=self.team_policies,
+            own_policies=self.own_policies,
             depth=config.peers.depth,
             compact_after=config.peers.compact_after,
         )
+
+    @property
+    def versions(self) -> Mapping[str, Digest]:
+        """Return the versions of the rules in force: those of the house, and those of each team and job with some of its own."""
+        own = {f"rules of {kind} `{name}`": policy.version for (kind, name), policy in self.own_policies.items()}
+        return {"rules": self.policy.version, **own}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what whoever wrote the rules should know about them."""
+        policies = (self.policy, *self.own_policies.values())
+        return tuple(dict.fromkeys(warning for policy in policies for warning in policy.warnings))
+
+    @property
+    def own_cards(self) -> Mapping[RuleCard, str]:
+        """Return the rules that do not hold for all, and for whom each holds."""
+        return own_cards(self.policy, self.own_policies)
 
     @property
     def own_ports(self) -> frozenset[int]:
@@ -165,46 +183,19 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
     extra = tuple(policy_files)
     lists = Lists(config.lists.hosts, config.lists.remotes, config.lists.push_remotes, config.lists.teams)
     protection = protection_for(home, config, extra, environ)
-    policy = load(rule_sources(home, extra), lists=lists, protection=protection)
-    own = {name: Path(team.policy).expanduser() for name, team in config.teams.items() if team.policy is not None}
-    for_teams = {name: load(rule_sources(home, (*extra, file)), lists=lists, protection=protection) for name, file in own.items()}
+    sources, make = rule_sources(home, extra), partial(load, lists=lists, protection=protection)
+    policy, own = make(sources), own_policies(home, config, sources, make)
     servers = server_specs(config, secret_variables(config), environ)
-    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), for_teams)
+    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), own)
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
     ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
-    teams = (str(Path(team.policy).expanduser()) for team in config.teams.values() if team.policy is not None)
-    never = (*config.protected.never, *ours, *teams, *(str(path.absolute()) for path in policy_files))
+    rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
+    never = (*config.protected.never, *ours, *rules)
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
-
-
-def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[Source, ...]:
-    """Return the rule files in force: those that ship, the user's own, and those that were given."""
-    try:
-        own = sorted(path for path in home.policy.iterdir() if path.suffix.lower() == ".cedar" and not path.name.startswith("."))
-    except FileNotFoundError:
-        if home.policy.is_symlink():
-            raise Broken(f"`{home.policy}` is a link that leads nowhere; nothing is judged without the rules in it") from None
-        own = []
-    except OSError as error:
-        raise Broken(f"the rules in `{home.policy}` cannot be read: {error.strerror}; nothing is judged without them") from None
-    return (*shipped(), *(_source(path, path.name) for path in own), *(_source(path, str(path)) for path in policy_files))
-
-
-def _source(path: Path, name: str) -> Source:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_BIGGEST_RULE_FILE + 1)
-        if len(content) > _BIGGEST_RULE_FILE:
-            raise Broken(f"the rule file `{path}` is bigger than {_BIGGEST_RULE_FILE} bytes; make several of it")
-        return Source(name, content.decode(), user=True)
-    except OSError as error:
-        raise Broken(f"the rule file `{path}` cannot be read: {error.strerror}; correct it or take it away") from None
-    except UnicodeDecodeError as error:
-        raise Broken(f"the rule file `{path}` is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
 
 
 def judging_tools(setup: Setup) -> Hub:

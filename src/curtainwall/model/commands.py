@@ -37,6 +37,7 @@ class OpenSession(Command):
     labels: tuple[LabelSource, ...] = ()
     routes: tuple[Route, ...] = ()
     team: str = ""
+    job: str = ""
     channel: str = ""
     """Where its people talk; left out, where whoever opens it does."""
 

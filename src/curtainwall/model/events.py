@@ -57,6 +57,8 @@ class SessionOpened(Event):
     by: Who
     parent: SessionId | None = None
     team: str = ""
+    job: str = ""
+    """The job that it is a firing of, or that a session before it was."""
 
 
 class SessionReady(Event):

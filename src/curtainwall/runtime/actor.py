@@ -295,8 +295,7 @@ class Actor:
         return draft, batch
 
     def _rules_now(self) -> Rules:
-        team = "" if self.state.opened is None else self.state.opened.team
-        return self._rules().for_team(team).with_project_grants(self._project.grants)
+        return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
 
     def _decide_with(self, rules: Rules, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
         draft = self.state.copy()

@@ -244,7 +244,7 @@ def test_who_may_not_ask_gets_the_rule_as_the_answer() -> None:
 def test_a_rule_of_the_team_can_forbid_an_asker() -> None:
     text = '@id("not-them") forbid (principal in Team::"frontend", action == Action::"message-team", resource == Team::"backend");'
     own = load((*shipped(), Source("own.cedar", text, user=True)), lists=Lists(), protection=Protection())
-    here = Session(rules=Rules(policy=RULES.policy, team_policies={"backend": own}).for_team("backend"))
+    here = Session(rules=Rules(policy=RULES.policy, own_policies={("team", "backend"): own}).of(team="backend"))
     (told,) = here.is_asked()
     assert isinstance(told, PeerAnswered)
     assert "refused by `not-them`" in told.answer.text

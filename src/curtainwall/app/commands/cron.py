@@ -32,7 +32,14 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
     if output is Output.JSON:
         show_json(
             [
-                {"job": it.job, "status": it.status, "session": it.session or "", "next": timestamp(it.next), "last": timestamp(it.last)}
+                {
+                    "job": it.job,
+                    "status": it.status,
+                    "session": it.session or "",
+                    "next": timestamp(it.next),
+                    "last": timestamp(it.last),
+                    "policy": it.policy,
+                }
                 for it in rows
             ]
         )
@@ -40,8 +47,10 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
     if not rows:
         note("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
         return
-    lines = [(it.job, it.schedule, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "") for it in rows]
-    show(columns(("job", "schedule", "next", "last", "status", "session"), lines))
+    lines = [
+        (it.job, it.schedule, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "", it.policy) for it in rows
+    ]
+    show(columns(("job", "schedule", "next", "last", "status", "session", "rules of its own"), lines))
 
 
 @app.command()

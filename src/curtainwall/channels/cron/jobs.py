@@ -23,6 +23,8 @@ class Job:
     schedule: Schedule
     overlap: Overlap = "skip"
     missed: Missed = "once"
+    policy: str = ""
+    """The file with rules for this job alone."""
 
 
 def place_of(job: str, due: Millis) -> Route:

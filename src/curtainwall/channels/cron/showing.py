@@ -21,6 +21,7 @@ class JobRow:
     status: str
     last: Millis | None = None
     session: SessionId | None = None
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,8 @@ def firing_rows(told: Mapping[str, Past], status_of: StatusOf, most: int, job: s
 def _row(job: Job, past: Past, status_of: StatusOf, now: Millis) -> JobRow:
     schedule, session = job.schedule, past.last
     due = schedule.next(now)
-    if session is None:
-        return JobRow(job.name, schedule.expression, schedule.zone, due, "never fired")
-    return JobRow(job.name, schedule.expression, schedule.zone, due, status_of(session), max(past.fired), session)
+    status, last = ("never fired", None) if session is None else (status_of(session), max(past.fired))
+    return JobRow(job.name, schedule.expression, schedule.zone, due, status, last, session, job.policy)
 
 
 def _firings(job: str, past: Past) -> Iterator[FiringRow]:
