@@ -30,9 +30,15 @@ def add_server(path: Path, name: str, settings: Mapping[str, object]) -> None:
     _write(path, document)
 
 
-def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]]) -> None:
-    """Write new teams into the configuration file, all or none; all else in it stays as it is."""
+def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]], processes: Mapping[str, object] | None = None) -> None:
+    """Write new teams into the configuration file, all or none, and what is not said yet about processes; all else in it stays as it is."""
     document = _read(path)
+    for key, value in (processes or {}).items():
+        if "processes" not in document:
+            document.append("processes", tomlkit.table())
+        table: Any = document["processes"]
+        if key not in table:
+            table.add(key, value)
     known = _table(document, "teams")
     for name, settings in teams.items():
         if name in known:

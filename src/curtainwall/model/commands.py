@@ -210,6 +210,7 @@ class EndTurn(Command):
     turn: TurnId
     status: TurnStatus
     failure: str = ""
+    fault: str = ""
     waits_for: tuple[CallId, ...] = ()
     last: tuple[Told, ...] = ()
 

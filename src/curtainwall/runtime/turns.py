@@ -169,7 +169,15 @@ class Turns:
             at = at.model_copy(update={"resumed": True})
             result = await self._worked(agent, at, actor)
             reply = await self._told(result, at, place, is_again=True)
-        end = EndTurn(by=SYSTEM, turn=at.turn, status=result.status, failure=result.failure, waits_for=result.waits_for, last=result.last)
+        end = EndTurn(
+            by=SYSTEM,
+            turn=at.turn,
+            status=result.status,
+            failure=result.failure,
+            fault=result.fault,
+            waits_for=result.waits_for,
+            last=result.last,
+        )
         # Where somebody closed the session meanwhile, the turn is over already.
         with suppress(CommandRefused):
             await actor.submit(end)
@@ -219,6 +227,6 @@ def _result_of(working: "asyncio.Task[TurnResult]") -> TurnResult:
     fault = working.exception()
     if fault is None:
         return working.result()
-    if isinstance(fault, CurtainwallError):
-        return TurnResult(status=TurnStatus.FAILED, failure=str(fault))
-    return TurnResult(status=TurnStatus.FAILED, failure=f"a fault of ours: {type(fault).__name__}: {fault}")
+    name = type(fault).__name__
+    why = str(fault) if isinstance(fault, CurtainwallError) else f"a fault of ours: {name}: {fault}"
+    return TurnResult(status=TurnStatus.FAILED, failure=why, fault=name)

@@ -242,3 +242,51 @@ def test_a_missing_program_and_a_thought_before_the_answer_are_told_right(short_
             assert (await teams.ask("backend", "again")).text.startswith("message 2: ")
 
     run(story())
+
+
+@covers("teams.the-most-used-are-warm")
+def test_the_most_used_pairs_are_got_ready_before_anybody_asks(short_home: TeamHome, fake: Path) -> None:
+    def starts(words: str) -> int:
+        (found,) = [path for path in short_home.home.glob("sessions/*/state/projects/*/*.jsonl") if words in path.read_text()]
+        return len(list(found.parents[2].glob("started-*")))
+
+    async def talked() -> None:
+        async with open_teams() as teams:
+            await teams.ask("backend", "often")
+            await teams.ask("backend", "often")
+            await teams.ask("backend", "seldom", thread="aside")
+
+    run(talked())
+    home = short_home.home / "config.toml"
+    home.write_text(f"{home.read_text()}[peers]\nwarm = 1\n")
+    before = starts("often"), starts("seldom")
+
+    async def warmed() -> None:
+        async with open_teams() as teams:
+            await until(lambda: starts("often") == before[0] + 1, 30)
+            assert (await teams.ask("backend", "again")).text == "message 3: again"
+            assert (starts("often"), starts("seldom")) == (before[0] + 1, before[1])
+
+    run(warmed())
+
+
+@covers("teams.archived-by-age")
+def test_a_pair_that_nobody_uses_counts_as_archived_is_not_got_ready_and_wakes_with_a_message(short_home: TeamHome, fake: Path) -> None:
+    serve_with(short_home, fake, "silence = 5\n[peers]\narchive-after = 1\nwarm = 5\n")
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await teams.ask("backend", "first")
+            assert [it.status for it in teams.figures()] == ["active"]
+            await until(lambda: [it.status for it in teams.figures()] == ["archived"], 30)
+
+    run(story())
+
+    async def again() -> None:
+        async with open_teams() as teams:
+            assert [it.status for it in teams.figures()] == ["archived"]
+            assert (await teams.ask("backend", "second")).text == "message 2: second"
+            assert [it.status for it in teams.figures()] == ["active"]
+
+    run(again())
+    assert len(list(short_home.home.glob("sessions/*/state/started-*"))) == 2
