@@ -70,6 +70,8 @@ class Actor:
     def __init__(self, stream: StreamId, lease: Lease, log: Log, inbox: Inbox, clock: Clock, rules: RulesNow) -> None:
         self.stream = stream
         self.holders = 0
+        # How often the session was used: whoever wants to drop it sees by this that nobody did meanwhile.
+        self.uses = 0
         self._lease = lease
         self._log = log
         self._inbox = inbox
@@ -184,6 +186,7 @@ class Actor:
             self._work.clear()
             tickets, self._tickets = self._tickets, []
             self._is_deciding = True
+            self.uses += 1
             try:
                 if self._inbox_changed:
                     direct = {ticket.key for ticket in tickets}
@@ -256,6 +259,7 @@ class Actor:
         tickets = [_Ticket(post.command, post.key, None)]
         decision = Decision(self, tickets, *self._decide_all(tickets))
         self._is_free.clear()
+        self.uses += 1
         return decision
 
     def take_in(self, decision: "Decision") -> None:

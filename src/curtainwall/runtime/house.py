@@ -147,6 +147,7 @@ class House:
             owner = self.stores.leases.owner(stream)
             raise TryLater(f"session `{session}` is in use by process {owner.pid if owner else 'unknown'}; stop it or use that one")
         actor.holders += 1
+        actor.uses += 1
         try:
             yield actor
         finally:
@@ -298,9 +299,10 @@ class House:
 
     async def _sweep(self) -> None:
         while True:
+            before = {stream: (actor, actor.uses) for stream, actor in self._actors.items() if actor.is_idle}
             await asyncio.sleep(self._linger)
-            for stream, actor in tuple(self._actors.items()):
-                if actor.is_idle:
+            for stream, (actor, uses) in before.items():
+                if self._actors.get(stream) is actor and actor.is_idle and actor.uses == uses:
                     del self._actors[stream]
                     await actor.stop()
 
