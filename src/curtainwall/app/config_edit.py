@@ -146,6 +146,7 @@ def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
         raise CommandRefused(f"this would not be a configuration: {fault}") from None
     # A configuration that is kept elsewhere and linked to stays there.
     real = Path(os.path.realpath(path))
+    real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     aside = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,35 +23,8 @@ from tests.support.covers import covers
 from tests.support.houses import run, until
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import CLAUDE
-from tests.support.teams import LISTED, TeamHome, events_in, pair_sessions, wired_of
+from tests.support.teams import LISTED, LOCAL, TeamHome, events_in, pair_sessions, serve_with, wired_of
 from tests.support.upstream import KEY
-
-LOCAL = {"agent": '"claude-local"', "model": '"anthropic:claude-sonnet-4-5"'}
-
-
-@pytest.fixture
-def short_home(bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TeamHome]:
-    """Return a home whose sockets have short names, on a machine that can confine."""
-    with tempfile.TemporaryDirectory(prefix="cw-") as name:
-        made = TeamHome(Path(name).resolve())
-        monkeypatch.setenv("CURTAINWALL_HOME", str(made.home))
-        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-        yield made
-
-
-@pytest.fixture
-def fake(short_home: TeamHome) -> Path:
-    """Return a program that stands in for Claude Code and misbehaves on request; it serves the team `backend`."""
-    program = short_home.scratch / "fake"
-    shutil.copy(fake_claude.__file__, program)
-    program.chmod(0o755)
-    serve_with(short_home, program)
-    return program
-
-
-def serve_with(home: TeamHome, program: Path, more: str = "silence = 3\n") -> None:
-    home.more = f'{LISTED}[processes]\nprogram = "{program}"\n{more}'
-    home.write(backend=LOCAL)
 
 
 @pytest.fixture
