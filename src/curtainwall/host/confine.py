@@ -16,6 +16,7 @@ from curtainwall.host.cgroups import ProcessGroup
 from curtainwall.host.confine_limits import overuse, set_limits
 from curtainwall.host.confine_mounts import file_of, plan_of
 from curtainwall.host.confine_terms import MIB, Bounds, Confinement, ConfinementFailed, Finished
+from curtainwall.host.piped import Piped
 
 _CHUNK: Final = 65_536
 _DRAINED: Final = 256
@@ -28,11 +29,11 @@ _SETUP: Final = 30.0
 GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift 3; exec {r}>&- {g}<&- {s}<&- "$@"'
 
 
-class ConfinedProcess:
+class ConfinedProcess(Piped):
     """A running confined process. Whoever started it must close it; when our own process ends, however it ends, it is killed."""
 
     def __init__(self, process: Process, outer: int, status: asyncio.StreamReader, child: int, bounds: Bounds) -> None:
-        self._process = process
+        super().__init__(process)
         self._status = status
         self._child = child
         # INVARIANT: processes are named by descriptor, so that a number used again cannot mislead a kill.
@@ -44,24 +45,6 @@ class ConfinedProcess:
         self._ended = asyncio.create_task(self._end())
         self._closing: asyncio.Task[None] | None = None
         self.stopped: str | None = None
-
-    @property
-    def stdin(self) -> asyncio.StreamWriter:
-        """Return where its input goes."""
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        """Return what it prints."""
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    @property
-    def stderr(self) -> asyncio.StreamReader:
-        """Return what it complains about."""
-        assert self._process.stderr is not None
-        return self._process.stderr
 
     @property
     def pid(self) -> int:
