@@ -126,7 +126,7 @@ class Synapse:
 
 
 @contextmanager
-def homeserver(root: Path, *, rate: float = 10_000, burst: int = 10_000) -> Generator[Synapse]:
+def running(root: Path, *, rate: float = 10_000, burst: int = 10_000) -> Generator[Synapse]:
     """Run a homeserver with a directory of its own."""
     root.mkdir(parents=True, exist_ok=True)
     server = Synapse(root, free_port())

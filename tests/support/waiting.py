@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,3 +31,11 @@ async def eventually(condition: Callable[[], T | None], bound: float = BOUND, pa
         assert time.monotonic() < end, f"it did not come about within {bound:g} seconds"
         await asyncio.sleep(pause)
     return found
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

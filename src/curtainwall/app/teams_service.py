@@ -7,7 +7,7 @@ from typing import Final
 
 from curtainwall.app.callers import OutsideCaller
 from curtainwall.app.config_teams import TeamSection
-from curtainwall.app.pages import PagesService
+from curtainwall.app.listening import Listening
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.team_server import team_door
@@ -44,7 +44,7 @@ def services(serving: Serving) -> Iterable[Service]:
         for team, token in tokens.items():
             wired.masker.learn(f"token of team {team}", token)
         endpoint = TeamEndpoint(tokens, lambda team: HouseVisit(wired, team))
-        yield PagesService("teams", endpoint, wired.setup.config.peers.address, endpoint.close)
+        yield Listening(TEAMS, endpoint.app, wired.setup.config.peers.address, endpoint.close)
 
 
 def tokens_of(teams: Mapping[str, TeamSection], environ: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from curtainwall.app.callbacks import Callbacks
-from curtainwall.app.pages import PagesService
+from curtainwall.app.listening import Listening
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.webhooks import HouseDeliveries, hooks_in
@@ -18,5 +18,5 @@ def services(serving: Serving) -> Iterable[Service]:
     if wired.setup.config.webhooks.hooks:
         deliveries = HouseDeliveries(wired, serving.work.turns.attend, serving.model)
         endpoint = Endpoint(hooks_in(wired), deliveries, wired.house.clock)
-        yield PagesService("webhooks", endpoint, wired.setup.config.webhooks.address)
+        yield Listening("webhooks", endpoint.app, wired.setup.config.webhooks.address)
         yield Callbacks(wired, deliveries)

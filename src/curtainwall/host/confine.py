@@ -16,7 +16,7 @@ from curtainwall.host.cgroups import ProcessGroup
 from curtainwall.host.confine_limits import overuse, set_limits
 from curtainwall.host.confine_mounts import file_of, plan_of
 from curtainwall.host.confine_terms import MIB, Bounds, Confinement, ConfinementFailed, Finished
-from curtainwall.host.pipes import Pipes
+from curtainwall.host.piped import Piped
 
 _CHUNK: Final = 65_536
 _DRAINED: Final = 256
@@ -29,7 +29,7 @@ _SETUP: Final = 30.0
 GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift 3; exec {r}>&- {g}<&- {s}<&- "$@"'
 
 
-class ConfinedProcess(Pipes):
+class ConfinedProcess(Piped):
     """A running confined process. Whoever started it must close it; when our own process ends, however it ends, it is killed."""
 
     def __init__(self, process: Process, outer: int, status: asyncio.StreamReader, child: int, bounds: Bounds) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import json
 import urllib.request
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,27 +18,13 @@ from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
 from tests.support.ports import free_port
 from tests.support.serving import script_of
-from tests.support.synapse import Person, Synapse, homeserver, person
+from tests.support.synapse import Person, Synapse, person
 from tests.support.talking import run
 from tests.support.waiting import until
 from tests.support.webs import Visit
 
 SECRET = "a secret of more than sixteen letters"
 FIRINGS = 5
-
-
-@pytest.fixture(scope="module")
-def server(real_part: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Synapse]:
-    real_part("synapse")
-    with homeserver(tmp_path_factory.mktemp("synapse")) as running:
-        yield running
-
-
-@pytest.fixture
-def synapse(server: Synapse) -> Synapse:
-    """Return the homeserver, with people who were never seen there before."""
-    server.settle("wall", "ann")
-    return server
 
 
 @dataclass

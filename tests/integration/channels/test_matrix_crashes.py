@@ -2,40 +2,32 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Generator
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
-
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, configure, halting, process, served
-from tests.support.synapse import Person, Synapse, homeserver, person
+from tests.support.synapse import Person, Synapse, person
 from tests.support.talking import Home, home, run
 from tests.support.waiting import eventually
 
 __all__ = ["home"]
 
 
-@pytest.fixture(scope="module")
-def server(real_part: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Synapse]:
-    real_part("synapse")
-    with homeserver(tmp_path_factory.mktemp("synapse")) as running:
-        yield running
-
-
-@pytest.fixture
-def synapse(server: Synapse, monkeypatch: pytest.MonkeyPatch) -> Synapse:
-    """Return the homeserver, with people who were never seen there before."""
-    monkeypatch.setenv("WALL_PASSWORD", "secret")
-    server.settle("wall", "ann")
-    return server
-
-
 def heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
     """Return what the echo said it heard, in the order in which it was said."""
     said = [it.text for it in ann.heard(room, wall) if it.text.startswith("heard: ") and not it.text.endswith("…")]
     return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
+
+
+async def after_a_first_word(ann: Person, wall: str, text: str = "first") -> str:
+    """Return a room in which the house, which is gone by now, has answered once."""
+    async with served(Echo()):
+        room = await ann.room(wall)
+        await ann.joined(room, wall)
+        await ann.say(room, text)
+        await ann.hears(room, wall, f"heard: {text}")
+    return room
 
 
 @covers("matrix.once-and-in-order")
@@ -77,11 +69,7 @@ def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_re
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo()):
-                room = await ann.room(wall)
-                await ann.joined(room, wall)
-                await ann.say(room, "first")
-                await ann.hears(room, wall, "heard: first")
+            room = await after_a_first_word(ann, wall)
             for after in range(9):
                 await ann.say(room, f"m{after}")
                 async with halting(home, after, Echo()) as marks:
@@ -101,11 +89,7 @@ def test_what_cannot_be_decrypted_is_said_and_taken_up_when_its_key_comes(home: 
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo()):
-                room = await ann.room(wall)
-                await ann.joined(room, wall)
-                await ann.say(room, "first")
-                await ann.hears(room, wall, "heard: first")
+            room = await after_a_first_word(ann, wall)
             ann.client.invalidate_outbound_session(room)
             await ann.say(room, "second")
             with synapse.database() as database:
@@ -146,12 +130,9 @@ def test_encrypted_bytes_that_are_sent_again_are_not_taken_again(home: Home, syn
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo()):
-                room = await ann.room(wall)
-                await ann.joined(room, wall)
-                event = await ann.say(room, "pay the bill")
-                await ann.hears(room, wall, "heard: pay the bill")
-            content = (await _raw(ann, room, event))["content"]
+            room = await after_a_first_word(ann, wall, "pay the bill")
+            (said,) = ann.heard(room, ann.user)
+            content = (await _raw(ann, room, said.event))["content"]
             async with served(Echo()) as here:
                 assert isinstance(content, dict)
                 await ann.say_openly(room, "m.room.encrypted", content)

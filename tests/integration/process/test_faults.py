@@ -17,8 +17,9 @@ from curtainwall.agents.process import (
 from curtainwall.model import ExtensionNoted, InterruptTurn, TextStreamed, TurnStatus
 from tests.support import fake_claude
 from tests.support.covers import covers
+from tests.support.foreign import Turned
 from tests.support.houses import ANN, run, until
-from tests.support.processed import Turned, processed
+from tests.support.processed import processed
 
 QUICK = Limits(silence=3.0, grace=1.0)
 """Quick to give up, and still long enough for a program that starts on a busy machine."""

@@ -16,7 +16,7 @@ from curtainwall.host import (
     Confinement,
     ConfinementFailed,
     Missing,
-    Pipes,
+    Piped,
     TooMany,
     find_bubblewrap,
     find_later,
@@ -164,7 +164,7 @@ def _program(spec: ServerSpec, machine: Machine) -> str:
     return os.path.abspath(found)
 
 
-class TrustedProcess(Pipes):
+class TrustedProcess(Piped):
     """A program beside us, with our network and files. It has a process namespace of its own, so that nothing it started outlives it."""
 
     def __init__(self, process: Process) -> None:

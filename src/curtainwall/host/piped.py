@@ -1,11 +1,11 @@
-"""The pipes of a child process that was started with all three of them."""
+"""A running process that is talked to through pipes."""
 
 import asyncio
 from asyncio.subprocess import Process
 
 
-class Pipes:
-    """What is written to a process and read from it."""
+class Piped:
+    """The three streams of a process that was started with all of them as pipes."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
