@@ -104,7 +104,7 @@ def test_the_sdks_client_gets_nowhere_without_a_known_token(port: int) -> None:
                     heard.append(response.status_code)
 
                 async with httpx2.AsyncClient(headers=shown, timeout=60, event_hooks={"response": [note]}) as http:
-                    with pytest.raises(Exception, match="unhandled errors|error response"):
+                    with pytest.raises(Exception, match=r"unhandled errors|error response"):
                         async with Client(streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)) as mcp:
                             await mcp.list_tools()
                 assert set(heard) == {401}

@@ -260,3 +260,23 @@ def test_a_pair_that_nobody_uses_counts_as_archived_is_not_got_ready_and_wakes_w
 
     run(again())
     assert len(list(short_home.home.glob("sessions/*/state/started-*"))) == 2
+
+
+@covers("process.carries-over")
+def test_a_pair_near_the_limit_of_its_model_goes_on_in_a_new_conversation_with_a_summary(short_home: TeamHome, fake: Path) -> None:
+    async def story() -> None:
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "first")).text == "message 1: first"
+            assert (await teams.ask("backend", fake_claude.FULL)).text == f"message 2: {fake_claude.FULL}"
+            told = (await teams.ask("backend", "third", wait=60)).text
+            assert told.startswith(
+                "message 1: This goes on from an earlier conversation, which came to this:\n\nmessage 3: This conversation"
+            )
+            assert told.endswith("third")
+            assert (await teams.ask("backend", "fourth")).text == "message 2: fourth"
+            (pair,) = pair_sessions(teams)
+            assert [event.trigger for event in events_in(teams, pair) if isinstance(event, HistoryCompacted)] == ["overflow"]
+            assert [it.messages for it in teams.figures()] == [4]
+
+    run(story())
+    assert len(list(short_home.home.glob("sessions/*/state/projects/*/*.jsonl"))) == 2
