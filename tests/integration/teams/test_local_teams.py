@@ -141,6 +141,34 @@ def test_a_fault_is_told_by_its_name_in_bounded_time_and_the_pair_works_again(
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("does", "fault"),
+    [
+        ("exec sleep 600", "AgentSilent"),
+        ("exec cat /dev/urandom", "AgentGarbled"),
+        ("exit 0", "NoAnswer"),
+        ("echo \"error: unknown option '--tools'\" >&2; exit 1", "WrongVersion"),
+    ],
+)
+@covers("teams.local-agents-fail-by-name")
+def test_a_program_that_is_no_agent_at_all_is_told_by_its_fault_and_the_right_one_works_again(
+    short_home: TeamHome, fake: Path, does: str, fault: str
+) -> None:
+    right, wrong = fake.read_text(), f"#!/bin/sh\n{does}\n"
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await asyncio.to_thread(fake.write_text, wrong)
+            began = time.monotonic()
+            failed = await teams.ask("backend", "first", wait=60)
+            assert time.monotonic() - began < 30
+            assert (failed.status, failed.fault) == ("failed", fault), failed
+            await asyncio.to_thread(fake.write_text, right)
+            assert (await teams.ask("backend", "second", wait=60)).text.endswith("second")
+
+    run(story())
+
+
 @covers("teams.four-commits")
 def test_a_warm_ask_is_four_commits(short_home: TeamHome, fake: Path) -> None:
     async def story() -> None:
