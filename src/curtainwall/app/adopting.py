@@ -56,9 +56,11 @@ def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ
 
 async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False) -> SessionId:
     """Let a pair go on with a conversation, opened where it was not yet; it counts as sensitive unless whoever knows it says otherwise."""
+    known = wired.talk.session_of(pair)
+    agent = wired.setup.config.teams[pair.team].agent if known is None else wired.names.of(known)
+    if agent != LOCAL:
+        raise CommandRefused(f"`{pair}` is served by `{agent}`; only `{LOCAL}` keeps conversations that can be adopted")
     session = await wired.peers.found(pair)
-    if wired.names.of(session) != LOCAL:
-        raise CommandRefused(f"`{pair}` is served by `{wired.names.of(session)}`; only `{LOCAL}` keeps conversations that can be adopted")
     state = wired.peers.state(session)
     if state.turn is not None:
         raise CommandRefused(f"the agent of `{pair}` is at work; wait until it has answered")

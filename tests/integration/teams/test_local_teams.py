@@ -141,6 +141,34 @@ def test_a_fault_is_told_by_its_name_in_bounded_time_and_the_pair_works_again(
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("does", "fault"),
+    [
+        ("exec sleep 600", "AgentSilent"),
+        ("exec cat /dev/urandom", "AgentGarbled"),
+        ("exit 0", "NoAnswer"),
+        ("echo \"error: unknown option '--tools'\" >&2; exit 1", "WrongVersion"),
+    ],
+)
+@covers("teams.local-agents-fail-by-name")
+def test_a_program_that_is_no_agent_at_all_is_told_by_its_fault_and_the_right_one_works_again(
+    short_home: TeamHome, fake: Path, does: str, fault: str
+) -> None:
+    right, wrong = fake.read_text(), f"#!/bin/sh\n{does}\n"
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await asyncio.to_thread(fake.write_text, wrong)
+            began = time.monotonic()
+            failed = await teams.ask("backend", "first", wait=60)
+            assert time.monotonic() - began < 30
+            assert (failed.status, failed.fault) == ("failed", fault), failed
+            await asyncio.to_thread(fake.write_text, right)
+            assert (await teams.ask("backend", "second", wait=60)).text.endswith("second")
+
+    run(story())
+
+
 @covers("teams.two-commits")
 def test_a_warm_ask_is_two_commits(short_home: TeamHome, fake: Path) -> None:
     async def story() -> None:
@@ -261,3 +289,23 @@ def test_a_pair_that_nobody_uses_counts_as_archived_is_not_got_ready_and_wakes_w
 
     run(again())
     assert len(list(short_home.home.glob("sessions/*/state/started-*"))) == 2
+
+
+@covers("process.carries-over")
+def test_a_pair_near_the_limit_of_its_model_goes_on_in_a_new_conversation_with_a_summary(short_home: TeamHome, fake: Path) -> None:
+    async def story() -> None:
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "first")).text == "message 1: first"
+            assert (await teams.ask("backend", fake_claude.FULL)).text == f"message 2: {fake_claude.FULL}"
+            told = (await teams.ask("backend", "third", wait=60)).text
+            assert told.startswith(
+                "message 1: This goes on from an earlier conversation, which came to this:\n\nmessage 3: This conversation"
+            )
+            assert told.endswith("third")
+            assert (await teams.ask("backend", "fourth")).text == "message 2: fourth"
+            (pair,) = pair_sessions(teams)
+            assert [event.trigger for event in events_in(teams, pair) if isinstance(event, HistoryCompacted)] == ["overflow"]
+            assert [it.messages for it in teams.figures()] == [4]
+
+    run(story())
+    assert len(list(short_home.home.glob("sessions/*/state/projects/*/*.jsonl"))) == 2

@@ -20,6 +20,7 @@ from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.prompted import prompted_beside
 from tests.support.real_parts import CLAUDE
+from tests.support.serving import free_port
 from tests.support.upstream import KEY
 
 FAULTS = [
@@ -50,7 +51,7 @@ def configure(program: Program, claude: Path, more: str = "") -> None:
     project = program.scratch / "backend"
     project.mkdir(exist_ok=True)
     program.configure(
-        f'{more}[processes]\nprogram = "{claude}"\nsilence = 1\n[lists]\nteams = ["*"]\n'
+        f'{more}[web]\nport = {free_port()}\n[processes]\nprogram = "{claude}"\nsilence = 1\n[lists]\nteams = ["*"]\n'
         f'[teams.backend]\nproject = "{project}"\nagent = "claude-local"\n'
     )
 

@@ -150,8 +150,9 @@ def adopt(
     from curtainwall.app.adopting import adopt, of_the_user, unclaimed
 
     pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), set_up()
-    if team not in setup.config.teams:
-        raise Misuse(f"there is no team `{team}`; `curtainwall teams list` shows them")
+    for name in filter(None, (team, asker)):
+        if name not in setup.config.teams:
+            raise Misuse(f"there is no team `{name}`; `curtainwall teams list` shows them")
 
     async def do() -> list["Found"]:
         async with open_house(setup) as wired:
