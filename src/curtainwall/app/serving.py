@@ -28,7 +28,7 @@ from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import rescue
 
-SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
+SERVICES: tuple[str, ...] = ("files", "notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
 change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
 
@@ -64,7 +64,8 @@ class Serving:
 
     def __post_init__(self) -> None:
         self.reloading = Reloading(self.work.wired.in_force, self.restart, self.book)
-        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend)
+        is_owed_an_end = self.wired.lifecycle.is_owed_an_end
+        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend, is_owed_an_end)
 
     @property
     def wired(self) -> Wired:

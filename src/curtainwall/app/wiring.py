@@ -33,9 +33,11 @@ from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_run
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
+    HOUSE_CHANNELS,
     SYSTEM,
     AddLabels,
     Answer,
+    ApprovalQuery,
     Approver,
     Ask,
     Broken,
@@ -51,6 +53,7 @@ from curtainwall.model import (
     RaiseBudget,
     SendMessage,
     SessionId,
+    SessionQuery,
     UserPromptSubmit,
     Who,
     Workspace,
@@ -60,7 +63,7 @@ from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, Whose, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Mounts, Runner
-from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
+from curtainwall.tools.hooks import Lifecycle, Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.progress import listener
 from curtainwall.tools.servers import ServerSpec
@@ -68,6 +71,7 @@ from curtainwall.tools.skills import skill_runners
 
 # Where a foreign agent finds its workspace, and how it names it when it asks for something there.
 INSIDE = "/workspace"
+_MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ class Wired:
     tools: Hub
     gate: SessionGate
     hooks: UserHooks
+    lifecycle: Lifecycle
     masker: Masker
     names: AgentNames
     peers: HousePeers
@@ -261,17 +266,37 @@ def open_store(home: Home) -> Generator[Stores]:
         store.close()
 
 
+def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
+    """Return what keeps the asks of one session as files, or those of every session that is not of a terminal."""
+    home, index = wired.setup.home, wired.store.index
+
+    def is_served(session: SessionId) -> bool:
+        return any(row.channel not in HOUSE_CHANNELS for row in index.sessions(SessionQuery(prefix=session, limit=1)))
+
+    def concerned(session: SessionId | None) -> Iterable[SessionId]:
+        if only is not None and session not in (None, only):
+            return ()
+        rows = index.approvals(ApprovalQuery(session=session or only, limit=_MANY))
+        return {row.session for row in rows if only is not None or is_served(row.session)}
+
+    def directory_of(session: SessionId) -> Path:
+        place = home.session(session)
+        place.prepare()
+        return place.escalations
+
+    return Rendezvous(wired.house.feed, wired.house.send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
+
+
 @asynccontextmanager
 async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
     """Show a session's asks as files, and take answers from files, where `approvals.files` says so."""
     if not wired.setup.config.approvals.files:
         yield
         return
-    place = wired.setup.home.session(session)
-    place.prepare()
-    rendezvous = Rendezvous(wired.house.feed, wired.house.send, session, place.escalations)
-    cursor = await rendezvous.start()
-    task = asyncio.create_task(rendezvous.run(cursor), name=f"files of {session}")
+    rendezvous = rendezvous_of(wired, only=session)
+    # What was answered while nobody looked counts before anything goes on.
+    await rendezvous.answer()
+    task = asyncio.create_task(rendezvous.run(), name=f"files of {session}")
     try:
         yield
     finally:
@@ -282,12 +307,11 @@ async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
 @asynccontextmanager
 async def hooks_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
     """Tell hooks of the session's beginning now, and of its end afterwards where it has come; each once in its life."""
-    lifecycle = lifecycle_of(wired.hooks, wired.setup.home, wired.house)
-    await lifecycle.settle(session)
+    await wired.lifecycle.settle(session)
     try:
         yield
     finally:
-        await lifecycle.settle(session)
+        await wired.lifecycle.settle(session)
 
 
 @asynccontextmanager
@@ -360,7 +384,8 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
             hooks = user_hooks(setup.hooks, around, setup.home, house)
             gate = SessionGate(house, tools, hooks, parts.approver)
-            yield Wired(in_force, store, house, tools, gate, hooks, masker, names, peers, talk, wishes)
+            async with aclosing(lifecycle_of(hooks, setup.home, house)) as lifecycle:
+                yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes)
 
 
 def _teller() -> Tell | None:

@@ -22,6 +22,7 @@ from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
+from curtainwall.app.hooks import HookedLifetimes
 from curtainwall.app.keeper import Keeper
 from curtainwall.app.keys import house_key
 from curtainwall.app.knowledge import prompted_skills, shelf_of
@@ -119,7 +120,8 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     house, journal = wired.house, HouseJournal(wired.house)
     threshold = wired.setup.config.model.compact_at or None
     crew = Crew(wired.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal), Local(wired, journal))
-    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate)
+    lifetimes = HookedLifetimes(wired.hooks, wired.lifecycle)
+    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate, lifetimes)
     watch = wired.setup.home.root / "run" / "watch"
     listening = FarListening(journal, house.feed, wired.store.leases, watch)
     desk = HouseDesk(wired, turns.attend, crew.kind_of, wanted, threshold)

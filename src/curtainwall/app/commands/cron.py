@@ -13,7 +13,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, open_store, set_up
-from curtainwall.channels.cron import FiringRow, Past, firing_rows, job_rows, pasts
+from curtainwall.channels.cron import Firing, FiringRow, Past, firing_rows, job_rows, pasts
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
 from curtainwall.session import lift
@@ -101,7 +101,7 @@ async def _ran(setup: Setup, job: str, output: Output) -> int:
         wired = await stack.enter_async_context(open_house(setup))
         model = default_model_of(wired)
         work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), Wanted(model)))
-        session = await HouseFirings(wired, work.turns.attend, model).fire(job, wired.house.clock.now())
+        session = await HouseFirings(wired, work.turns.attend, model).fire(Firing(job, wired.house.clock.now(), by_hand=True))
         note(f"{job} fired: session {session}")
         await stack.enter_async_context(files_of(wired, session))
         await stack.enter_async_context(hooks_of(wired, session))
