@@ -77,7 +77,7 @@ class Looking:
         items = list(conversation.items.values())
         told = request.query_params.get("items", "")
         shown = min(int(told), _MOST_ITEMS) if told.isascii() and told.isdecimal() and len(told) < 9 else _SHOWN_ITEMS
-        return self._site.page(
+        return await self._site.long_page(
             request,
             "session.html",
             view=view,
