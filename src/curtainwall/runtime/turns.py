@@ -14,6 +14,7 @@ from curtainwall.model import (
     AnyEvent,
     Closed,
     CommandRefused,
+    CompactionSkipped,
     CurtainwallError,
     EndTurn,
     ExpireMessages,
@@ -183,13 +184,23 @@ class Turns:
         if state.turn is not None and state.can_go_on:
             at = TurnAt(session=session, turn=state.turn, resumed=True)
             return await self._go(agent, actor, at, ResumeTurn(by=SYSTEM, turn=at.turn))
+        if state.turn is None and state.compaction_asked is not None:
+            return await self._compact(agent, actor, session, state.compaction_asked)
         if state.turn is None and state.queue and not state.exhausted:
             at = TurnAt(session=session, turn=TurnId(self._house.mint()))
             return await self._go(agent, actor, at, StartTurn(by=SYSTEM, turn=at.turn))
-        if state.turn is None and state.compaction_asked is not None:
-            await agent.compact(session, state.compaction_asked)
-            return True
         return False
+
+    async def _compact(self, agent: Agent, actor: Actor, session: SessionId, instructions: str) -> bool:
+        """Have older messages summarised; what waits is worked on afterwards, also where that could not be done."""
+        try:
+            await agent.compact(session, instructions)
+        except (Closed, TryLater):
+            raise
+        except CurtainwallError as fault:
+            skipped = CompactionSkipped(at=self._house.clock.now(), why=str(fault))
+            await actor.submit(RecordProgress(by=SYSTEM, events=(skipped,)))
+        return True
 
     async def _go(self, agent: Agent, actor: Actor, at: TurnAt, begin: AnyCommand | None = None) -> bool:
         """Let the agent work on a turn and write down how it ended; False where the turn could not begin."""
