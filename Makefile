@@ -19,7 +19,7 @@ run: venv ## talk to an agent in a scratch project, offline (TASK="read notes.tx
 	@$(BIN)/python examples/first_minute.py $(if $(TASK),'$(subst ','\'',$(TASK))')
 
 test: venv ## run every test (ARGS="tests/habits -k doors" for some)
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: venv ## format, lint, types and floors: what CI runs before the tests
 	$(BIN)/ruff format --check .

@@ -1,15 +1,30 @@
 """Fixtures for every test: real parts, and a head line that says which of them are there."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.real_parts import REAL_PARTS, report, require
 
+if TYPE_CHECKING:
+    from tests.support.synapse import Synapse
+
 
 def pytest_report_header() -> list[str]:
     """Say what this run really ran on."""
     return ["real parts: " + ", ".join(report())]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Have one worker more than processors: many tests wait for a container, a homeserver or a browser."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take long, so that no worker is left with one at the end; the order is random otherwise."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/integration/", "tests/security/")))
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +37,22 @@ def real_part() -> Callable[[str], str]:
 def bubblewrap(real_part: Callable[[str], str]) -> str:
     """Return the version of a bubblewrap that can make namespaces here."""
     return real_part("bubblewrap")
+
+
+@pytest.fixture(scope="session")
+def homeserver(real_part: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Synapse]":
+    """Run one homeserver for all tests of this process; those who use it ask for `synapse`."""
+    real_part("synapse")
+    # Start-up time: a run without Matrix needs none of its libraries.
+    from tests.support.synapse import running
+
+    with running(tmp_path_factory.mktemp("synapse")) as server:
+        yield server
+
+
+@pytest.fixture
+def synapse(homeserver: "Synapse", monkeypatch: pytest.MonkeyPatch) -> "Synapse":
+    """Return the homeserver, with people who were never seen there before; the house is `wall`, with this password."""
+    monkeypatch.setenv("WALL_PASSWORD", "secret")
+    homeserver.settle("wall", "ann", "bob", "eve")
+    return homeserver

@@ -112,7 +112,7 @@ def runs_something_else(stage: Path, script: str) -> bool:
     bash = shutil.which("bash") or "/bin/bash"
     subprocess.run(
         [bash, "--norc", "--noprofile", "-c", script], cwd=stage / "work", env={"PATH": str(stage / "bin")}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=False,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False,
     )  # fmt: skip
     return mark.exists()
 

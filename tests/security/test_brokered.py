@@ -4,13 +4,14 @@ import json
 import shlex
 import socket
 
-from tests.integration.app.conftest import until
 from tests.integration.brokered.conftest import SHELL, Brokered, brokered, configuration, docker_engine, short_path
 from tests.integration.container.test_containers import LOOK_AROUND
 from tests.support.covers import covers
 from tests.support.docker_engine import IMAGE
-from tests.support.serving import free_port, health
+from tests.support.ports import free_port
+from tests.support.serving import health
 from tests.support.upstream import KEY, Says
+from tests.support.waiting import until
 
 __all__ = ["brokered", "docker_engine", "short_path"]
 

@@ -102,9 +102,9 @@ def test_an_inbox_that_cannot_be_read_tells_everyone_who_waits(tmp_path: Path) -
             async with opened_house.hold(session) as actor:
                 actor.look_at_inbox()
                 with pytest.raises(TryLater):
-                    await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="x")), 10)
+                    await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="x")), 60)
                 store.is_busy = False
-                await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="y")), 10)
+                await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="y")), 60)
                 assert actor.state.name == "y"
 
     run(work())
@@ -120,7 +120,7 @@ def test_a_row_that_nobody_can_read_stops_its_session_and_no_other(places: Place
         async with open_house(set_up()) as wired:
             async with wired.house.hold(one) as actor:
                 with pytest.raises(Broken):
-                    await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="x")), 10)
+                    await asyncio.wait_for(actor.submit(RenameSession(by=ANN, name="x")), 60)
             await wired.house.send(two, RenameSession(by=ANN, name="x"))
 
     asyncio.run(work())
@@ -142,9 +142,9 @@ def test_where_no_thread_can_be_started_a_write_is_refused_and_a_later_one_goes_
     async def work() -> None:
         async with SqliteStore.open(tmp_path / "cw", SystemClock()) as store, house(store) as opened_house:
             with pytest.raises(CurtainwallError):
-                await asyncio.wait_for(open_session(opened_house, tmp_path), 10)
+                await asyncio.wait_for(open_session(opened_house, tmp_path), 60)
             failing[0] = False
-            session = await asyncio.wait_for(open_session(opened_house, tmp_path), 10)
+            session = await asyncio.wait_for(open_session(opened_house, tmp_path), 60)
             assert "SessionReady" in kinds(opened_house, session)
 
     run(work())

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,10 @@ from curtainwall.app.openings import Wanted, open_new
 from curtainwall.model import ApprovalAnswered, MessageId, ModeChanged, Route, RuleDisabled, SendMessage, Who, session_stream
 from tests.support.covers import covers
 from tests.support.hostile_homeserver import ROOM, garbage, hostile, sync
-from tests.support.matrix_house import configure, eventually, served
-from tests.support.synapse import homeserver, person
+from tests.support.matrix_house import configure, served
+from tests.support.synapse import Synapse, person
 from tests.support.talking import Home, home, run
+from tests.support.waiting import eventually
 
 __all__ = ["home"]
 
@@ -62,49 +62,46 @@ def test_ten_thousand_events_of_a_hostile_homeserver_crash_nothing_and_approve_n
 
 @covers("matrix.forgery")
 def test_what_is_forged_in_the_homeservers_database_approves_nothing_unless_it_is_trusted(
-    home: Home, real_part: Callable[[str], str], tmp_path: Path
+    home: Home, synapse: Synapse, tmp_path: Path
 ) -> None:
-    real_part("synapse")
-    with homeserver(tmp_path / "synapse") as server:
-        server.settle("wall", "ann", "eve")
-        wall, ann_user, eve_user = map(server.user, ("wall", "ann", "eve"))
-        configure(home, server, model=script(home), matrix=f'users = ["{eve_user}"]')
+    wall, ann_user, eve_user = map(synapse.user, ("wall", "ann", "eve"))
+    configure(home, synapse, model=script(home), matrix=f'users = ["{eve_user}"]')
 
-        def forge(*events: str) -> None:
-            """Let events of eve be ann's, as whoever owns the homeserver can."""
-            server.stop()
-            with server.database() as database:
-                for event in events:
-                    (told,) = database.execute("SELECT json FROM event_json WHERE event_id = ?", (event,)).fetchone()
-                    database.execute("UPDATE event_json SET json = ? WHERE event_id = ?", (told.replace(eve_user, ann_user), event))
-                    database.execute("UPDATE events SET sender = ? WHERE event_id = ?", (ann_user, event))
-            server.start()
+    def forge(*events: str) -> None:
+        """Let events of eve be ann's, as whoever owns the homeserver can."""
+        synapse.stop()
+        with synapse.database() as database:
+            for event in events:
+                (told,) = database.execute("SELECT json FROM event_json WHERE event_id = ?", (event,)).fetchone()
+                database.execute("UPDATE event_json SET json = ? WHERE event_id = ?", (told.replace(eve_user, ann_user), event))
+                database.execute("UPDATE events SET sender = ? WHERE event_id = ?", (ann_user, event))
+        synapse.start()
 
-        async def attack() -> None:
-            async with person(server, "ann", tmp_path / "ann") as ann, person(server, "eve", tmp_path / "eve") as eve:
-                async with served():
-                    # In rooms of this version the id of an event does not vouch for who sent it.
-                    room = await ann.room(wall, eve_user, version="2")
-                    await eve.client.join(room)
-                    for user in (wall, eve_user):
-                        await ann.joined(room, user)
-                    await eve.until(lambda: room in eve.client.rooms)
-                    await eve.joined(room, wall)
-                    await ann.say(room, "write it")
-                    card = await ann.hears(room, wall, "waits for an answer")
-                    approval = card.text.split()[0]
-                forged = [await eve.react(room, card.event, "👍"), await eve.say(room, f"/approve {approval}")]
-                forge(*forged)
-                async with served() as here:
-                    await ann.hears(room, wall, "a sign is no answer here")
-                    await ann.hears(room, wall, "it was not encrypted by a device of its sender")
-                    assert [ask.approval for ask in here.serving.work.desk.view(here.session_at(room)).pending] == [approval]
-                    assert not (home.outside / "note.txt").exists()
-                # The same forgery counts where the configuration trusts the homeserver: it was a good one.
-                configure(home, server, model=script(home), matrix=f'users = ["{eve_user}"]\ntrust-homeserver = true')
-                forged = [await eve.react(room, card.event, "✅")]
-                forge(*forged)
-                async with served():
-                    await ann.hears(room, wall, "it is written")
+    async def attack() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, person(synapse, "eve", tmp_path / "eve") as eve:
+            async with served():
+                # In rooms of this version the id of an event does not vouch for who sent it.
+                room = await ann.room(wall, eve_user, version="2")
+                await eve.client.join(room)
+                for user in (wall, eve_user):
+                    await ann.joined(room, user)
+                await eve.until(lambda: room in eve.client.rooms)
+                await eve.joined(room, wall)
+                await ann.say(room, "write it")
+                card = await ann.hears(room, wall, "waits for an answer")
+                approval = card.text.split()[0]
+            forged = [await eve.react(room, card.event, "👍"), await eve.say(room, f"/approve {approval}")]
+            forge(*forged)
+            async with served() as here:
+                await ann.hears(room, wall, "a sign is no answer here")
+                await ann.hears(room, wall, "it was not encrypted by a device of its sender")
+                assert [ask.approval for ask in here.serving.work.desk.view(here.session_at(room)).pending] == [approval]
+                assert not (home.outside / "note.txt").exists()
+            # The same forgery counts where the configuration trusts the homeserver: it was a good one.
+            configure(home, synapse, model=script(home), matrix=f'users = ["{eve_user}"]\ntrust-homeserver = true')
+            forged = [await eve.react(room, card.event, "✅")]
+            forge(*forged)
+            async with served():
+                await ann.hears(room, wall, "it is written")
 
-        run(attack(), 115)
+    run(attack(), 115)

@@ -248,8 +248,7 @@ def test_too_many_things_at_once_are_refused(judge: Judge) -> None:
 
 
 def test_hostile_shell_text_is_read_in_time_or_not_at_all(judge: Judge) -> None:
-
-    start = time.perf_counter()
+    start = time.process_time()
     for text in (
         "(" * 60_000,
         "`" * 60_000,
@@ -261,4 +260,4 @@ def test_hostile_shell_text_is_read_in_time_or_not_at_all(judge: Judge) -> None:
         "[[" * 30_000,
     ):
         judge.line(json.dumps({"tool": "shell.run", "arguments": {"command": text}}).encode())
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -79,9 +79,9 @@ def test_masking_hostile_text_takes_time_in_proportion_to_its_length(line: str) 
     masker = Masker(b"k" * 32)
 
     def seconds(text: str) -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         masker.mask_text(text)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     assert seconds(line * 20) < 1.0
 
@@ -91,10 +91,10 @@ def test_a_refused_call_of_megabytes_is_not_masked_and_not_kept(places: Places) 
         async with open_house(set_up()) as wired:
             found = await opened(wired, places.workspace)
             hostile = ("cookie: " * 1000 + "[masked:a:abcd]\n") * 500
-            start = time.perf_counter()
+            start = time.process_time()
             told = await wired.gate.request(found, Ask(tool="filesystem.write_file", arguments={"path": "x", "content": hostile}))
             assert told.verdict.because == ("masked-arguments",)
-            assert time.perf_counter() - start < 3
+            assert time.process_time() - start < 3
 
     asyncio.run(work())
     assert sum(path.stat().st_size for path in places.home.glob("curtainwall.db*")) < 1_000_000

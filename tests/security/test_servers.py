@@ -235,9 +235,9 @@ def test_a_schema_cannot_keep_us_busy(tmp_path: Path) -> None:
     nested: Any = "x"
     for _ in range(60):
         nested = [nested]
-    began = time.perf_counter()
+    began = time.process_time()
     check({"p": "a" * 50_000 + "!", "names": {"a" * 50_000 + "!": "x"}, "deep": nested, "same": list(range(50_000))})
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     with pytest.raises(BadCall):
         check({"other": 1})
 
@@ -289,13 +289,13 @@ def test_a_list_of_tools_without_an_end_costs_neither_memory_nor_time(tmp_path: 
 )
 @covers("servers.schemas-are-harmless")
 def test_a_schema_that_is_none_makes_its_tool_unusable_and_no_other(schema: object, tmp_path: Path) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     shelf = offering(tmp_path, schema)
     assert shelf.standing("bad", "t") is Standing.UNUSABLE
     with pytest.raises(BadCall, match="cannot be used"):
         shelf.see_that_it_may("bad", "t")
     assert shelf.listing() == ()
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @covers("servers.words-are-data")

@@ -28,9 +28,10 @@ from curtainwall.model import (
 )
 from tests.support.covers import covers
 from tests.support.fuzz import frames
-from tests.support.matrix_house import eventually
-from tests.support.serving import ANN, answer, free_port, script_of
+from tests.support.ports import free_port
+from tests.support.serving import ANN, answer, script_of
 from tests.support.talking import Home, home, run
+from tests.support.waiting import eventually
 
 __all__ = ["home"]
 

@@ -16,7 +16,8 @@ from curtainwall.host import How, confined_worker, find_monty
 from tests.support.bare_program import ROOM, Call, Told, run_program, write_program
 from tests.support.covers import covers
 from tests.support.repository import ROOT
-from tests.support.workers import WAYS, descendants, is_gone, status, time_used, until, way, worker_of
+from tests.support.waiting import until
+from tests.support.workers import WAYS, descendants, is_gone, status, time_used, way, worker_of
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the bare programs are made of x86_64 calls")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.real_parts import CLAUDE, OPENCODE
+from tests.support.waiting import is_gone, until
 
 IMAGE = "curtainwall-test:1"
 _PROGRAMS = (
@@ -98,7 +99,7 @@ def _start(directory: Path, engine: DockerEngine) -> int:
     pid = int(subprocess.run(command, capture_output=True, start_new_session=True, check=True).stdout)
     deadline = time.monotonic() + 60
     while subprocess.run(("docker", "--host", engine.address, "version"), capture_output=True, check=False).returncode != 0:
-        assert _is_there(pid), f"the engine ended: {(directory / 'log').read_text()[-2000:]}"
+        assert not is_gone(pid), f"the engine ended: {(directory / 'log').read_text()[-2000:]}"
         assert time.monotonic() < deadline, f"the engine did not start: {(directory / 'log').read_text()[-2000:]}"
     return pid
 
@@ -108,19 +109,10 @@ def _end(pid: int, directory: Path) -> None:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         return
-    deadline = time.monotonic() + 60
-    while _is_there(pid):
-        assert time.monotonic() < deadline, f"the engine does not end: {(directory / 'log').read_text()[-2000:]}"
+    until(lambda: is_gone(pid))
     # Where a container had the host's network, the engine leaves its mount of it behind.
     subprocess.run(("umount", str(directory / "x" / "netns" / "default")), capture_output=True, check=False)
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def _import(engine: DockerEngine, scratch: Path) -> None:

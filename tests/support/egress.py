@@ -267,7 +267,7 @@ class Inside:
         return data[:-2]
 
     async def answer(self) -> Got:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             status, headers = await self.head()
             if headers.get("transfer-encoding") == "chunked":
                 body = b""
@@ -281,14 +281,14 @@ class Inside:
 
     async def rest(self) -> bytes:
         """Return everything until the connection ends."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             try:
                 return self._kept(await self.reader.read())
             except OSError:
                 return b""
 
     async def secure(self, trust: ssl.SSLContext, name: str | None) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.writer.start_tls(trust, server_hostname=name)
 
     def _kept(self, data: bytes) -> bytes:
@@ -379,7 +379,7 @@ async def far_side(scratch: Path, *, secure: bool = True) -> AsyncGenerator[tupl
         yield far, authority.trust
     finally:
         server.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while far.open:
                 for writer in tuple(far.open):
                     writer.transport.abort()

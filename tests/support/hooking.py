@@ -1,9 +1,7 @@
 """Hooks for tests: real programs in real files, and the settings that name them."""
 
 import json
-import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from curtainwall.facts import Masker
 from curtainwall.model import Place, Resource, Role, SessionId, Subject, ToolEffect, ToolFacts, Workspace, subject_digest
 from curtainwall.model.subjects import SubjectKind
 from curtainwall.tools.hooks import Settings, Surroundings, UserHooks, read_settings
+from tests.support.waiting import is_gone, until
 
 ENVIRON = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
@@ -73,18 +72,6 @@ def told(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def is_gone(pid: int) -> bool:
-    """Tell whether a process has ended, reaped or not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
 def wait_until_gone(pid: int) -> None:
     """Wait for the end of a process, with a bound."""
-    end = time.monotonic() + 5
-    while not is_gone(pid):
-        assert time.monotonic() < end, f"process {pid} is still there"
-        time.sleep(0.01)
+    until(lambda: is_gone(pid))

@@ -37,6 +37,7 @@ from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
+from tests.support.waiting import eventually as until
 
 ANN = Who(name="ann")
 BOB = Who(name="bob")
@@ -46,7 +47,7 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run one coroutine with a bound, so that a hang is a failure with a place."""
-    return asyncio.run(asyncio.wait_for(work, 60))
+    return asyncio.run(asyncio.wait_for(work, 100))
 
 
 @dataclass
@@ -158,6 +159,7 @@ async def open_session(
     by: Who = ANN,
     routes: tuple[Route, ...] = (),
     session: SessionId | None = None,
+    team: str = "",
 ) -> SessionId:
     """Open a session that is ready for calls."""
     session = session or SessionId(house.mint())
@@ -172,6 +174,7 @@ async def open_session(
         limits=Limits(),
         policy=Digest(house.rules().policy.version),
         routes=routes,
+        team=team,
     )
     await house.send(session, command)
     await house.send(session, ReadySession(by=by))
@@ -196,14 +199,6 @@ def events(house: House, session: SessionId) -> list[AnyEvent]:
 def kinds(house: House, session: SessionId) -> list[str]:
     """Return the names of everything that happened in a session."""
     return [type(event).__name__ for event in events(house, session)]
-
-
-async def until(condition: Callable[[], T | None], bound: float = 20) -> T:
-    """Wait for a condition, looking again at every turn of the loop, with a bound."""
-    async with asyncio.timeout(bound):
-        while not (found := condition()):  # noqa: ASYNC110 - the condition is whatever the test can see from outside
-            await asyncio.sleep(0.005)
-    return found
 
 
 __all__ = [

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,10 +89,14 @@ class Served:
 
 @dataclass
 class HaltingMarks:
-    """Marks that keep so many changes and then stop for good, as a process does that is killed right before the next."""
+    """Marks that keep so many changes and then stop for good, as a process does that is killed right before the next.
+
+    With a name, only changes of what begins so are counted.
+    """
 
     marks: Marks
     left: int
+    named: str = ""
     halted: asyncio.Event = field(default_factory=asyncio.Event)
 
     def get(self, channel: str, name: str) -> str | None:
@@ -102,10 +106,11 @@ class HaltingMarks:
         return self.marks.all(channel)
 
     async def set(self, channel: str, marks: Mapping[str, str | None]) -> None:
-        if self.left == 0:
-            self.halted.set()
-            await asyncio.Event().wait()
-        self.left -= 1
+        if any(name.startswith(self.named) for name in marks):
+            if self.left == 0:
+                self.halted.set()
+                await asyncio.Event().wait()
+            self.left -= 1
         await self.marks.set(channel, marks)
 
 
@@ -129,20 +134,13 @@ async def served(*models: Model) -> AsyncGenerator[Served]:
 
 
 @asynccontextmanager
-async def halting(home: Home, after: int, *models: Model) -> AsyncGenerator[HaltingMarks]:
+async def halting(home: Home, after: int, *models: Model, named: str = "") -> AsyncGenerator[HaltingMarks]:
     """Serve the house until its channel has remembered so many things, and stop it there."""
     async with SqliteStore.open(home.root, SystemClock(), decode=lift) as store:
-        marks = HaltingMarks(store.marks, after)
+        marks = HaltingMarks(store.marks, after, named)
         parts = Parts(store=HaltingStore(store.log, store.inbox, store.leases, store.blobs, store.index, marks))
         async with serving(models=models, parts=parts):
             yield marks
-
-
-async def eventually(is_so: Callable[[], bool], bound: float = 60) -> None:
-    """Wait until something is so, with a bound."""
-    async with asyncio.timeout(bound):
-        while not is_so():  # noqa: ASYNC110 - nobody tells when it is
-            await asyncio.sleep(0.05)
 
 
 @contextmanager

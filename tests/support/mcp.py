@@ -125,7 +125,7 @@ class Bare:
 
     async def next(self) -> dict[str, Any]:
         """Return the next line, parsed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             line = await self.reader.readline()
         assert line, "the connection was closed"
         return json.loads(line)
@@ -144,7 +144,7 @@ class Bare:
 
     async def rest(self) -> bytes:
         """Return everything until the connection is closed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read()
             except ConnectionResetError:

@@ -1,101 +1,52 @@
 """Sessions whose agents are local processes: a real house with its gate, real confinement, and a provider that answers what it is asked."""
 
-import asyncio
-import os
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
-
-from curtainwall.agents.process import EGRESS_SOCKET, TOOLS_SOCKET, Around, Folders, Limits, ProcessAgent, Reach, find_claude
+from curtainwall.agents.process import Around, Folders, Limits, ProcessAgent, Reach, find_claude
 from curtainwall.facts import Masker
 from curtainwall.model import (
-    AgentSpoke,
-    AnyEvent,
-    Digest,
-    MessageId,
-    Mode,
-    OpenSession,
-    ReadySession,
-    SendMessage,
     SessionId,
     SessionOpened,
-    TurnEnded,
-    TurnStatus,
     Workspace,
-    session_stream,
 )
-from curtainwall.model import Limits as Budgets
-from curtainwall.runtime import House, HouseJournal, NoHooks, SessionGate, Stores, SystemClock, Turns
+from curtainwall.runtime import HouseJournal, NoHooks, SessionGate, Stores, SystemClock, Turns
 from curtainwall.store import MemoryStore
-from curtainwall.tools.mcp_in import Door
 from tests.support.certificates import Authority
-from tests.support.forwarding import Forwarding, forwarding
-from tests.support.houses import ANN, events, house, until
+from tests.support.foreign import Outside, Rig
+from tests.support.houses import house
 from tests.support.mcp import native
-from tests.support.prompted import Prompted, prompted
+from tests.support.prompted import prompted
 from tests.support.real_parts import CLAUDE
-from tests.support.upstream import KEY
+from tests.support.waiting import eventually, is_gone
 
 KEPT = "k" * 32
 
 
-@dataclass
-class Ways:
-    """Opens a session's two sockets: the real door to its tools, and a proxy that leads to the provider of the test."""
-
-    house: House
-    provider: Prompted
-    authority: Authority
-    proxies: dict[SessionId, Forwarding] = field(default_factory=dict)
-    key: str = KEY
+class Ways(Outside):
+    """The ways out of a local process, for as long as it lives."""
 
     @asynccontextmanager
     async def open(self, session: SessionId, run: Path, user: int, providers: Sequence[str]) -> AsyncGenerator[Reach]:
-        hands = native()
-        door = Door(session, SessionGate(self.house, hands), self.house.feed, hands.catalogue.listing, self.house.clock)
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
-            way = forwarding(run / EGRESS_SOCKET, self.authority, self.provider.port, user)
-            self.proxies[session] = await stack.enter_async_context(way)
-            pem = self.authority._certificate.public_bytes(serialization.Encoding.PEM).decode()
+        async with self.sockets(session, run, user) as pem:
             yield Reach(keys=dict.fromkeys(providers, self.key) if self.key else {}, certificates=pem)
 
 
 @dataclass
-class Processed:
+class Processed(Rig):
     """A house whose agents are local processes."""
 
-    house: House
-    home: Path
-    provider: Prompted
     ways: Ways
-    journal: HouseJournal
     agent: ProcessAgent
-    turns: Turns
 
     async def open(self, project: Path | None = None, model: str = "") -> SessionId:
         """Open a session in a project and let its agent work."""
         session = SessionId(self.house.mint())
         workspace = project or self.home / session / "project"
         workspace.mkdir(parents=True, exist_ok=True)
-        command = OpenSession(
-            by=ANN,
-            session=session,
-            name="test",
-            agent="claude-local",
-            model=model,
-            workspace=Workspace(path=str(workspace), own=project is None),
-            mode=Mode.DEFAULT,
-            limits=Budgets(),
-            policy=Digest(self.house.rules().policy.version),
-        )
-        await self.house.send(session, command)
-        await self.house.send(session, ReadySession(by=ANN))
-        self.turns.attend(session)
-        return session
+        return await self.begin(session, "claude-local", Workspace(path=str(workspace), own=project is None), model)
 
     def folders(self, session: SessionId) -> Folders:
         workspace = next(Path(event.workspace.path) for event in self.events(session) if isinstance(event, SessionOpened))
@@ -104,47 +55,6 @@ class Processed:
     def transcripts(self, session: SessionId) -> list[Path]:
         """Return every conversation that the agent has written down for a session."""
         return sorted(self.folders(session).state.glob("projects/*/*.jsonl"))
-
-    async def tell(self, session: SessionId, text: str) -> None:
-        """Send a message and wait for nothing."""
-        await self.house.send(session, SendMessage(by=ANN, message=MessageId(self.house.mint()), text=text))
-
-    async def say(self, session: SessionId, text: str) -> "Turned":
-        """Send a message and return how its turn went."""
-        before = self.house.feed.head(session_stream(session))
-        await self.tell(session, text)
-        return await self.ended(session, before)
-
-    async def ended(self, session: SessionId, after: int) -> "Turned":
-        """Wait for the end of a turn, beyond every wait in it, and return how it went."""
-        stream = session_stream(session)
-
-        def over() -> "Turned | None":
-            happened = [recorded.event for recorded in self.house.feed.read(stream, after)]
-            ends = (event for event in happened if isinstance(event, TurnEnded))
-            end = next((event for event in ends if event.status is not TurnStatus.WAITING), None)
-            return Turned(end, happened) if end else None
-
-        return await until(over, 60)
-
-    def events(self, session: SessionId) -> list[AnyEvent]:
-        return events(self.house, session)
-
-
-@dataclass(frozen=True)
-class Turned:
-    """How a turn went."""
-
-    end: TurnEnded
-    events: list[AnyEvent]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(event.text for event in self.events if isinstance(event, AgentSpoke))
-
-    @property
-    def is_done(self) -> bool:
-        return self.end.status is TurnStatus.DONE
 
 
 def folders(home: Path, session: SessionId, workspace: Path) -> Folders:
@@ -176,7 +86,7 @@ async def processed(
         agent = ProcessAgent(around)
         turns = Turns(opened, lambda _state: agent, NoHooks(), lambda _session: "")
         try:
-            yield Processed(opened, home, provider, ways, journal, agent, turns)
+            yield Processed(opened, home, provider, journal, turns, ways, agent)
         finally:
             await turns.close()
             await agent.close()
@@ -184,14 +94,4 @@ async def processed(
 
 async def gone(pid: int) -> None:
     """Wait until a process is no more."""
-    async with asyncio.timeout(30):
-        while _is_there(pid):  # noqa: ASYNC110 - seen from outside
-            await asyncio.sleep(0.02)
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    await eventually(lambda: is_gone(pid))

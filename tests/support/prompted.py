@@ -3,13 +3,27 @@
 import asyncio
 import json
 import re
-import threading
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.support.upstream import KEY, Asked, Fails, Hangs, Says, Turn, Upstream, _anthropic, _chat, _event, _responses, _send_fault
+from tests.support.upstream import (
+    KEY,
+    Asked,
+    Fails,
+    Hangs,
+    Says,
+    Turn,
+    Upstream,
+    _anthropic,
+    _chat,
+    _event,
+    _responses,
+    _send_fault,
+    served,
+    served_beside,
+)
 
 CALL = re.compile(r"CALL (\w+) (\{.*?\})")
 HEARD = "HEARD: "
@@ -41,20 +55,8 @@ class Prompted(Upstream):
             case Says() if not _is_streamed(asked.body, path):
                 return _send_json(writer, _whole(asked.body, path, turn))
             case Says():
-                return await self._stream_as(speech, asked, replace(turn, mark=f"{len(self.asked)}_"), reader, writer)
-
-    async def _stream_as(self, speech: Any, asked: Asked, says: Says, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for event in speech(asked.body.get("model", ""), says):
-            content = event.encode()
-            writer.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
-            await writer.drain()
-        if says.quiet:
-            await self._until_gone(reader)
-            return False
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
-        return True
+                marked = replace(turn, mark=f"{len(self.asked)}_")
+                return await self._stream(speech(asked.body.get("model", ""), marked), marked, reader, writer)
 
 
 def answer(body: dict[str, Any]) -> Turn:
@@ -209,38 +211,11 @@ def _send_json(writer: asyncio.StreamWriter, value: object) -> bool:
     return True
 
 
-@asynccontextmanager
-async def prompted() -> AsyncGenerator[Prompted]:
+def prompted() -> AbstractAsyncContextManager[Prompted]:
     """Run the provider as long as the test needs it."""
-    site = Prompted(_loop=asyncio.get_running_loop())
-    server = await asyncio.start_server(site.serve, "127.0.0.1", 0, limit=2**24)
-    site.port = server.sockets[0].getsockname()[1]
-    try:
-        yield site
-    finally:
-        server.close()
-        await site.hang_up()
-        await server.wait_closed()
+    return served(Prompted())
 
 
-@contextmanager
-def prompted_beside() -> Iterator[Prompted]:
+def prompted_beside() -> AbstractContextManager[Prompted]:
     """Run the provider in a thread, beside a test that waits for processes."""
-    loop, there, started = asyncio.new_event_loop(), list[Prompted](), threading.Event()
-    stopping = asyncio.Event()
-
-    async def serve() -> None:
-        async with prompted() as site:
-            there.append(site)
-            started.set()
-            await stopping.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        assert started.wait(20), "the provider did not start"
-        yield there[0]
-    finally:
-        loop.call_soon_threadsafe(stopping.set)
-        thread.join()
-        loop.close()
+    return served_beside(Prompted)

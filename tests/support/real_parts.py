@@ -50,7 +50,7 @@ def _first_line_of(*command: str) -> str | None:
     if shutil.which(command[0]) is None:
         return None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return next(iter(done.stdout.splitlines()), "") if done.returncode == 0 else None

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import urllib.request
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -16,6 +15,7 @@ from curtainwall.model import (
     AnyEvent,
     ApprovalId,
     ApprovalQuery,
+    CloseSession,
     MessageId,
     Route,
     SendMessage,
@@ -28,17 +28,10 @@ ANN = Who(name="ann", channel="web")
 """An operator of the channel `web`, where the configuration says so."""
 
 
-def free_port() -> int:
-    """Return a port that nobody uses right now."""
-    with socket.socket() as ear:
-        ear.bind(("127.0.0.1", 0))
-        return ear.getsockname()[1]
-
-
 def page(port: int, path: str) -> str:
     """Return a page of the status port, or nothing while there is none."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.read().decode()
     except OSError:
         return ""
@@ -90,6 +83,15 @@ class Home:
                 await answer(wired, session, approval, granted=granted)
 
         self.run(answered())
+
+    def close(self, session: SessionId) -> None:
+        """End a session as a process does that tells nobody of it."""
+
+        async def closed() -> None:
+            async with open_house(self._setup) as wired:
+                await wired.house.send(session, CloseSession(by=ANN, reason="over"))
+
+        self.run(closed())
 
 
 async def answer(wired: Wired, session: SessionId, approval: str, *, granted: bool = True) -> None:

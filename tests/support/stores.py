@@ -4,8 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -141,16 +140,7 @@ class OnDisk:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run one coroutine with a bound, so that a hang is a failure."""
-    return asyncio.run(asyncio.wait_for(work, 60))
-
-
-def eventually(condition: Callable[[], T], seconds: float = 20) -> T:
-    """Return what the condition gives once it is true; fail when it does not become so."""
-    give_up = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < give_up, "this did not become true in time"
-        time.sleep(0.005)
-    return found
+    return asyncio.run(asyncio.wait_for(work, 100))
 
 
 def batch(stream: StreamId, expected: int, *events: AnyEvent) -> Batch:
@@ -310,7 +300,7 @@ def tell(child: subprocess.Popen[str], line: str = "") -> None:
 
 async def next_change(changes: Any) -> frozenset[StreamId]:
     """Return the next set of changed streams, within a bound."""
-    return await asyncio.wait_for(anext(changes), 20)
+    return await asyncio.wait_for(anext(changes), 60)
 
 
 async def until_named(changes: Any, wanted: Sequence[StreamId]) -> None:

@@ -6,7 +6,6 @@ import hmac
 import json
 import os
 import secrets
-import socket
 import sqlite3
 import subprocess
 import time
@@ -21,6 +20,7 @@ from typing import Any
 from nio import AsyncClient, AsyncClientConfig, MegolmEvent, RoomCreateResponse, RoomSendResponse, SyncResponse
 from nio.events import Event
 
+from tests.support.ports import free_port
 from tests.support.real_parts import SYNAPSE
 
 SERVER = "curtain.test"
@@ -125,17 +125,11 @@ class Synapse:
         return sqlite3.connect(self.root / "homeserver.db", timeout=30)
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
-def homeserver(root: Path, *, rate: float = 10_000, burst: int = 10_000) -> Generator[Synapse]:
+def running(root: Path, *, rate: float = 10_000, burst: int = 10_000) -> Generator[Synapse]:
     """Run a homeserver with a directory of its own."""
     root.mkdir(parents=True, exist_ok=True)
-    server = Synapse(root, _free_port())
+    server = Synapse(root, free_port())
     told = {"root": root, "port": server.port, "server": SERVER, "secret": _SECRET, "rate": rate, "burst": burst}
     (root / "homeserver.yaml").write_text(_CONFIG.format(**told))
     (root / "log.yaml").write_text(_LOG.format(**told))

@@ -17,7 +17,7 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
-def run(work: Coroutine[Any, Any, T], bound: float = 60) -> T:
+def run(work: Coroutine[Any, Any, T], bound: float = 100) -> T:
     """Run one coroutine with a bound, so that a hang is a failure with a place."""
     return asyncio.run(asyncio.wait_for(work, bound))
 
@@ -158,7 +158,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return found
 
 
-async def until(session: Session, kind: type[E], count: int = 1, bound: float = 20) -> list[E]:
+async def until(session: Session, kind: type[E], count: int = 1, bound: float = 60) -> list[E]:
     """Wait until so many events of a kind have happened, with a bound, and return them."""
     found: list[E] = []
     async with asyncio.timeout(bound):

@@ -72,7 +72,7 @@ class Tmux:
 
     def _run(self, *arguments: str) -> str:
         command = ("tmux", "-u", "-S", str(self.socket), *arguments)
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 @contextmanager
@@ -90,15 +90,15 @@ def terminal(
     wanted = {**os.environ, **(environ or {}), "TERM": "xterm-256color"}
     wanted.pop("TMUX", None)
     # A shell first, so that the options hold before the program starts.
-    subprocess.run(["tmux", "-S", str(link), *options, "sh"], check=True, timeout=20, env=wanted)
+    subprocess.run(["tmux", "-S", str(link), *options, "sh"], check=True, timeout=60, env=wanted)
     try:
         for option in (("remain-on-exit", "on"), ("history-limit", "50000")):
-            subprocess.run(["tmux", "-S", str(link), "set-option", "-g", *option], check=True, timeout=20)
+            subprocess.run(["tmux", "-S", str(link), "set-option", "-g", *option], check=True, timeout=60)
         # The shell lives through a Ctrl-C that is meant for the program, and the code appears whole.
         wrapped = f"trap : INT; {shlex.join(command)}; echo $? > {tmux.code}.new; mv {tmux.code}.new {tmux.code}"
-        subprocess.run(["tmux", "-S", str(link), "respawn-pane", "-k", "-t", "main", wrapped], check=True, timeout=20)
+        subprocess.run(["tmux", "-S", str(link), "respawn-pane", "-k", "-t", "main", wrapped], check=True, timeout=60)
         yield tmux
     finally:
-        subprocess.run(["tmux", "-S", str(link), "kill-server"], check=False, timeout=20, capture_output=True)
+        subprocess.run(["tmux", "-S", str(link), "kill-server"], check=False, timeout=60, capture_output=True)
         for left in (link, tmux.code):
             left.unlink(missing_ok=True)

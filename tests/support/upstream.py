@@ -3,11 +3,11 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 KEY = "sk-ant-upstream-0123456789abcdefghijklmnop"
 """The key that the server accepts."""
@@ -102,7 +102,7 @@ class Upstream:
 
     async def until_left(self, count: int = 1) -> None:
         """Wait until so many clients have gone away."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.left < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -119,7 +119,7 @@ class Upstream:
 
     async def hang_up(self) -> None:
         """Close every connection, so that nobody waits for another request."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self._open:
                 for writer in tuple(self._open):
                     writer.transport.abort()
@@ -139,12 +139,11 @@ class Upstream:
                 await self._until_gone(reader)
                 return False
             case Says():
-                return await self._stream(asked, turn, reader, writer)
+                speech = _SPEECH[asked.path.partition("?")[0].rpartition("/")[2]]
+                return await self._stream(speech(asked.body.get("model", ""), turn), turn, reader, writer)
 
-    async def _stream(self, asked: Asked, says: Says, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        writer.write(head.encode())
-        events = _SPEECH[asked.path.partition("?")[0].rpartition("/")[2]](asked.body.get("model", ""), says)
+    async def _stream(self, events: Iterator[str], says: Says, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for event in events:
             content = event.encode()
             if _PAUSED in content:
@@ -180,6 +179,9 @@ class Upstream:
             await reader.read(1)
         self.left += 1
         self._changed.set()
+
+
+S = TypeVar("S", bound=Upstream)
 
 
 async def _read(reader: asyncio.StreamReader) -> Asked | None:
@@ -314,9 +316,9 @@ _SPEECH = {"messages": _anthropic, "responses": _responses, "completions": _chat
 
 
 @asynccontextmanager
-async def upstream(port: int = 0) -> AsyncGenerator[Upstream]:
+async def served(site: S, port: int = 0) -> AsyncGenerator[S]:
     """Run a provider as long as the test needs it."""
-    site = Upstream(_loop=asyncio.get_running_loop())
+    site._loop = asyncio.get_running_loop()
     server = await asyncio.start_server(site.serve, "127.0.0.1", port, limit=2**24)
     site.port = server.sockets[0].getsockname()[1]
     try:
@@ -328,15 +330,15 @@ async def upstream(port: int = 0) -> AsyncGenerator[Upstream]:
 
 
 @contextmanager
-def upstream_beside() -> Iterator[Upstream]:
+def served_beside(make: Callable[[], S]) -> Iterator[S]:
     """Run a provider in a thread, beside a test that waits for processes."""
     loop = asyncio.new_event_loop()
     stopping = asyncio.Event()
-    there: list[Upstream] = []
+    there: list[S] = []
     started = threading.Event()
 
     async def serve() -> None:
-        async with upstream() as site:
+        async with served(make()) as site:
             there.append(site)
             started.set()
             await stopping.wait()
@@ -344,9 +346,19 @@ def upstream_beside() -> Iterator[Upstream]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     try:
-        assert started.wait(20), "the provider did not start"
+        assert started.wait(60), "the provider did not start"
         yield there[0]
     finally:
         loop.call_soon_threadsafe(stopping.set)
         thread.join()
         loop.close()
+
+
+def upstream(port: int = 0) -> AbstractAsyncContextManager[Upstream]:
+    """Run a provider that speaks from a script."""
+    return served(Upstream(), port)
+
+
+def upstream_beside() -> AbstractContextManager[Upstream]:
+    """Run it in a thread."""
+    return served_beside(Upstream)

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -20,6 +19,7 @@ from curtainwall.app.serving import Serving, serving
 from curtainwall.app.web_people import sign_in_link
 from curtainwall.app.wiring import set_up
 from curtainwall.model import Answer, ApprovalId, Ask, Mode, SessionId, Who
+from tests.support.ports import free_port
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -30,13 +30,6 @@ port = {port}
 operators = ["ann", "olga"]
 users = ["uma"]
 """
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @dataclass

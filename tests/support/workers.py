@@ -3,13 +3,13 @@
 import ctypes
 import os
 import select
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 from curtainwall.host import How
 from tests.support.real_parts import REAL_PARTS, RealPart, require
+from tests.support.waiting import until
 
 
 def _landlock() -> str | None:
@@ -65,15 +65,6 @@ def time_used(pid: int) -> int:
     """Return the clock ticks that a process has spent computing."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return int(user) + int(system)
-
-
-def until(look: Callable[[], int], seconds: float = 10.0) -> int:
-    """Return the first answer that is true; fail where none comes in time."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
-    return found
 
 
 def is_gone(process: int, seconds: float) -> bool:

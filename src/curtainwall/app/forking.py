@@ -44,7 +44,7 @@ class Forked:
 
 
 async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits: Limits | None = None) -> Forked:
-    """Open a session on the history of another, up to where that one's log ends now. It speaks for the same team.
+    """Open a session on the history of another, up to where that one's log ends now. It is of the same team or job, with their rules.
 
     It belongs to the channel of whoever forks it, and its asks are shown where the parent's are on that channel.
     """
@@ -73,11 +73,12 @@ async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits:
             # `accept-edits` and `bypass` are standing answers, and those stay behind.
             mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
             limits=limits or wired.setup.limits,
-            policy=wired.setup.rules.for_team(state.opened.team).policy.version,
+            policy=wired.setup.rules.of_session(state.opened).policy.version,
             parent=parent,
             labels=tuple(inherited(source, parent) for source in state.labels.values()),
             routes=tuple(dict.fromkeys((*here, *map(parse_place, wired.setup.config.approvals.targets)))),
             team=state.opened.team,
+            job=state.opened.job,
             channel=TEAMS if state.opened.channel == TEAMS else "",
         )
         await wired.house.send(session, opening)

@@ -7,6 +7,7 @@ from typing import Final
 
 from curtainwall.app.callers import OutsideCaller
 from curtainwall.app.config_teams import TeamSection
+from curtainwall.app.listening import Listening
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.team_server import team_door
@@ -15,7 +16,6 @@ from curtainwall.channels.teams.endpoint import Streams, TeamEndpoint
 from curtainwall.model import TEAMS, Broken, Who
 
 SECTIONS = frozenset({"teams", "peers"})
-_AT_ONCE: Final = 256
 _SHORTEST: Final = 16
 
 
@@ -36,35 +36,6 @@ class HouseVisit:
         await self._caller.close(why)
 
 
-class TeamsService:
-    """Serves MCP to teams that show their tokens."""
-
-    name = "teams"
-
-    def __init__(self, endpoint: TeamEndpoint, host: str, port: int) -> None:
-        self._endpoint = endpoint
-        self._host = host
-        self._port = port
-        self._is_listening = False
-
-    async def run(self) -> None:
-        """Listen until cancelled."""
-        # Start-up time: a house without teams needs no web server.
-        from curtainwall.app.http_server import listen, serve_pages
-
-        ear = listen(self._host, self._port)
-        self._is_listening = True
-        try:
-            await serve_pages(self._endpoint.app(), ear, at_once=_AT_ONCE)
-        finally:
-            self._is_listening = False
-            await self._endpoint.close()
-
-    def health(self) -> str:
-        """Return what is wrong, or nothing."""
-        return "" if self._is_listening else "nothing listens"
-
-
 def services(serving: Serving) -> Iterable[Service]:
     """Return the service, where a team has a token."""
     wired = serving.wired
@@ -72,8 +43,8 @@ def services(serving: Serving) -> Iterable[Service]:
     if tokens:
         for team, token in tokens.items():
             wired.masker.learn(f"token of team {team}", token)
-        host, port = wired.setup.config.peers.address
-        yield TeamsService(TeamEndpoint(tokens, lambda team: HouseVisit(wired, team)), host, port)
+        endpoint = TeamEndpoint(tokens, lambda team: HouseVisit(wired, team))
+        yield Listening(TEAMS, endpoint.app, wired.setup.config.peers.address, endpoint.close)
 
 
 def tokens_of(teams: Mapping[str, TeamSection], environ: Mapping[str, str]) -> dict[str, str]:

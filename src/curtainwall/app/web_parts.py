@@ -60,11 +60,13 @@ class HouseJudging:
 
     def rules(self) -> Sequence[RuleStanding]:
         """Return every rule in force as it stands in general."""
-        return [_standing_of(card) for card in self._setup().policy.rules]
+        setup = self._setup()
+        own = (_standing_of(card, f"only for {whose}") for card, whose in setup.own_cards.items())
+        return [*map(_standing_of, setup.policy.rules), *own]
 
     def warnings(self) -> Sequence[str]:
         """Return what the reader of the rules should know about them."""
-        return self._setup().policy.warnings
+        return self._setup().warnings
 
     def tools(self) -> Sequence[str]:
         """Return the names of the tools there are."""
@@ -224,7 +226,7 @@ def _told(card: RuleCard) -> RuleTold:
     return RuleTold(rule=card.id, source=card.source, reason=card.title)
 
 
-def _standing_of(card: RuleCard) -> RuleStanding:
+def _standing_of(card: RuleCard, why: str = "") -> RuleStanding:
     return RuleStanding(
         rule=card.id,
         title=card.title,
@@ -233,7 +235,7 @@ def _standing_of(card: RuleCard) -> RuleStanding:
         source=card.source,
         text=card.text,
         status="active",
-        why="",
+        why=why,
         asked=0,
         labels=(),
     )

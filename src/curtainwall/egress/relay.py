@@ -114,10 +114,10 @@ class _Passing:
     async def _begun(self, outgoing: Outgoing, key: Header) -> Exchange:
         relay = self._relay
         try:
-            connection = await relay.pool.take(relay.provider.upstream)
+            wire = await relay.pool.take(relay.provider.upstream)
         except Unreachable as fault:
             raise Refused(502, str(fault)) from None
-        exchange = Exchange(relay.pool, relay.provider.upstream, connection, relay.bounds.silence)
+        exchange = Exchange(relay.pool, relay.provider.upstream, wire, relay.bounds.silence)
         try:
             await exchange.start(outgoing, key)
         except Broke as fault:

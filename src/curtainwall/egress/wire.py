@@ -1,4 +1,4 @@
-"""The client's end of a connection: bytes as they come, with backpressure both ways, before and after TLS."""
+"""One end of a connection, to a client or to a provider: bytes as they come, with backpressure both ways, with TLS or without."""
 
 import asyncio
 import ssl
@@ -9,10 +9,14 @@ _HIGH: Final = 128 * 1024
 _BUFFER: Final = 32 * 1024
 
 
-class Wire(asyncio.BufferedProtocol):
-    """One connection of a client; `gone` is called when it is lost."""
+def _nobody(_: "Wire") -> None:
+    """Tell nobody."""
 
-    def __init__(self, begun: Callable[["Wire"], None], gone: Callable[["Wire"], None]) -> None:
+
+class Wire(asyncio.BufferedProtocol):
+    """One connection; `begun` is called when it is made, `gone` when it is lost."""
+
+    def __init__(self, begun: Callable[["Wire"], None] = _nobody, gone: Callable[["Wire"], None] = _nobody) -> None:
         self._begun = begun
         self._gone = gone
         self._buffer = memoryview(bytearray(_BUFFER))
@@ -24,6 +28,7 @@ class Wire(asyncio.BufferedProtocol):
         self._ended = False
         self._paused = False
         self._secure = False
+        self._fault: Exception | None = None
         self._until = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._was_late = False
@@ -34,6 +39,7 @@ class Wire(asyncio.BufferedProtocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._secure = transport.get_extra_info("sslcontext") is not None
         self._begun(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
@@ -55,8 +61,9 @@ class Wire(asyncio.BufferedProtocol):
         _wake(self._reads)
         return not self._secure
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """Wake whoever waits, and tell."""
+        self._fault = exc
         self.is_lost = self._ended = True
         self._unwatch()
         _wake(self._reads)
@@ -64,7 +71,7 @@ class Wire(asyncio.BufferedProtocol):
         self._gone(self)
 
     def pause_writing(self) -> None:
-        """Take note that the client does not keep up."""
+        """Take note that the other side does not keep up."""
         self._full = True
 
     def resume_writing(self) -> None:
@@ -73,7 +80,7 @@ class Wire(asyncio.BufferedProtocol):
         _wake(self._drains)
 
     async def read(self, seconds: float | None = None) -> bytes:
-        """Return what has come, waiting for something; nothing at the end; raise TimeoutError where nothing comes for so long."""
+        """Return what has come, waiting for something; nothing at the end; raise OSError, TimeoutError where nothing comes for so long."""
         loop = asyncio.get_running_loop()
         while not self._pieces and not self._ended:
             if seconds is not None:
@@ -88,6 +95,8 @@ class Wire(asyncio.BufferedProtocol):
             if self._was_late:
                 self._was_late = False
                 raise TimeoutError
+        if self._fault is not None and not self._pieces:
+            raise ConnectionResetError("the connection broke")
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -122,12 +131,12 @@ class Wire(asyncio.BufferedProtocol):
             self._watch_until(self._until, loop)
 
     def write(self, data: bytes) -> None:
-        """Send; `drain` waits where the client does not keep up."""
+        """Send; `drain` waits where the other side does not keep up."""
         if data and not self.is_lost:
             self.transport.write(data)
 
-    async def drain(self, seconds: float) -> None:
-        """Return when there is room again; raise TimeoutError where the client does not read, ConnectionError where it is gone."""
+    async def drain(self, seconds: float | None = None) -> None:
+        """Return when there is room again; raise TimeoutError where the other side does not read, ConnectionError where it is gone."""
         if self._full and not self.is_lost:
             async with asyncio.timeout(seconds):
                 while self._full and not self.is_lost:
@@ -137,7 +146,7 @@ class Wire(asyncio.BufferedProtocol):
                     finally:
                         self._drains = None
         if self.is_lost:
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the other side is gone")
 
     async def secure(self, context: ssl.SSLContext, seconds: float) -> None:
         """Go on in TLS, as its server; raise OSError or TimeoutError."""
@@ -151,6 +160,11 @@ class Wire(asyncio.BufferedProtocol):
             # A lot came together with the end of the handshake.
             before.resume_reading()
             made.pause_reading()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Tell whether it is open both ways and nothing came that was not read."""
+        return not (self._ended or self._pieces or self.transport.is_closing())
 
     @property
     def holds_more(self) -> bool:

@@ -19,6 +19,7 @@ from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, Sy
 from curtainwall.host.doors import BACKLOG, SocketFile, is_served
 from curtainwall.host.later import Later, TooMany, find_later, set_aside
 from curtainwall.host.locks import FileLock, lock_file, locked
+from curtainwall.host.piped import Piped
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "LinkInTheWay",
     "Missing",
     "Network",
+    "Piped",
     "Resolver",
     "ScopeOf",
     "Secret",

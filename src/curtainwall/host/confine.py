@@ -16,6 +16,7 @@ from curtainwall.host.cgroups import ProcessGroup
 from curtainwall.host.confine_limits import overuse, set_limits
 from curtainwall.host.confine_mounts import file_of, plan_of
 from curtainwall.host.confine_terms import MIB, Bounds, Confinement, ConfinementFailed, Finished
+from curtainwall.host.piped import Piped
 
 _CHUNK: Final = 65_536
 _DRAINED: Final = 256
@@ -28,11 +29,11 @@ _SETUP: Final = 30.0
 GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift 3; exec {r}>&- {g}<&- {s}<&- "$@"'
 
 
-class ConfinedProcess:
+class ConfinedProcess(Piped):
     """A running confined process. Whoever started it must close it; when our own process ends, however it ends, it is killed."""
 
     def __init__(self, process: Process, outer: int, status: asyncio.StreamReader, child: int, bounds: Bounds) -> None:
-        self._process = process
+        super().__init__(process)
         self._status = status
         self._child = child
         # INVARIANT: processes are named by descriptor, so that a number used again cannot mislead a kill.
@@ -44,24 +45,6 @@ class ConfinedProcess:
         self._ended = asyncio.create_task(self._end())
         self._closing: asyncio.Task[None] | None = None
         self.stopped: str | None = None
-
-    @property
-    def stdin(self) -> asyncio.StreamWriter:
-        """Return where its input goes."""
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        """Return what it prints."""
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    @property
-    def stderr(self) -> asyncio.StreamReader:
-        """Return what it complains about."""
-        assert self._process.stderr is not None
-        return self._process.stderr
 
     @property
     def pid(self) -> int:
@@ -119,15 +102,16 @@ class ConfinedProcess:
                 self._group.remove()
 
     async def _let_go(self) -> None:
+        # INVARIANT: what nobody reads any more is read here, meanwhile: asyncio tells of an end only after the last word.
+        readers = [each for each in (self._process.stdout, self._process.stderr) if each is not None]
+        reading = [asyncio.create_task(_read_out(each)) for each in readers]
         await asyncio.wait([self._ended])
         if self._process.stdin is not None:
             self._process.stdin.close()
-        for reader in (self._process.stdout, self._process.stderr):
-            # Where somebody else is reading, they read to the end.
-            with suppress(TimeoutError, RuntimeError):
-                async with asyncio.timeout(_SETTLE):
-                    while reader is not None and await reader.read(_CHUNK):
-                        pass
+        if reading:
+            await asyncio.wait(reading, timeout=_SETTLE)
+        for task in reading:
+            task.cancel()
 
     async def _until_gone(self) -> None:
         """Wait for the first process of the namespace; the kernel lets it go after all the others."""
@@ -155,6 +139,13 @@ class ConfinedProcess:
             if why is not None:
                 self.kill(why)
                 return
+
+
+async def _read_out(reader: asyncio.StreamReader) -> None:
+    # Where somebody else is reading, they read to the end.
+    with suppress(RuntimeError):
+        while await reader.read(_CHUNK):
+            pass
 
 
 def _kill(process: int) -> None:

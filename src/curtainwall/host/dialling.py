@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from curtainwall.model import CurtainwallError, HostFacts, Scope
 
@@ -23,6 +23,8 @@ _MOST_ADDRESSES: Final = 32
 _RESOLVING_AT_ONCE: Final = 8
 # Where distributions keep the certificates, for a Python whose OpenSSL looks elsewhere.
 _BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+
+Spoken = TypeVar("Spoken", bound=asyncio.BaseProtocol)
 
 ScopeOf = Callable[[str, int], Scope]
 """Says which part of the network an address and port belong to."""
@@ -83,12 +85,19 @@ class Dialler:
     seconds: float = CONNECT_SECONDS
 
     async def connect(self, facts: HostFacts) -> Connection:
-        """Return a connection to one checked address, with TLS for the judged name where the URL says so; raise `Unreachable`."""
+        """Return the streams of a connection to one checked address; raise `Unreachable`."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        protocol, transport, address = await self.attach(facts, lambda: asyncio.StreamReaderProtocol(reader, loop=loop))
+        return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop), address)
+
+    async def attach(self, facts: HostFacts, speaking: Callable[[], Spoken]) -> tuple[Spoken, asyncio.Transport, str]:
+        """Connect a protocol to one checked address, with TLS for the judged name where the URL says so; raise `Unreachable`."""
         addresses = await self._checked(facts)
         try:
             async with asyncio.timeout(self.seconds):
                 sock, address = await _first_to_answer(addresses, facts.port)
-                return await self._opened(sock, address, facts)
+                return *await self._opened(sock, facts, speaking), address
         except ssl.SSLCertVerificationError as fault:
             raise Unreachable(f"`{facts.host}` showed a certificate that is not valid for it: {fault.verify_message}") from None
         except ssl.SSLError as fault:
@@ -123,14 +132,15 @@ class Dialler:
                 )
         return _alternating(found)[:_MOST_ADDRESSES]
 
-    async def _opened(self, sock: socket.socket, address: str, facts: HostFacts) -> Connection:
+    async def _opened(self, sock: socket.socket, facts: HostFacts, speaking: Callable[[], Spoken]) -> tuple[Spoken, asyncio.Transport]:
         context = (self.trust or system_trust()) if facts.secure else None
+        loop, name = asyncio.get_running_loop(), facts.host if context else None
         try:
-            reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=facts.host if context else None)
+            transport, protocol = await loop.create_connection(speaking, sock=sock, ssl=context, server_hostname=name)
         except BaseException:
             sock.close()
             raise
-        return Connection(reader, writer, address)
+        return protocol, transport
 
 
 @cache

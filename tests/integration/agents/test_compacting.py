@@ -219,7 +219,7 @@ def test_a_process_that_comes_later_knows_the_compacted_history_and_no_other(hom
             await session.send("c")
         heard = model.heard
         async with curtainwall.open_session(model=model, resume=session.id) as again:
-            await asyncio.wait_for(again.send("d"), 20)
+            await asyncio.wait_for(again.send("d"), 60)
         assert model.heard == [*heard, "agent: three", "human: d"]
 
     run(main())

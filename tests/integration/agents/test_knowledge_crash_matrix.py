@@ -3,9 +3,8 @@
 import ast
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -15,6 +14,7 @@ from curtainwall.model import ApprovalAsked, ProgramFinished, SessionQuery, sess
 from curtainwall.session import lift, replay
 from curtainwall.tools.memory import Note, read_notes
 from tests.support.covers import covers
+from tests.support.forks import LIBRARY, forked
 
 STEPS = ["skill", "plan", "one", "two", "three"]
 NOTES = ["one", "two", "three"]
@@ -26,10 +26,9 @@ FEWEST = 30
 KILLS = [(nth, "before") for nth in range(7, COMMITS - 1)] + [(nth, "after") for nth in range(12, FEWEST + 1, 8)]
 
 
-def play(place: Path, nth: int, when: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.support.knowledge_crash", str(place), str(nth), when]
-    env = {**os.environ, "CURTAINWALL_HOME": str(place / "home")}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+def play(place: Path, nth: int, when: str) -> CompletedProcess[str]:
+    environ = {**os.environ, "CURTAINWALL_HOME": str(place / "home")}
+    return forked("tests.support.knowledge_crash", place, nth, when, environ=environ, imported=LIBRARY)
 
 
 def at_the_end(place: Path) -> tuple[list[str], int]:

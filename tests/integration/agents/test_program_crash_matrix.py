@@ -2,9 +2,8 @@
 
 import ast
 import os
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -13,6 +12,7 @@ from curtainwall.app.wiring import open_store
 from curtainwall.model import ProgramFinished, SessionQuery, session_stream
 from curtainwall.session import lift, replay
 from tests.support.covers import covers
+from tests.support.forks import LIBRARY, forked
 
 EFFECTS = ["a", "ask", "left", "right", "b"]
 COMMITS = 42
@@ -20,10 +20,9 @@ COMMITS = 42
 FEWEST = 25
 
 
-def play(place: Path, nth: int, when: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.support.program_crash", str(place), str(nth), when]
-    env = {**os.environ, "CURTAINWALL_HOME": str(place / "home")}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+def play(place: Path, nth: int, when: str) -> CompletedProcess[str]:
+    environ = {**os.environ, "CURTAINWALL_HOME": str(place / "home")}
+    return forked("tests.support.program_crash", place, nth, when, environ=environ, imported=LIBRARY)
 
 
 def told_at_the_end(place: Path) -> list[str]:

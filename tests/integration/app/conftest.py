@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,12 +14,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from curtainwall.app.main import COMMANDS
+from tests.support.forks import LIBRARY, forked
 from tests.support.tmux import Tmux, terminal
 from tests.support.upstream import Upstream, upstream_beside
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 T = TypeVar("T")
 
+_COMMANDS = (*sorted({f"curtainwall.app.commands.{command.module}" for command in COMMANDS.values()}), *LIBRARY)
 _NOT_OURS = ("CURTAINWALL", "COV_", "COVERAGE", "ANTHROPIC", "OPENAI")
 
 
@@ -39,7 +42,7 @@ class Running:
     def err(self) -> str:
         return self.place.with_suffix(".err").read_text()
 
-    def says(self, words: str, bound: float = 30) -> str:
+    def says(self, words: str, bound: float = 60) -> str:
         """Wait until it has said something on stderr, and return the first group of the pattern."""
         found = until(lambda: re.search(words, self.err) or self.child.poll() is not None, bound)
         assert isinstance(found, re.Match), f"it ended with {self.child.returncode} without a word of {words!r}: {self.err}"
@@ -90,12 +93,12 @@ class Program:
     def __call__(
         self, *words: str | Path, given: str | bytes = "", fails: bool = False, **environ: str
     ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end. What is begun beside a test, or in a terminal, is started from nothing as a user does it."""
         content = given.encode() if isinstance(given, str) else given
-        done = subprocess.run(
-            [sys.executable, "-m", "curtainwall", *map(str, words)],
-            input=content, capture_output=True, env={**self.environ, **environ}, cwd=self.workspace, timeout=self.patience, check=False,
+        told = forked(
+            "curtainwall.__main__", *words,
+            environ={**self.environ, **environ}, given=content, place=self.workspace, imported=_COMMANDS, bound=self.patience,
         )  # fmt: skip
-        told = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in told.stderr, told.stderr
         assert fails or told.returncode == 0, (told.args, told.returncode, told.stdout, told.stderr)
         return told
@@ -167,15 +170,6 @@ def _below(pid: int) -> list[int]:
     except FileNotFoundError:
         return []
     return [found for child in children for found in (child, *_below(child))]
-
-
-def until(condition: Callable[[], T], bound: float = 30) -> T:
-    """Wait for a condition, with a bound."""
-    end = time.monotonic() + bound
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.01)
-    return found
 
 
 def make_program(scratch: Path) -> Program:

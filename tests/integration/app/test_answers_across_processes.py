@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, until
+from tests.integration.app.conftest import Program
+from tests.support.waiting import until
 
 READ = "filesystem.read_file"
 

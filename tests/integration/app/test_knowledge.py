@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, until
+from tests.integration.app.conftest import Program
 from tests.integration.app.test_start import script
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 SKILL = "---\nname: ship\ndescription: how things are shipped here\n---\nRun `make ship` and say so.\n"
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, until
+from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.serving import script_of
+from tests.support.waiting import until
 from tests.support.web import Site, reply
 from tests.support.web import site as web_site
 

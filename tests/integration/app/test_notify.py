@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.app.conftest import Program, until
+from tests.integration.app.conftest import Program
 from tests.support.covers import covers
-from tests.support.serving import Home, free_port, health, script_of
+from tests.support.ports import free_port
+from tests.support.serving import Home, health, script_of
+from tests.support.waiting import until
 from tests.support.web import Seen, Site, reply
 from tests.support.web import site as web_site
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from curtainwall.model import ApprovalAsked, CallDenied
-from tests.integration.app.conftest import Program, Running, until
+from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
-from tests.support.serving import Home, free_port, health, page, script_of
+from tests.support.ports import free_port
+from tests.support.serving import Home, health, page, script_of
+from tests.support.waiting import until
 
 READ = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
 FORBID = '@id("no-etc")\nforbid (principal, action == Action::"read-path", resource in Path::"/etc");\n'

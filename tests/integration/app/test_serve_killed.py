@@ -5,7 +5,6 @@ import os
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
@@ -25,10 +24,12 @@ from curtainwall.model import (
     SessionQuery,
     session_stream,
 )
-from tests.integration.app.conftest import Program, until
+from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
-from tests.support.serving import ANN, Home, answer, free_port, health, open_asks, script_of
+from tests.support.ports import free_port
+from tests.support.serving import ANN, Home, answer, health, open_asks, script_of
+from tests.support.waiting import eventually, until
 
 WORKING, WAITING, STEPS = 50, 50, 4
 
@@ -60,12 +61,12 @@ def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Progr
             working = [await born(wired, model(f"w{n}", "slow"), Mode.BYPASS) for n in range(WORKING)]
             waiting = [await born(wired, model(f"a{n}", "asked"), Mode.DEFAULT) for n in range(WAITING)]
             first = program.begin("serve")
-            await eventually(lambda: len(open_asks(wired)) == WAITING)
-            await eventually(lambda: len([hit for hit in list(far.hits) if hit.startswith("/slow")]) >= WORKING)
+            await eventually(lambda: len(open_asks(wired)) == WAITING, 120, pause=0.05)
+            await eventually(lambda: len([hit for hit in list(far.hits) if hit.startswith("/slow")]) >= WORKING, 120, pause=0.05)
             # Everyone answers at once, and in the middle of it the process is gone.
             asks = open_asks(wired)
             answers = [asyncio.create_task(answer(wired, *ask)) for ask in asks]
-            await eventually(lambda: sum(task.done() for task in answers) >= 5)
+            await eventually(lambda: sum(task.done() for task in answers) >= 5, 120)
             os.kill(first.child.pid, signal.SIGKILL)
             first.child.wait()
             await asyncio.gather(*answers, return_exceptions=True)
@@ -74,13 +75,8 @@ def test_a_hundred_sessions_and_a_burst_of_answers_survive_a_kill(program: Progr
             # Whoever is not sure whether the answer counted says it again.
             for ask in asks:
                 await answer(wired, *ask)
-            await eventually(lambda: all_ready(wired, working + waiting, answering=True), 300)
+            await eventually(lambda: all_ready(wired, working + waiting, answering=True), 300, pause=0.05)
             check(wired, working, waiting)
-
-    async def eventually(condition: Any, bound: float = 120) -> None:
-        async with asyncio.timeout(bound):
-            while not condition():  # noqa: ASYNC110 - it is seen from outside
-                await asyncio.sleep(0.05)
 
     def all_ready(wired: Wired, sessions: list[SessionId], *, answering: bool) -> bool:
         rows = {row.session: row for row in wired.store.index.sessions(SessionQuery(limit=1_000))}

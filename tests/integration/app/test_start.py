@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import ROOT, Program, until
+from tests.integration.app.conftest import ROOT, Program
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 HOSTNAME = Path("/etc/hostname")
 KEYS = {"session", "status", "text", "turns", "usage", "pending"}

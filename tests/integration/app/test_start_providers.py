@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, providers_at, until
+from tests.integration.app.conftest import Program, providers_at
 from tests.support.covers import covers
 from tests.support.upstream import KEY, PAUSE, Fails, Hangs, Says, Upstream
+from tests.support.waiting import until
 
 ANTHROPIC, OPENAI = "anthropic:claude-sonnet-5", "openai:gpt-5.5"
 KEYS = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}

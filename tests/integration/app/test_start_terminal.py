@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.app.conftest import Program, until
+from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.tmux import Tmux
 from tests.support.upstream import KEY, PAUSE, Says, Upstream
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("tmux")
 
@@ -367,5 +368,5 @@ def test_one_task_on_a_terminal_asks_there_and_respects_no_color(program: Progra
 
 def test_the_program_is_also_called_cw(program: Program) -> None:
     short = Path(sys.executable).with_name("cw")
-    done = subprocess.run([short, "--version"], capture_output=True, text=True, env=program.environ, timeout=20, check=True)
+    done = subprocess.run([short, "--version"], capture_output=True, text=True, env=program.environ, timeout=60, check=True)
     assert done.stdout == program("--version").stdout

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, Running, until
+from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
-from tests.support.serving import free_port, script_of
+from tests.support.ports import free_port
+from tests.support.serving import script_of
+from tests.support.waiting import until
 
 SECRET = "a secret of more than sixteen letters"
 

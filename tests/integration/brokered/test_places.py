@@ -4,9 +4,9 @@ import json
 import os
 import subprocess
 
-from tests.integration.app.conftest import until
 from tests.integration.brokered.conftest import SHELL, Brokered
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 AGENT = 1000
 """Whose the project is: an agent never is root."""

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.app.conftest import until
 from tests.integration.brokered.conftest import MODELS, SHELL, Brokered, configuration
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 CLAUDE = "claude-code"
 RAISED = """

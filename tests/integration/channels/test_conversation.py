@@ -86,7 +86,7 @@ async def seated(desk: MemoryDesk, typed: PipeInput, size: tuple[int, int] = (24
     try:
         await until(lambda: "\n>" in seat.seen or holding.done())
         yield seat
-        await asyncio.wait_for(holding, 20)
+        await asyncio.wait_for(holding, 60)
     finally:
         holding.cancel()
         await asyncio.gather(holding, return_exceptions=True)

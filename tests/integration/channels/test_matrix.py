@@ -2,38 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Generator
 from pathlib import Path
-
-import pytest
 
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.model import ApprovalAnswered, MessageId, Route, SendMessage, TurnEnded, Who, session_stream
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, configure, process, served
-from tests.support.synapse import Person, Synapse, homeserver, person
+from tests.support.synapse import Person, Synapse, person
 from tests.support.talking import Home, home, run
 
 __all__ = ["home"]
-
-
-@pytest.fixture(scope="module")
-def server(real_part: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Synapse]:
-    real_part("synapse")
-    with homeserver(tmp_path_factory.mktemp("synapse")) as running:
-        yield running
-
-
-@pytest.fixture
-def synapse(server: Synapse) -> Synapse:
-    """Return the homeserver, with people who were never seen there before."""
-    server.settle("wall", "ann", "bob", "eve")
-    return server
-
-
-@pytest.fixture(autouse=True)
-def password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WALL_PASSWORD", "secret")
 
 
 def script(home: Home, *lines: dict[str, object]) -> str:

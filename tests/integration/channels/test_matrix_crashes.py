@@ -2,39 +2,35 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Generator
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
-
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.wiring import open_house, set_up
+from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, Ask, Route, SessionId, Who
 from tests.support.covers import covers
-from tests.support.matrix_house import Echo, configure, eventually, halting, process, served
-from tests.support.synapse import Person, Synapse, homeserver, person
+from tests.support.matrix_house import Echo, configure, halting, process, served
+from tests.support.synapse import Person, Synapse, person
 from tests.support.talking import Home, home, run
+from tests.support.waiting import eventually
 
 __all__ = ["home"]
-
-
-@pytest.fixture(scope="module")
-def server(real_part: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Generator[Synapse]:
-    real_part("synapse")
-    with homeserver(tmp_path_factory.mktemp("synapse")) as running:
-        yield running
-
-
-@pytest.fixture
-def synapse(server: Synapse, monkeypatch: pytest.MonkeyPatch) -> Synapse:
-    """Return the homeserver, with people who were never seen there before."""
-    monkeypatch.setenv("WALL_PASSWORD", "secret")
-    server.settle("wall", "ann")
-    return server
 
 
 def heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
     """Return what the echo said it heard, in the order in which it was said."""
     said = [it.text for it in ann.heard(room, wall) if it.text.startswith("heard: ") and not it.text.endswith("…")]
     return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
+
+
+async def after_a_first_word(ann: Person, wall: str, text: str = "first") -> str:
+    """Return a room in which the house, which is gone by now, has answered once."""
+    async with served(Echo()):
+        room = await ann.room(wall)
+        await ann.joined(room, wall)
+        await ann.say(room, text)
+        await ann.hears(room, wall, f"heard: {text}")
+    return room
 
 
 @covers("matrix.once-and-in-order")
@@ -76,11 +72,7 @@ def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_re
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo()):
-                room = await ann.room(wall)
-                await ann.joined(room, wall)
-                await ann.say(room, "first")
-                await ann.hears(room, wall, "heard: first")
+            room = await after_a_first_word(ann, wall)
             for after in range(9):
                 await ann.say(room, f"m{after}")
                 async with halting(home, after, Echo()) as marks:
@@ -93,6 +85,41 @@ def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_re
     run(talk(), 115)
 
 
+@covers("matrix.once-and-in-order")
+def test_a_card_of_which_nothing_was_remembered_does_not_look_open_once_it_is_settled(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall, nightly = synapse.user("wall"), Who(name="nightly", channel="cron")
+
+    async def asked(room: str) -> tuple[SessionId, ApprovalId]:
+        async with open_house(set_up()) as wired:
+            session = await open_new(wired, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
+            await wired.gate.request(session, Ask(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
+            return session, wired.store.index.approvals(ApprovalQuery(session=session))[0].approval
+
+    async def approved(session: SessionId, approval: ApprovalId) -> None:
+        async with open_house(set_up()) as wired:
+            await wired.house.send(session, AnswerApproval(by=Who(name="ann"), approval=approval, granted=True))
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served():
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+            # Before it is said, after it is said, and after it is known under which name it was said.
+            for named, after, is_said in (("asked", 0, False), ("sent card", 0, True), ("asked", 1, True)):
+                session, approval = await asked(room)
+                async with halting(home, after, named=named) as marks:
+                    await asyncio.wait_for(marks.halted.wait(), 60)
+                await approved(session, approval)
+                if is_said:
+                    card = await ann.hears(room, wall, f"{approval} waits for an answer")
+                    async with served():
+                        await ann.until(lambda card=card: card.text.startswith("already answered by `ann`: granted"))
+            assert not [it.text for it in ann.heard(room, wall) if not it.text.startswith("already answered by `ann`: granted")]
+
+    run(talk(), 110)
+
+
 @covers("matrix.late-keys")
 def test_what_cannot_be_decrypted_is_said_and_taken_up_when_its_key_comes(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)
@@ -100,11 +127,7 @@ def test_what_cannot_be_decrypted_is_said_and_taken_up_when_its_key_comes(home: 
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo()):
-                room = await ann.room(wall)
-                await ann.joined(room, wall)
-                await ann.say(room, "first")
-                await ann.hears(room, wall, "heard: first")
+            room = await after_a_first_word(ann, wall)
             ann.client.invalidate_outbound_session(room)
             await ann.say(room, "second")
             with synapse.database() as database:
@@ -145,12 +168,9 @@ def test_encrypted_bytes_that_are_sent_again_are_not_taken_again(home: Home, syn
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo()):
-                room = await ann.room(wall)
-                await ann.joined(room, wall)
-                event = await ann.say(room, "pay the bill")
-                await ann.hears(room, wall, "heard: pay the bill")
-            content = (await _raw(ann, room, event))["content"]
+            room = await after_a_first_word(ann, wall, "pay the bill")
+            (said,) = ann.heard(room, ann.user)
+            content = (await _raw(ann, room, said.event))["content"]
             async with served(Echo()) as here:
                 assert isinstance(content, dict)
                 await ann.say_openly(room, "m.room.encrypted", content)

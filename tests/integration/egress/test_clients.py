@@ -62,7 +62,7 @@ async def hop(path: Path) -> AsyncGenerator[str]:
 def by_hand(there: Session) -> bytes:
     """Make one request with nothing but the standard library."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as plain:
-        plain.settimeout(20)
+        plain.settimeout(60)
         plain.connect(str(there.path))
         plain.sendall(b"CONNECT api.anthropic.com:443 HTTP/1.1\r\nHost: api.anthropic.com:443\r\n\r\n")
         assert plain.recv(4096).startswith(b"HTTP/1.1 200 ")

@@ -98,8 +98,8 @@ def test_an_interrupt_keeps_half_an_answer_and_compacting_is_the_agents_own(shor
             assert any("keep the words" in str(asked.body) for asked in rig.provider.asked)
             assert (await rig.say(session, "word=omega")).is_done
             before = rig.house.feed.head(session_stream(session))
-            await rig.tell(session, "HANG")
             async with rig.journal.listen(session) as live:
+                await rig.tell(session, "HANG")
                 said = ""
                 while "more" not in said:
                     said += (await anext(live)).text

@@ -17,10 +17,12 @@ from curtainwall.agents.process import (
 from curtainwall.model import ExtensionNoted, InterruptTurn, TextStreamed, TurnStatus
 from tests.support import fake_claude
 from tests.support.covers import covers
+from tests.support.foreign import Turned
 from tests.support.houses import ANN, run, until
-from tests.support.processed import Turned, processed
+from tests.support.processed import processed
 
-QUICK = Limits(silence=1.0, grace=1.0)
+QUICK = Limits(silence=3.0, grace=1.0)
+"""Quick to give up, and still long enough for a program that starts on a busy machine."""
 
 
 def fault_in(turned: Turned) -> object:
@@ -32,7 +34,7 @@ def fault_in(turned: Turned) -> object:
 @pytest.mark.parametrize(
     ("words", "fault", "told"),
     [
-        (fake_claude.HANGS, AgentSilent, "no sign of life for 1 seconds"),
+        (fake_claude.HANGS, AgentSilent, "no sign of life for 3 seconds"),
         (fake_claude.GARBAGE, AgentGarbled, "Segmentation fault 0"),
         (fake_claude.LEAVES, NoAnswer, "ended without an answer"),
         (fake_claude.CRASHES, AgentCrashed, "exit code 139"),
@@ -86,9 +88,13 @@ def test_a_program_that_is_not_there_is_said_within_a_second_and_how_to_get_it(s
     async def scenario() -> None:
         async with processed(short_path, program=short_path / "nothing") as rig:
             session = await rig.open()
-            began = time.monotonic()
-            turned = await rig.say(session, "hello")
-            assert time.monotonic() - began < 1
+            seconds: list[float] = []
+            for _ in range(3):
+                began = time.monotonic()
+                turned = await rig.say(session, "hello")
+                seconds.append(time.monotonic() - began)
+            # Others may be at work on this machine; how quick it can be is what counts.
+            assert min(seconds) < 1
             assert turned.end.status is TurnStatus.FAILED
             assert "install it (`npm install" in turned.end.failure
             assert rig.agent.alive == 0
@@ -126,16 +132,16 @@ def test_without_a_key_nothing_is_started_and_the_message_says_where_one_goes(sh
 
 
 @covers("process.interrupt")
-@pytest.mark.parametrize(("words", "starts"), [(fake_claude.HANGS, 1), (fake_claude.DEAF, 2)])
+@pytest.mark.parametrize(("words", "grace", "starts"), [(fake_claude.HANGS, 60.0, 1), (fake_claude.DEAF, 1.0, 2)])
 def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_listen_is_ended(
-    short_path: Path, fake: Path, words: str, starts: int
+    short_path: Path, fake: Path, words: str, grace: float, starts: int
 ) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(grace=1.0)) as rig:
+        async with processed(short_path, program=fake, limits=Limits(grace=grace)) as rig:
             session = await rig.open()
             before = len(rig.events(session))
-            await rig.tell(session, words)
             async with rig.journal.listen(session) as live:
+                await rig.tell(session, words)
                 assert (await anext(live)).text == "half an "
             await rig.house.send(session, InterruptTurn(by=ANN))
             turned = await rig.ended(session, before)
@@ -149,11 +155,11 @@ def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_list
 
 def test_a_turn_that_works_for_too_long_is_stopped_and_keeps_what_was_shown(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(turn=1.0)) as rig:
+        async with processed(short_path, program=fake, limits=Limits(turn=3.0)) as rig:
             session = await rig.open()
             turned = await rig.say(session, fake_claude.HANGS)
             assert turned.end.status is TurnStatus.FAILED
-            assert "stopped after 1 seconds of work" in turned.end.failure
+            assert "stopped after 3 seconds of work" in turned.end.failure
             assert [event.text for event in turned.events if isinstance(event, TextStreamed)] == ["half an "]
             assert (await rig.say(session, "next")).text == "message 2: next"
             assert len(list(rig.folders(session).state.glob("started-*"))) == 1

@@ -18,7 +18,6 @@ from tests.support.stores import (
     OnDisk,
     StillClock,
     batch,
-    eventually,
     everything_audited,
     line_from,
     message,
@@ -29,6 +28,7 @@ from tests.support.stores import (
     tell,
     until_named,
 )
+from tests.support.waiting import until
 
 
 def test_a_lease_is_held_against_other_processes_and_given_back(disk: OnDisk) -> None:
@@ -182,7 +182,7 @@ def test_the_socket_of_a_dead_watcher_is_cleared_away(disk: OnDisk) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gone:
         gone.bind(str(dead))
     run(store.log.append(batch(A, 0, spoke())))
-    eventually(lambda: not dead.exists())
+    until(lambda: not dead.exists())
 
 
 def test_a_watcher_who_never_reads_delays_nobody_and_then_looks_at_everything(disk: OnDisk) -> None:
@@ -220,7 +220,7 @@ def test_the_audit_is_caught_up_after_its_writer_was_killed(disk: OnDisk) -> Non
     store = disk.open()
     assert store.verify_audit(SessionId("a")) is None, "behind is not wrong"
     run(store.log.append(batch(B, 0, spoke())))
-    eventually(lambda: audit.exists() and len(audit.read_text().splitlines()) == 12)
+    until(lambda: audit.exists() and len(audit.read_text().splitlines()) == 12)
     store.close()
     assert disk.open().verify_audit(SessionId("a")) is None
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.integration.app.conftest import Program, make_program, until
+from tests.integration.app.conftest import Program, make_program
 from tests.integration.web.conftest import PATIENCE
 from tests.support.covers import covers
-from tests.support.webs import free_port
+from tests.support.ports import free_port
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,12 @@ from curtainwall.host import HOME, MIB, Bounds, Confinement, ConfinementFailed, 
 from curtainwall.host.confine import GATE
 from curtainwall.host.confine_limits import holds_processes, overuse
 from tests.support.nobody import as_nobody
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+NAP = f"1{os.getpid():07}"
+"""So many seconds nobody else on this machine sleeps, so that what we started can be told apart."""
 
 
 def run(command: str, confinement: Confinement | None = None, *, stdin: bytes = b"", **bounds: float) -> Finished:
@@ -28,15 +31,6 @@ def out(command: str, confinement: Confinement | None = None) -> str:
     done = run(command, confinement)
     assert done.code == 0, done
     return done.out.decode()
-
-
-def until(condition: Callable[[], bool], seconds: float = 5) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return condition()
 
 
 def is_alive(marker: str) -> bool:
@@ -154,17 +148,17 @@ def test_a_process_has_the_same_paths_for_an_ordinary_user() -> None:
 
 def test_time_ends_it_with_all_its_children() -> None:
     begun = time.monotonic()
-    done = run("sleep 1234.5 & exec sleep 1234.5", seconds=0.5)
+    done = run(f"sleep {NAP}.5 & exec sleep {NAP}.5", seconds=0.5)
     assert (done.timed_out, done.code) == (True, 137)
     assert "longer than 0.5 seconds" in (done.stopped or "")
     assert time.monotonic() - begun < 5
-    assert not is_alive("1234.5")
+    assert not is_alive(f"{NAP}.5")
 
 
 def test_what_is_left_in_the_background_goes_with_the_command() -> None:
-    done = run("setsid sleep 1234.6 >/dev/null 2>&1 & (trap '' TERM HUP; sleep 1234.6) & echo done")
+    done = run(f"setsid sleep {NAP}.6 >/dev/null 2>&1 & (trap '' TERM HUP; sleep {NAP}.6) & echo done")
     assert (done.code, done.out) == (0, b"done\n")
-    assert not is_alive("1234.6")
+    assert not is_alive(f"{NAP}.6")
 
 
 def test_output_is_cut_in_the_middle_and_says_so() -> None:
@@ -274,12 +268,12 @@ def test_files_and_scratch_are_bounded(tmp_path: Path) -> None:
 
 def test_cancelling_whoever_waits_ends_everything() -> None:
     async def main() -> None:
-        waiting = asyncio.create_task(run_confined(["/bin/sleep", "1234.7"], Confinement(cwd="/")))
-        assert await asyncio.to_thread(until, lambda: is_alive("/bin/sleep\x001234.7"))
+        waiting = asyncio.create_task(run_confined(["/bin/sleep", f"{NAP}.7"], Confinement(cwd="/")))
+        assert await asyncio.to_thread(until, lambda: is_alive(f"/bin/sleep\x00{NAP}.7"))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert not is_alive("1234.7")
+        assert not is_alive(f"{NAP}.7")
 
     asyncio.run(main())
 
@@ -302,6 +296,15 @@ def test_a_server_talks_until_it_is_closed() -> None:
     asyncio.run(main())
 
 
+def test_one_that_prints_for_ever_and_that_nobody_reads_any_more_is_ended_all_the_same() -> None:
+    async def scenario() -> None:
+        async with await start_confined(["cat", "/dev/zero"], Confinement(cwd="/tmp")) as process:
+            assert await process.stdout.read(1)
+        assert await process.wait() == 128 + signal.SIGKILL
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 def test_what_is_printed_can_go_to_a_file(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         done = asyncio.run(run_confined(["/bin/echo", "hi"], Confinement(cwd="/"), stdout=file.fileno()))
@@ -310,7 +313,7 @@ def test_what_is_printed_can_go_to_a_file(tmp_path: Path) -> None:
 
 def test_cancelling_at_any_moment_of_the_start_leaves_nothing_behind() -> None:
     async def main(delay: float) -> None:
-        waiting = asyncio.create_task(run_confined(["/bin/sleep", "1234.9"], Confinement(cwd="/")))
+        waiting = asyncio.create_task(run_confined(["/bin/sleep", f"{NAP}.9"], Confinement(cwd="/")))
         await asyncio.sleep(delay)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -318,13 +321,13 @@ def test_cancelling_at_any_moment_of_the_start_leaves_nothing_behind() -> None:
 
     for step in range(25):
         asyncio.run(main(step * 0.002))
-    assert not is_alive("1234.9")
+    assert not is_alive(f"{NAP}.9")
 
 
-PARENT = """
+PARENT = f"""
 import asyncio
 from curtainwall.host import Bounds, Confinement, run_confined
-asyncio.run(run_confined(["/bin/bash", "-c", "setsid sleep 1234.8 & (trap '' TERM HUP INT; sleep 1234.8; true)"],
+asyncio.run(run_confined(["/bin/bash", "-c", "setsid sleep {NAP}.8 & (trap '' TERM HUP INT; sleep {NAP}.8; true)"],
     Confinement(cwd="/", bounds=Bounds(seconds=None))))
 """
 
@@ -332,16 +335,16 @@ asyncio.run(run_confined(["/bin/bash", "-c", "setsid sleep 1234.8 & (trap '' TER
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_when_our_process_is_killed_no_child_outlives_it(how: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT]) as parent:
-        assert until(lambda: is_alive("sleep\x001234.8"), 20), "it never started"
+        assert until(lambda: is_alive(f"sleep\x00{NAP}.8"), 60), "it never started"
         parent.send_signal(how)
         parent.wait()
-        assert until(lambda: not is_alive("1234.8"))
+        assert until(lambda: not is_alive(f"{NAP}.8"))
 
 
 def test_killed_at_any_moment_of_the_start_we_leave_nothing_behind() -> None:
     parents = []
     for step in range(12):
-        script = PARENT.replace("1234.8", "1235.1").replace("asyncio.run(", "print(flush=True); asyncio.run(", 1)
+        script = PARENT.replace(f"{NAP}.8", f"{NAP}.1").replace("asyncio.run(", "print(flush=True); asyncio.run(", 1)
         parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
         assert parent.stdout is not None
         parent.stdout.readline()
@@ -349,7 +352,7 @@ def test_killed_at_any_moment_of_the_start_we_leave_nothing_behind() -> None:
         parent.kill()
         parent.communicate()
         parents.append(parent)
-    assert until(lambda: not is_alive("1235.1")), "something outlived its parent"
+    assert until(lambda: not is_alive(f"{NAP}.1")), "something outlived its parent"
 
 
 @pytest.mark.parametrize(("answer", "code", "printed"), [(b"1\n", 0, b"ran\n"), (b"", 125, b"")])

@@ -605,7 +605,7 @@ def test_an_answer_that_is_seen_before_the_actor_knows_of_it_is_not_missed(works
             for _ in range(50):
                 await asyncio.sleep(0)
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
-            answer = await asyncio.wait_for(asking, 5)
+            answer = await asyncio.wait_for(asking, 60)
             assert answer.result == ToolResult(ok=True, value="done")
 
     run(story())

@@ -8,7 +8,8 @@ import pytest
 
 from curtainwall.model import SessionId
 from curtainwall.store import SqliteStore
-from tests.support.stores import A, OnDisk, batch, denied, eventually, everything_audited, requested, run, spoke
+from tests.support.stores import A, OnDisk, batch, denied, everything_audited, requested, run, spoke
+from tests.support.waiting import until
 
 SESSION = SessionId("a")
 
@@ -66,7 +67,7 @@ def test_it_is_live(disk: OnDisk) -> None:
     store = disk.open()
     for n in range(3):
         run(store.log.append(batch(A, n, requested(f"c{n}"))))
-        eventually(lambda wanted=n + 1: file_of(disk).exists() and len(lines_of(disk)) == wanted)
+        until(lambda wanted=n + 1: file_of(disk).exists() and len(lines_of(disk)) == wanted)
     assert store.verify_audit(SESSION) is None
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from curtainwall.model import Broken, Clock
 from curtainwall.store import SqliteStore
-from tests.support.stores import A, OnDisk, StillClock, batch, eventually, everything_audited, run, spoke
+from tests.support.stores import A, OnDisk, StillClock, batch, everything_audited, run, spoke
+from tests.support.waiting import until
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o277], ids=oct)
@@ -37,7 +38,7 @@ def test_directories_are_0700_and_files_0600(tmp_path: Path) -> None:
             await store.log.append(batch(A, 0, *everything_audited()))
             await store.blobs.put(b"content")
             store.leases.take(A)
-            await asyncio.to_thread(eventually, (tmp_path / "home/sessions/a/audit.jsonl").exists)
+            await asyncio.to_thread(until, (tmp_path / "home/sessions/a/audit.jsonl").exists)
             async with store.log.watch():
                 found = {path.name for path in (tmp_path / "home").rglob("*")}
                 return modes(tmp_path / "home"), found

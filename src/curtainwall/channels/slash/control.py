@@ -8,41 +8,9 @@ from curtainwall.channels.cards import whole_card
 from curtainwall.channels.history import utterances
 from curtainwall.channels.line import Line
 from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.slash import requests as want
 from curtainwall.channels.slash import showing
-from curtainwall.channels.slash.requests import (
-    Approve,
-    Budget,
-    Clear,
-    Compact,
-    CompactAt,
-    Context,
-    Deny,
-    Disable,
-    Enable,
-    Fork,
-    Grants,
-    Help,
-    History,
-    Interrupt,
-    Knowledge,
-    Logs,
-    Message,
-    Misspoken,
-    Model,
-    New,
-    Pending,
-    Quit,
-    Rename,
-    Request,
-    Reset,
-    Resume,
-    Revoke,
-    RulesWanted,
-    Sessions,
-    SessionShown,
-    SetMode,
-    Why,
-)
+from curtainwall.channels.slash.requests import Misspoken, Request
 from curtainwall.channels.slash.words import parse
 from curtainwall.model import (
     AnswerApproval,
@@ -102,49 +70,50 @@ class Control:
     async def take(self, session: SessionId, text: str) -> Outcome:
         """Do what somebody wrote; a refusal is an outcome as well."""
         try:
-            return await self._do(session, parse(text))
-        except CurtainwallError as error:
-            return Outcome((plain_line(str(error)),), refused=True)
+            request = parse(text)
+        except Misspoken as error:
+            return _refused(error)
+        return await self.do(session, request)
 
     async def do(self, session: SessionId, request: Request) -> Outcome:
         """Do what somebody wants; a refusal is an outcome as well."""
         try:
             return await self._do(session, request)
         except CurtainwallError as error:
-            return Outcome((plain_line(str(error)),), refused=True)
+            return _refused(error)
 
     async def _do(self, session: SessionId, request: Request) -> Outcome:
         match request:
-            case Message() | Interrupt() | Compact() | CompactAt():
+            case want.Message() | want.Interrupt() | want.Compact() | want.CompactAt():
                 return await self._talk(session, request)
-            case Approve() | Deny() | Revoke():
+            case want.Approve() | want.Deny() | want.Revoke():
                 return await self._answer(session, request)
-            case Rename() | Enable() | Disable() | SetMode() | Model() | Budget():
+            case want.Rename() | want.Enable() | want.Disable() | want.SetMode() | want.Model() | want.Budget():
                 return await self._set(session, request)
-            case New() | Reset() | Fork() | Resume():
+            case want.New() | want.Reset() | want.Fork() | want.Resume():
                 return await self._go(session, request)
-            case Quit():
+            case want.Quit():
                 return Outcome(quits=True)
-            case Clear():
+            case want.Clear():
                 return Outcome(clears=True)
             case _:
                 return Outcome(tuple(self._look(session, request)))
 
-    async def _talk(self, session: SessionId, request: Message | Interrupt | Compact | CompactAt) -> Outcome:
+    async def _talk(self, session: SessionId, request: want.Talk) -> Outcome:
         match request:
-            case Message():
+            case want.Message():
                 if not request.text.strip():
                     raise Misspoken("there is nothing to send")
                 message = self._line.new_message()
                 await self._desk.send(session, SendMessage(by=self._who, message=message, text=request.text))
                 return Outcome()
-            case Interrupt():
+            case want.Interrupt():
                 await self._desk.send(session, InterruptTurn(by=self._who))
                 return Outcome(("interrupting",))
-            case Compact():
+            case want.Compact():
                 await self._desk.send(session, AskCompaction(by=self._who, instructions=request.instructions))
                 return Outcome(("older messages will be summarised before the next turn",))
-            case CompactAt():
+            case want.CompactAt():
                 await self._desk.send(session, SetCompaction(by=self._who, threshold=request.threshold))
                 if request.threshold is None:
                     return Outcome(("the context is never compacted by itself from now on",))
@@ -152,17 +121,17 @@ class Control:
             case _:
                 assert_never(request)
 
-    async def _answer(self, session: SessionId, request: Approve | Deny | Revoke) -> Outcome:
+    async def _answer(self, session: SessionId, request: want.Reply) -> Outcome:
         match request:
-            case Revoke():
+            case want.Revoke():
                 await self._desk.send(session, RevokeGrant(by=self._who, grant=request.grant))
                 return Outcome((f"grant {plain_line(request.grant)} is taken back; what it answered asks again",))
-            case Approve():
+            case want.Approve():
                 approval = request.approval or self._the_one(session)
                 await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=True, scope=request.scope))
                 how_far = "once" if request.scope is GrantScope.ONCE else f"for the {request.scope}"
                 return Outcome((f"approved {how_far}: {plain_line(approval)}",), answered=approval)
-            case Deny():
+            case want.Deny():
                 approval = request.approval or self._the_one(session)
                 await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=False, reason=request.reason))
                 return Outcome((f"denied: {plain_line(approval)}",), answered=approval)
@@ -178,35 +147,35 @@ class Control:
             raise Misspoken(f"say which: {', '.join(ask.approval for ask in asks)}")
         return asks[0].approval
 
-    async def _set(self, session: SessionId, request: Rename | Enable | Disable | SetMode | Model | Budget) -> Outcome:
+    async def _set(self, session: SessionId, request: want.Setting) -> Outcome:
         who, send = self._who, self._desk.send
         match request:
-            case Rename():
+            case want.Rename():
                 await send(session, RenameSession(by=who, name=request.name))
                 return Outcome((f"this session is now `{plain_line(request.name)}`",))
-            case Enable():
+            case want.Enable():
                 await send(session, EnableRule(by=who, rule=request.rule))
                 return Outcome((f"rule `{plain_line(request.rule)}` asks again",))
-            case Disable():
+            case want.Disable():
                 await send(session, DisableRule(by=who, rule=request.rule))
                 name = plain_line(request.rule)
                 return Outcome((f"warning: what `{name}` would ask counts as approved in this session; `/enable {name}` ends that",))
-            case SetMode(mode=None):
+            case want.SetMode(mode=None):
                 mode = self._desk.view(session).mode
                 return Outcome((f"mode {mode}: {showing.MODES[mode]}", f"there are {', '.join(Mode)}"))
-            case SetMode(mode=mode):
+            case want.SetMode(mode=mode):
                 assert mode is not None
                 await send(session, ChangeMode(by=who, mode=mode))
                 return Outcome((f"mode {mode}: {showing.MODES[mode]}",))
-            case Model(name=""):
+            case want.Model(name=""):
                 return Outcome((f"model {plain_line(self._desk.view(session).model)}",))
-            case Model():
+            case want.Model():
                 await send(session, ChangeModel(by=who, model=request.name))
                 return Outcome((f"model {plain_line(request.name)} from the next request on",))
-            case Budget(kind=None):
+            case want.Budget(kind=None):
                 view = self._desk.view(session)
                 return Outcome(tuple(showing.budget_lines(view.budget, view.exhausted)))
-            case Budget(kind=kind):
+            case want.Budget(kind=kind):
                 assert kind is not None
                 await send(session, RaiseBudget(by=who, kind=kind, limit=request.limit))
                 view = self._desk.view(session)
@@ -214,18 +183,18 @@ class Control:
             case _:
                 assert_never(request)
 
-    async def _go(self, session: SessionId, request: New | Reset | Fork | Resume) -> Outcome:
+    async def _go(self, session: SessionId, request: want.Move) -> Outcome:
         match request:
-            case New():
+            case want.New():
                 wish = Opening(how="new", name=request.name)
-            case Reset():
+            case want.Reset():
                 wish = Opening(how="reset", of=session, name=request.name)
-            case Fork():
+            case want.Fork():
                 wish = Opening(how="fork", of=session, name=request.name)
-            case Resume(session=""):
+            case want.Resume(session=""):
                 rows = [row for row in self._desk.find(SessionQuery()) if row.status != "closed"]
                 return Outcome((*showing.row_lines(rows, session), "`/resume ID` goes to one"))
-            case Resume():
+            case want.Resume():
                 found = self._find(request.session)
                 return Outcome((f"session {found.session}, {plain_line(found.name)}",), go_to=found.session)
             case _:
@@ -245,43 +214,43 @@ class Control:
             raise Misspoken(f"`{name}` may be {', '.join(row.session for row in rows[:5])}")
         return rows[0]
 
-    def _look(
-        self,
-        session: SessionId,
-        request: Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | Knowledge | Why,
-    ) -> Iterable[str]:
+    def _look(self, session: SessionId, request: want.Look) -> Iterable[str]:
         match request:
-            case Help():
+            case want.Help():
                 return showing.help_lines(request.word)
-            case SessionShown():
+            case want.SessionShown():
                 return showing.session_lines(self._desk.view(session))
-            case Context():
+            case want.Context():
                 return showing.context_lines(self._desk.view(session).context)
-            case RulesWanted():
+            case want.RulesWanted():
                 return plain(self._desk.explain(session, "rules")).split("\n")
-            case Why():
+            case want.Why():
                 return plain(self._desk.explain(session, "why", request.about)).split("\n")
-            case Knowledge():
+            case want.Knowledge():
                 return plain(self._desk.explain(session, request.what)).split("\n")
-            case Sessions():
+            case want.Sessions():
                 rows = self._desk.find(SessionQuery(text=request.text or None))
                 return [*showing.row_lines(rows, session)] or ["there is no such session"]
-            case History():
+            case want.History():
                 said = utterances(self._line.feed, session)
                 return [*showing.history_lines(said, request.count)] or ["nothing was said yet"]
-            case Logs():
+            case want.Logs():
                 stream = session_stream(session)
                 after = max(self._line.feed.head(stream) - request.count, 0)
                 events = self._line.feed.read(stream, after)
                 return [*map(plain_line, self._log_places(session)), *map(showing.event_line, events)]
-            case Pending(approval=None):
+            case want.Pending(approval=None):
                 return [*showing.ask_lines(self._desk.view(session).pending)] or ["nothing waits for an answer"]
-            case Pending():
+            case want.Pending():
                 ask = next((it for it in self._desk.view(session).pending if it.approval == request.approval), None)
                 if ask is None:
                     raise NotFound(f"`{request.approval}` does not wait for an answer")
                 return [line.text for line in whole_card(ask)]
-            case Grants():
+            case want.Grants():
                 return [*showing.grant_lines(self._desk.view(session).grants)] or ["no answer stands in this session"]
             case _:
                 assert_never(request)
+
+
+def _refused(error: CurtainwallError) -> Outcome:
+    return Outcome((plain_line(str(error)),), refused=True)

@@ -209,35 +209,19 @@ class Why:
     about: str
 
 
-Request = (
-    Message
-    | Help
-    | Quit
-    | Clear
-    | Logs
-    | History
-    | SessionShown
-    | Sessions
-    | New
-    | Reset
-    | Fork
-    | Resume
-    | Rename
-    | RulesWanted
-    | Enable
-    | Disable
-    | SetMode
-    | Model
-    | Approve
-    | Deny
-    | Pending
-    | Grants
-    | Revoke
-    | Budget
-    | Context
-    | Compact
-    | CompactAt
-    | Interrupt
-    | Knowledge
-    | Why
-)
+Talk = Message | Interrupt | Compact | CompactAt
+"""What goes to the agent, or to its work."""
+
+Reply = Approve | Deny | Revoke
+"""What answers an ask, or takes an answer back."""
+
+Setting = Rename | Enable | Disable | SetMode | Model | Budget
+"""What changes the session, or shows what could be changed."""
+
+Move = New | Reset | Fork | Resume
+"""What leads to another session."""
+
+Look = Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | Knowledge | Why
+"""What shows something and changes nothing."""
+
+Request = Talk | Reply | Setting | Move | Look | Quit | Clear

@@ -6,40 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.channels.slash.requests import (
-    Approve,
-    Budget,
-    Clear,
-    Compact,
-    CompactAt,
-    Context,
-    Deny,
-    Disable,
-    Enable,
-    Fork,
-    Grants,
-    Help,
-    History,
-    Interrupt,
-    Knowledge,
-    Logs,
-    Message,
-    Misspoken,
-    Model,
-    New,
-    Pending,
-    Quit,
-    Rename,
-    Request,
-    Reset,
-    Resume,
-    Revoke,
-    RulesWanted,
-    Sessions,
-    SessionShown,
-    SetMode,
-    Why,
-)
+from curtainwall.channels.slash import requests as want
+from curtainwall.channels.slash.requests import Misspoken, Request
 from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{6}")
@@ -74,9 +42,9 @@ def parse(text: str) -> Request:
     """Return what somebody wrote: a message, or a slash word with its arguments; raise `Misspoken`."""
     stripped = text.strip()
     if not stripped.startswith("/"):
-        return Message(text)
+        return want.Message(text)
     if stripped.startswith("//"):
-        return Message(stripped[1:])
+        return want.Message(stripped[1:])
     name, rest = (*stripped[1:].split(maxsplit=1), "", "")[:2]
     word = WORDS.get(name.casefold())
     if word is None:
@@ -137,14 +105,14 @@ def _count(rest: str, default: int) -> int:
 def _rename(rest: str) -> Request:
     if not _name(rest):
         raise Misspoken("say the new name")
-    return Rename(_name(rest))
+    return want.Rename(_name(rest))
 
 
 def _mode(rest: str) -> Request:
     if not rest:
-        return SetMode(None)
+        return want.SetMode(None)
     try:
-        return SetMode(Mode(rest.casefold().replace("_", "-").replace(" ", "-")))
+        return want.SetMode(Mode(rest.casefold().replace("_", "-").replace(" ", "-")))
     except ValueError:
         raise Misspoken(f"there is no mode `{rest}`") from None
 
@@ -157,29 +125,29 @@ def _approve(rest: str) -> Request:
         scope = scopes[words.pop().casefold()]
     if len(words) > 1:
         raise Misspoken(f"`{' '.join(words)}` is no id")
-    return Approve(ApprovalId(words[0].casefold()) if words else None, scope)
+    return want.Approve(ApprovalId(words[0].casefold()) if words else None, scope)
 
 
 def _deny(rest: str) -> Request:
     first, _, reason = rest.partition(" ")
     if looks_like_an_id(first):
-        return Deny(ApprovalId(first.casefold()), _name(reason.strip()))
-    return Deny(None, _name(rest))
+        return want.Deny(ApprovalId(first.casefold()), _name(reason.strip()))
+    return want.Deny(None, _name(rest))
 
 
 def _pending(rest: str) -> Request:
-    return Pending(ApprovalId(_one(rest, "id").casefold()) if rest else None)
+    return want.Pending(ApprovalId(_one(rest, "id").casefold()) if rest else None)
 
 
-def read_budget(rest: str) -> Budget:
+def read_budget(rest: str) -> want.Budget:
     """Return what a kind and an amount mean, as `tokens 2m` or `time 4h`; nothing at all means to see the figures."""
     if not rest:
-        return Budget(None, 0)
+        return want.Budget(None, 0)
     name, _, amount = rest.partition(" ")
     kind = _KINDS.get(name.casefold())
     if kind is None:
         raise Misspoken(f"there is no budget of `{name}`; there are tokens, steps, time and money")
-    return Budget(kind, _amount(kind, amount.strip()))
+    return want.Budget(kind, _amount(kind, amount.strip()))
 
 
 def _amount(kind: BudgetKind, text: str) -> float:
@@ -193,7 +161,7 @@ def _amount(kind: BudgetKind, text: str) -> float:
 def _compact(rest: str) -> Request:
     words = rest.casefold().split()
     if words in (["off"], ["at", "off"], ["at", "never"]):
-        return CompactAt(None)
+        return want.CompactAt(None)
     if len(words) == 2 and words[0] == "at":
         try:
             share = float(words[1].removesuffix("%")) / (100 if words[1].endswith("%") or "." not in words[1] else 1)
@@ -201,15 +169,15 @@ def _compact(rest: str) -> Request:
             share = 0.0
         if not 0 < share <= 1:
             raise Misspoken(f"`{words[1]}` is no share of the context")
-        return CompactAt(share)
-    return Compact(rest)
+        return want.CompactAt(share)
+    return want.Compact(rest)
 
 
 def _help(rest: str) -> Request:
     name = rest.removeprefix("/").casefold()
     if name and name not in WORDS:
         raise Misspoken(_unknown(name))
-    return Help(name)
+    return want.Help(name)
 
 
 WORDS: Final[dict[str, Word]] = {
@@ -219,32 +187,32 @@ WORDS: Final[dict[str, Word]] = {
         Word("approve", "[ID] [once|session|project]", "approve an ask: once, for the session or for the project", _approve),
         Word("deny", "[ID] [REASON]", "deny an ask, with a reason for the agent", _deny),
         Word("pending", "[ID]", "list the open asks, or show one exactly as it is logged", _pending),
-        Word("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: Why(_one(rest, "approval or call"))),
-        Word("interrupt", "", "stop the running turn and keep what was said", _nothing(Interrupt())),
+        Word("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: want.Why(_one(rest, "approval or call"))),
+        Word("interrupt", "", "stop the running turn and keep what was said", _nothing(want.Interrupt())),
         Word("mode", "[plan|default|accept-edits|bypass]", "show or change how much is done without asking", _mode),
-        Word("model", "[NAME]", "show or change the model", lambda rest: Model(_name(rest))),
-        Word("rules", "", "list the rules in force", _nothing(RulesWanted())),
-        Word("disable", "RULE", "let the asks of one rule count as answered here", lambda rest: Disable(RuleId(_one(rest, "rule")))),
-        Word("enable", "RULE", "let a disabled rule ask again", lambda rest: Enable(RuleId(_one(rest, "rule")))),
-        Word("grants", "", "list the answers that stand in this session", _nothing(Grants())),
-        Word("revoke", "GRANT", "take a standing answer back", lambda rest: Revoke(GrantId(_one(rest, "grant").casefold()))),
+        Word("model", "[NAME]", "show or change the model", lambda rest: want.Model(_name(rest))),
+        Word("rules", "", "list the rules in force", _nothing(want.RulesWanted())),
+        Word("disable", "RULE", "let the asks of one rule count as answered here", lambda rest: want.Disable(RuleId(_one(rest, "rule")))),
+        Word("enable", "RULE", "let a disabled rule ask again", lambda rest: want.Enable(RuleId(_one(rest, "rule")))),
+        Word("grants", "", "list the answers that stand in this session", _nothing(want.Grants())),
+        Word("revoke", "GRANT", "take a standing answer back", lambda rest: want.Revoke(GrantId(_one(rest, "grant").casefold()))),
         Word("budget", "[tokens|steps|time|money AMOUNT]", "show what is used up, or allow so much in all", read_budget),
-        Word("context", "", "show how full the model's context is", _nothing(Context())),
+        Word("context", "", "show how full the model's context is", _nothing(want.Context())),
         Word("compact", "[INSTRUCTIONS | at 70% | off]", "summarise older messages now, or say when that happens by itself", _compact),
-        Word("history", "[COUNT]", "show what was said", lambda rest: History(_count(rest, 20))),
-        Word("logs", "[COUNT]", "say where the log is and show its last events", lambda rest: Logs(_count(rest, 15))),
-        Word("session", "", "show what this session is", _nothing(SessionShown())),
-        Word("sessions", "[TEXT]", "list sessions, newest first", Sessions),
-        Word("new", "[NAME]", "open another session and go there", lambda rest: New(_name(rest))),
-        Word("reset", "[NAME]", "start afresh in the same workspace, without history and grants", lambda rest: Reset(_name(rest))),
-        Word("resume", "[ID]", "go to another session, by the beginning of its id or by its name", lambda rest: Resume(_name(rest))),
-        Word("fork", "[NAME]", "go on in a copy that knows what this session knows", lambda rest: Fork(_name(rest))),
+        Word("history", "[COUNT]", "show what was said", lambda rest: want.History(_count(rest, 20))),
+        Word("logs", "[COUNT]", "say where the log is and show its last events", lambda rest: want.Logs(_count(rest, 15))),
+        Word("session", "", "show what this session is", _nothing(want.SessionShown())),
+        Word("sessions", "[TEXT]", "list sessions, newest first", want.Sessions),
+        Word("new", "[NAME]", "open another session and go there", lambda rest: want.New(_name(rest))),
+        Word("reset", "[NAME]", "start afresh in the same workspace, without history and grants", lambda rest: want.Reset(_name(rest))),
+        Word("resume", "[ID]", "go to another session, by the beginning of its id or by its name", lambda rest: want.Resume(_name(rest))),
+        Word("fork", "[NAME]", "go on in a copy that knows what this session knows", lambda rest: want.Fork(_name(rest))),
         Word("rename", "NAME", "give this session another name", _rename),
-        Word("skills", "", "list the skills of this session, and which of them ask", _nothing(Knowledge("skills"))),
-        Word("memory", "", "show what sessions here can recall, and where it is kept", _nothing(Knowledge("memory"))),
-        Word("clear", "", "clear the screen; nothing is forgotten", _nothing(Clear())),
-        Word("quit", "", "leave; open asks stay open", _nothing(Quit())),
-        Word("exit", "", "the same as /quit", _nothing(Quit())),
+        Word("skills", "", "list the skills of this session, and which of them ask", _nothing(want.Knowledge("skills"))),
+        Word("memory", "", "show what sessions here can recall, and where it is kept", _nothing(want.Knowledge("memory"))),
+        Word("clear", "", "clear the screen; nothing is forgotten", _nothing(want.Clear())),
+        Word("quit", "", "leave; open asks stay open", _nothing(want.Quit())),
+        Word("exit", "", "the same as /quit", _nothing(want.Quit())),
     )
 }
 """Every slash word, in the order in which `/help` lists them."""

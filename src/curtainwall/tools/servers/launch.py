@@ -16,6 +16,7 @@ from curtainwall.host import (
     Confinement,
     ConfinementFailed,
     Missing,
+    Piped,
     TooMany,
     find_bubblewrap,
     find_later,
@@ -163,30 +164,12 @@ def _program(spec: ServerSpec, machine: Machine) -> str:
     return os.path.abspath(found)
 
 
-class TrustedProcess:
+class TrustedProcess(Piped):
     """A program beside us, with our network and files. It has a process namespace of its own, so that nothing it started outlives it."""
 
     def __init__(self, process: Process) -> None:
-        self._process = process
+        super().__init__(process)
         self.stopped: str | None = None
-
-    @property
-    def stdin(self) -> asyncio.StreamWriter:
-        """Return where its input goes."""
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        """Return what it prints."""
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    @property
-    def stderr(self) -> asyncio.StreamReader:
-        """Return what it complains about."""
-        assert self._process.stderr is not None
-        return self._process.stderr
 
     def kill(self, why: str | None = None) -> None:
         """End it and everything it started at once."""

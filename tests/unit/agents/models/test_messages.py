@@ -124,9 +124,9 @@ def test_a_long_conversation_is_converted_once() -> None:
     conversations = Conversations()
     first = conversations.messages_of(tuple(items))
     items.append(HumanSaid(text="and now?"))
-    started = time.perf_counter()
+    started = time.process_time()
     second = conversations.messages_of(tuple(items))
-    assert time.perf_counter() - started < 0.05
+    assert time.process_time() - started < 0.05
     assert all(old is new for old, new in zip(first[:-1], second[: len(first) - 1], strict=True))
     assert cast("ModelRequest", second[-1]).parts[0].content == "and now?"
 

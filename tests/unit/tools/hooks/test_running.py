@@ -82,7 +82,7 @@ def test_a_child_that_left_the_group_holds_up_nobody_either(tmp_path: Path) -> N
         assert ran(line).out == b"said\n"
         assert time.monotonic() - start < 5
     finally:
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text().strip():
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -232,10 +232,10 @@ def test_a_workspace_without_a_pin_costs_no_look(tmp_path: Path) -> None:
     subject, here = call(), place(tmp_path)
 
     async def many() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(1_000):
             await hooks.before_call(subject, here)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     assert run(many()) < 1
 

@@ -1,0 +1,367 @@
+"""One turn of the built-in agent: requests to its model and programs that run, each written down before and after."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from curtainwall.agents.builtin.calls import TurnCalls
+from curtainwall.agents.builtin.compaction import Compacted, compacted, estimate
+from curtainwall.agents.builtin.hearing import Hearing
+from curtainwall.agents.builtin.history import Conversation
+from curtainwall.agents.builtin.instructions import Remembered, compact_instructions, digest_of, read_instructions
+from curtainwall.agents.builtin.program import Parked, Programs
+from curtainwall.agents.builtin.prompt import system_prompt
+from curtainwall.agents.builtin.stubs import Surface
+from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, Model, ModelFault, Program, Prompt, Reply
+from curtainwall.facts import Masker
+from curtainwall.model import (
+    FOLLOW_INSTRUCTIONS,
+    AgentSpoke,
+    AnyEvent,
+    Ask,
+    Basis,
+    BudgetExhausted,
+    CallId,
+    Clock,
+    CompactionSkipped,
+    ContextMeasured,
+    Digest,
+    Feed,
+    Gate,
+    HistoryCompacted,
+    Hooks,
+    InstructionsPinned,
+    Journal,
+    Live,
+    Millis,
+    Mode,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    Place,
+    PostCompact,
+    PreCompact,
+    ProgramFinished,
+    Progress,
+    SessionId,
+    TextStreamed,
+    ToolSpec,
+    TurnAt,
+    TurnResult,
+    TurnStatus,
+    Workspace,
+    WorkTimed,
+    ordered_id,
+)
+
+_LONGEST_RESULT = 30_000
+_LONGEST_MASKED = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Everything that the agent meets, each through its port."""
+
+    feed: Feed
+    gate: Gate
+    journal: Journal
+    hooks: Hooks
+    clock: Clock
+    masker: Masker
+    programs: Programs
+    model_of: Callable[[str], Model]
+    tools: Callable[[], Sequence[ToolSpec]]
+    remembered: Remembered
+    skills: Callable[[Workspace], Sequence[tuple[str, str]]]
+    """Tells the skills of a workspace by name, each with what the model may know of it."""
+
+
+@dataclass(slots=True)
+class Known:
+    """A session in memory: its conversation, up to an entry of its log."""
+
+    talk: Conversation
+    cursor: int = 0
+
+
+@dataclass(slots=True)
+class Turn:
+    """The work on one turn, or on a summary between two."""
+
+    around: Around
+    at: TurnAt
+    known: Known
+    tools: tuple[Sequence[ToolSpec], Surface]
+    sync: Callable[[SessionId], Known]
+    threshold: float | None
+    skills: Sequence[tuple[str, str]] = ()
+    is_exhausted: bool = False
+    began: Millis = 0
+
+    def __post_init__(self) -> None:
+        self.began = self.around.clock.now()
+
+    @property
+    def talk(self) -> Conversation:
+        """Return the conversation up to the end of the log."""
+        return self.known.talk
+
+    async def work(self) -> TurnResult:
+        """Go on until the model has nothing more to run, or something has to be waited for."""
+        await self._pin_instructions()
+        assert self.talk.workspace is not None
+        self.skills = await asyncio.to_thread(self.around.skills, self.talk.workspace)
+        model = self.around.model_of(self.talk.model)
+        if not self.at.resumed and self._is_full(model):
+            await self.compact("threshold", "")
+        calls = self._calls()
+        has_compacted = False
+        while True:
+            parked = await self._run_programs(calls)
+            if parked is not None:
+                return TurnResult(status=TurnStatus.WAITING, waits_for=parked.waits_for)
+            if calls.stopped is not None:
+                return TurnResult(status=TurnStatus.INTERRUPTED, failure=f"stopped by a hook: {calls.stopped}")
+            if not self.talk.new and self.talk.items and isinstance(self.talk.items[-1], AgentSaid):
+                return TurnResult(status=TurnStatus.DONE)
+            if self.is_exhausted:
+                return TurnResult(status=TurnStatus.WAITING, failure="a budget is used up; `/budget` shows and raises it")
+            try:
+                await self._ask(model)
+            except ModelFault as fault:
+                if fault.kind != "overflow" or has_compacted:
+                    raise
+                has_compacted = True
+                if not await self.compact("overflow", ""):
+                    raise
+
+    async def record(self, *events: Progress) -> Sequence[AnyEvent]:
+        """Write down what happened, and take it in."""
+        happened = await self.around.journal.record(self.at.session, events)
+        self.is_exhausted = self.is_exhausted or any(isinstance(event, BudgetExhausted) for event in happened)
+        self.known = self.sync(self.at.session)
+        return happened
+
+    async def settle_up(self) -> None:
+        """Write down how long the work took."""
+        worked = (self.around.clock.now() - self.began) / 1000
+        await self.record(WorkTimed(at=self.around.clock.now(), seconds=max(0.0, worked)))
+
+    async def compact(self, trigger: str, instructions: str) -> bool:
+        """Replace older messages by a summary and tell whether that was done; the reason why not is recorded."""
+        now = self.around.clock.now
+        place = self._place()
+        wish = PreCompact(trigger="manual" if trigger == "asked" else "auto", custom_instructions=instructions or None)
+        blocked = (await self.around.hooks.tell(wish, place)).blocked
+        if blocked is not None:
+            await self.record(CompactionSkipped(at=now(), why=f"a hook says no: {blocked}"))
+            return False
+        model = self.around.model_of(self.talk.model)
+        pinned = "\n".join(filter(None, (compact_instructions(text) for _, text in self.talk.pinned.values())))
+        before = self._used()
+        made = compacted(self.talk.items, model.context_size, "\n".join(filter(None, (instructions, pinned))))
+        if made is None:
+            await self.record(CompactionSkipped(at=now(), why="there is nothing that a summary could replace"))
+            return False
+        self.around.journal.say(self.at.session, Live(kind="doing", text="summarising older messages"))
+        try:
+            reply = await self._converse(model, made.prompt, purpose="summary")
+        except ModelFault as fault:
+            await self.record(CompactionSkipped(at=now(), why=self.around.masker.mask_text(str(fault))))
+            return False
+        done = made.with_summary(reply.said.text)
+        if done is None:
+            await self.record(CompactionSkipped(at=now(), why="the summary was empty"))
+            return False
+        await self._keep_summary(trigger, before, done)
+        await self.around.hooks.tell(PostCompact(trigger=wish.trigger, compact_summary=done.summary), place)
+        return True
+
+    async def _keep_summary(self, trigger: str, before: int, done: Compacted) -> None:
+        told = {"summary": done.summary, "replaced": done.replaced, "items": ITEMS.dump_python(done.items, mode="json")}
+        event = HistoryCompacted.model_validate(
+            {
+                "at": self.around.clock.now(),
+                "trigger": trigger,
+                "before": before,
+                "after": estimate(self.talk.system) + sum(estimate(item.model_dump_json()) for item in done.items),
+                "upto": self.known.cursor,
+                "summary": (await self.around.journal.keep(told)).model_dump(),
+            }
+        )
+        await self.record(event)
+
+    async def _pin_instructions(self) -> None:
+        """Take in what the workspace tells agents. What has changed since it was last gone by counts only after a yes."""
+        workspace = self.talk.workspace
+        assert workspace is not None
+        for found in read_instructions(workspace):
+            text = self.around.masker.mask_text(found.text)
+            digest = digest_of(text)
+            pinned = self.talk.pinned.get(found.path)
+            last = pinned[0] if pinned else self.around.remembered.known(workspace.path, found.path)
+            if pinned and last == digest:
+                continue
+            if last in (None, digest) or await self._may_follow(found.path, text, digest):
+                kept = await self.around.journal.keep(text)
+                self.around.remembered.remember(workspace.path, found.path, digest)
+                await self.record(InstructionsPinned(at=self.around.clock.now(), path=found.path, digest=digest, text=kept))
+
+    async def _may_follow(self, path: str, text: str, digest: Digest) -> bool:
+        """Ask, once, whether changed instructions count. Nobody waits for the answer: until then it is the old ones, or none."""
+        call = self.talk.following.get((path, digest))
+        if call is None:
+            ask = Ask(tool=FOLLOW_INSTRUCTIONS, arguments={"path": path, "content": text}, turn=self.at.turn, by_house=True)
+            answer = await self.around.gate.request(self.at.session, ask, wait=False)
+        elif call in self.talk.refused:
+            return False
+        else:
+            answer = await self.around.gate.go_on(self.at.session, call)
+        return answer.result is not None and answer.result.ok
+
+    async def _run_programs(self, calls: TurnCalls) -> Parked | None:
+        """Run what the model wants to run, one program after the other; stop where one has to wait."""
+        while self.talk.programs:
+            program, saved = self.talk.programs[0], self.talk.saved
+            going_on = saved if saved is not None and saved.program == program.id else None
+            calls.talk = self.talk
+            about = f"{self.at.session}:{program.id}"
+            ended = await self.around.programs.run(about, program, self.tools[1], calls, going_on)
+            if isinstance(ended, Parked):
+                return ended
+            text = f"{ended.text}\n{calls.context}" if calls.context else ended.text
+            calls.context = ""
+            # Cut twice: masking a flood would take long, and what the second cut keeps lies well inside what the first one left whole.
+            shown = await self.around.journal.keep(_cut(self.around.masker.mask_text(_cut(text, _LONGEST_MASKED))) or "(no output)")
+            now = self.around.clock.now()
+            await self.record(ProgramFinished(at=now, turn=self.at.turn, program=program.id, ok=ended.ok, shown=shown))
+        return None
+
+    async def _ask(self, model: Model) -> None:
+        """Ask the model for its next reply and write down what came."""
+        workspace = self.talk.workspace
+        assert workspace is not None
+        system = system_prompt(workspace, self.tools[1].stubs, {path: text for path, (_, text) in self.talk.pinned.items()}, self.skills)
+        items = (*self.talk.items, *self.talk.new)
+        prompt = Prompt(system, items, replies=self.talk.replies)
+        await self._converse(model, prompt, purpose="turn")
+
+    async def _converse(self, model: Model, prompt: Prompt, purpose: str) -> Reply:
+        """Make one request: written down before it goes out, and again with what came back, in whole or in part."""
+        now, turn = self.around.clock.now, self.at.turn
+        request = ordered_id(now(), self.around.clock.entropy(5))
+        await self.record(await self._requested(request, model, prompt, purpose))
+        heard = Hearing(self.around.masker, keep=self._keep_piece, show=self._show if purpose == "turn" else None)
+        try:
+            reply = await heard.reply(model, prompt)
+        except ModelFault as fault:
+            words = self.around.masker.mask_text(str(fault))
+            failed = ModelFailed(at=now(), turn=turn, request=request, failure=words, usage=heard.used(prompt))
+            await self.record(*self._pieces(heard.rest()), failed)
+            raise
+        except asyncio.CancelledError:
+            failed = ModelFailed(at=now(), turn=turn, request=request, failure="interrupted", usage=heard.used(prompt))
+            await surely(self.record(*self._pieces(heard.rest()), failed))
+            raise
+        reply = self._masked(reply)
+        usage = reply.usage
+        events: list[Progress] = [
+            ModelResponded(
+                at=now(),
+                turn=turn,
+                request=request,
+                raw=await self.around.journal.keep(reply.raw),
+                normalised=await self.around.journal.keep(reply.said.model_dump(mode="json")),
+                usage=usage,
+                stop_reason=reply.stop_reason,
+            )
+        ]
+        if purpose == "turn":
+            used = usage.input_tokens + usage.output_tokens
+            if reply.said.text:
+                events.append(AgentSpoke(at=now(), turn=turn, text=reply.said.text))
+            is_measured = usage.tokens_basis is Basis.MEASURED
+            events.append(ContextMeasured(at=now(), used=used, size=model.context_size, measured=is_measured))
+        await self.record(*events)
+        return reply
+
+    def _show(self, text: str) -> None:
+        self.around.journal.say(self.at.session, Live(kind="text", text=text))
+
+    async def _keep_piece(self, text: str) -> None:
+        await self.record(*self._pieces(text))
+
+    def _pieces(self, text: str) -> tuple[TextStreamed, ...]:
+        return (TextStreamed(at=self.around.clock.now(), turn=self.at.turn, text=text),) if text else ()
+
+    async def _requested(self, request: str, model: Model, prompt: Prompt, purpose: str) -> ModelRequested:
+        """Return the event of a request: the one before it, plus what was added."""
+        is_new = purpose == "summary" or self.talk.request is None
+        added = prompt.items if is_new else self.talk.new
+        told = {"items": ITEMS.dump_python(tuple(added), mode="json")}
+        if is_new or prompt.system != self.talk.system:
+            told["system"] = prompt.system
+        return ModelRequested.model_validate(
+            {
+                "at": self.around.clock.now(),
+                "turn": self.at.turn,
+                "request": request,
+                "base": None if is_new else self.talk.request,
+                "added": (await self.around.journal.keep(told)).model_dump(),
+                "model": model.name,
+                "purpose": purpose,
+            }
+        )
+
+    def _masked(self, reply: Reply) -> Reply:
+        """Return the reply as everyone sees it; a secret that a model makes up or repeats is masked where it enters."""
+        mask = self.around.masker
+        said = reply.said
+        programs = tuple(Program(id=program.id, code=mask.mask_text(program.code)) for program in said.programs)
+        clean = AgentSaid(text=mask.mask_text(said.text), programs=programs, kept=mask.mask_json(said.kept))
+        return Reply(clean, mask.mask_json(reply.raw), reply.usage, reply.stop_reason)
+
+    def _calls(self) -> TurnCalls:
+        around, session = self.around, self.at.session
+        return TurnCalls(
+            session=session,
+            turn=self.at.turn,
+            gate=around.gate,
+            talk=self.talk,
+            effects={tool.full_name: tool.effect for tool in self.tools[0]},
+            new_call=lambda: CallId(ordered_id(around.clock.now(), around.clock.entropy(5))),
+            say=lambda live: around.journal.say(session, live),
+            sync=lambda: self.sync(session).talk,
+        )
+
+    def _place(self) -> Place:
+        assert self.talk.workspace is not None
+        return Place(session=self.at.session, workspace=self.talk.workspace, mode=Mode.DEFAULT)
+
+    def _used(self) -> int:
+        """Return how many tokens the next request will have, as far as that can be told before it is made."""
+        known = self.talk.used
+        if known is None:
+            known = estimate(self.talk.system) + sum(estimate(item.model_dump_json()) for item in self.talk.items)
+        return known + sum(estimate(item.model_dump_json()) for item in self.talk.new)
+
+    def _is_full(self, model: Model) -> bool:
+        threshold = self.talk.threshold if self.talk.threshold_set else self.threshold
+        return threshold is not None and self._used() >= threshold * model.context_size
+
+
+async def surely(writing: Coroutine[None, None, object]) -> None:
+    """Write something down to its end, however often somebody wants to stop meanwhile; whoever calls this passes their wish on."""
+    task = asyncio.ensure_future(writing)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((task,))
+    task.result()
+
+
+def _cut(text: str, longest: int = _LONGEST_RESULT) -> str:
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n…[{len(text) - 2 * half} characters cut; print a part to see more]…\n{text[-half:]}"

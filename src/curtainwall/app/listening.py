@@ -1,0 +1,43 @@
+"""A service that serves one application on a port of its own."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_AT_ONCE: Final = 256
+
+
+async def _nothing() -> None:
+    pass
+
+
+class Listening:
+    """Serves an application until it is stopped, and tells whether anybody can reach it."""
+
+    def __init__(
+        self, name: str, pages: "Callable[[], ASGIApp]", address: tuple[str, int], close: Callable[[], Awaitable[None]] = _nothing
+    ) -> None:
+        self.name = name
+        self._pages = pages
+        self._address = address
+        self._close = close
+        self._is_listening = False
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        # Start-up time: a house that listens nowhere needs no web server.
+        from curtainwall.app.http_server import listen, serve_pages
+
+        ear = listen(*self._address)
+        self._is_listening = True
+        try:
+            await serve_pages(self._pages(), ear, at_once=_AT_ONCE)
+        finally:
+            self._is_listening = False
+            await self._close()
+
+    def health(self) -> str:
+        """Return what is wrong, or nothing."""
+        return "" if self._is_listening else "nothing listens"

@@ -1,0 +1,41 @@
+"""Waiting for what a test can only see from outside, always with a bound."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PAUSE = 0.005
+BOUND = 60.0
+"""Long, because a busy machine is no fault; whoever waits in vain fails anyway."""
+
+
+def until(condition: Callable[[], T | None], bound: float = BOUND, pause: float = PAUSE) -> T:
+    """Wait for something to be so, and return it; between two looks lies a pause, at least as long as a look takes."""
+    end = (began := time.monotonic()) + bound
+    while not (found := condition()):
+        now = time.monotonic()
+        assert now < end, f"it did not come about within {bound:g} seconds"
+        time.sleep(max(pause, now - began))
+        began = time.monotonic()
+    return found
+
+
+async def eventually(condition: Callable[[], T | None], bound: float = BOUND, pause: float = PAUSE) -> T:
+    """Wait for something to be so while everything else in this loop goes on, and return it."""
+    end = time.monotonic() + bound
+    while not (found := condition()):
+        assert time.monotonic() < end, f"it did not come about within {bound:g} seconds"
+        await asyncio.sleep(pause)
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
