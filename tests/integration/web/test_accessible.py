@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from curtainwall.model import SYSTEM, AgentSpoke, AnswerApproval, RecordProgress, SendMessage, SessionId, StartTurn, TurnId, Who
+from curtainwall.model import (
+    SYSTEM,
+    AgentSpoke,
+    AnswerApproval,
+    EndTurn,
+    RecordProgress,
+    SendMessage,
+    SessionId,
+    StartTurn,
+    TurnId,
+    TurnStatus,
+    Who,
+)
 from tests.integration.web.conftest import Screens
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Web, web_at
@@ -48,6 +60,7 @@ def session(web: Web) -> SessionId:
         at=1, turn=turn, text="# A heading\n\n* one\n* `two`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[there](https://example.org)"
     )
     web.do(send(made, RecordProgress(by=SYSTEM, events=(spoke,))))
+    web.do(send(made, EndTurn(by=SYSTEM, turn=turn, status=TurnStatus.DONE)))
     web.wish(made, "filesystem.list_directory", path=".")
     web.wish(made, "filesystem.read_file", path="/etc/shadow")
     web.wish(made, "no.such_tool")
