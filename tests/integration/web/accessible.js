@@ -1,5 +1,5 @@
 // Looks at a page for controls without a name, text and marks that are too pale, targets too small for a thumb, headings that skip a
-// level, names that stand twice, and missing landmarks.
+// level, names that stand twice, missing landmarks, and whatever sticks out of the window.
 () => {
   const nameless = [], pale = [], small = [], doubled = [], skipped = [];
   const told = (it) => it.outerHTML.replace(/\s+/g, " ").slice(0, 90);
@@ -34,5 +34,6 @@
   let level = 1;
   for (const it of document.querySelectorAll("h1, h2, h3")) { const now = Number(it.tagName[1]); if (now > level + 1) skipped.push(told(it)); level = now; }
   const landmarks = document.documentElement.lang === "en" && !!document.querySelector("main") && !!document.querySelector("nav[aria-label]") && document.querySelectorAll("h1").length === 1;
-  return { nameless, pale: [...new Set(pale)], small: [...new Set(small)], doubled, skipped, landmarks };
+  const wide = document.documentElement.scrollWidth > innerWidth;
+  return { wide, nameless, pale: [...new Set(pale)], small: [...new Set(small)], doubled, skipped, landmarks };
 }

@@ -27,7 +27,7 @@ def test_terminal_and_browser_share_a_session(program: Program, browser: Browser
     port = free_port()
     program.configure(f'[web]\nport = {port}\noperators = ["ann"]\n')
     serving = program.begin("serve")
-    serving.says(r"the web is at")
+    serving.says(r"the web is at", 90)
     page = browser.new_context().new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(program.json("web", "link")["url"])

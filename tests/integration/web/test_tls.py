@@ -15,6 +15,7 @@ from tests.support.certificates import Authority
 from tests.support.covers import covers
 from tests.support.webs import free_port
 
+BOUND = 90
 CONFIG = '[web]\nport = {port}\noperators = ["ann"]\nurl = "https://localhost:{port}"\ncertificate = "{pem}"\nkey = "{pem}"\n'
 
 
@@ -34,12 +35,12 @@ class Encrypted:
         return httpx2.Client(base_url=self.base, verify=self.authority.trust, trust_env=False, timeout=30, **options)  # type: ignore[arg-type] - options of a client
 
 
-@pytest.fixture
-def encrypted(tmp_path: Path) -> Iterator[Encrypted]:
-    scratch, port = tmp_path.resolve(), free_port()
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
+    scratch, port = tmp_path_factory.mktemp("tls").resolve(), free_port()
     program, authority = make_program(scratch), Authority(scratch)
     program.configure(CONFIG.format(port=port, pem=authority.written("localhost", "127.0.0.1")))
-    program.begin("serve").says(r"the web is at https://localhost")
+    program.begin("serve").says(r"the web is at https://localhost", BOUND)
     yield Encrypted(program, authority, port)
     finished(program)
 
@@ -90,7 +91,7 @@ def test_a_certificate_that_cannot_be_used_is_named_and_nothing_is_served_in_the
     program.configure(CONFIG.format(port=port, pem=pem))
     try:
         serving = program.begin("serve")
-        serving.says(rf"certificate `{re.escape(str(pem))}` and key [^\n]* cannot be used: [^\n]*{why}")
+        serving.says(rf"certificate `{re.escape(str(pem))}` and key [^\n]* cannot be used: [^\n]*{why}", BOUND)
         assert "the web is at" not in serving.err
         with pytest.raises(httpx2.HTTPError):
             httpx2.get(f"http://localhost:{port}/sign-in", trust_env=False)
