@@ -183,13 +183,14 @@ def test_a_pair_whose_log_is_damaged_goes_on_with_its_transcript_which_counts_as
     for text in ("first", "second"):
         assert ask(program, text + " x" * 3_000)["status"] == "done"
     damaged(program, b'"delivered"')
+    kept = transcript(program).stem
     told = program("teams", "ask", "backend", "third", fails=True, ANTHROPIC_API_KEY=KEY)
     assert (told.returncode, "is damaged" in told.stderr, "audit rescue" in told.stderr) == (1, True, True)
     content = (program.home / "curtainwall.db").read_bytes()
     serving = program.begin("serve", ANTHROPIC_API_KEY=KEY)
     serving.says("serving ")
     assert "the database was damaged" in serving.err
-    assert "its agent goes on with" in serving.err
+    assert f"its agent goes on with `{kept}`" in serving.err
     (aside,) = program.home.glob("curtainwall.db.damaged-*[0-9]")
     assert aside.read_bytes() == content, "never deleted, never changed"
     held = program.json("teams", "ask", "backend", "--timeout", "5s", "third", fails=True)
