@@ -1,15 +1,14 @@
 """One request to a provider and its reply, as far as the provider's side of it goes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from curtainwall.egress.framing import Framing, framing_of
 from curtainwall.egress.heads import request_head, take_head
 from curtainwall.egress.providers import Carrier
 from curtainwall.egress.refusal import Broke
 from curtainwall.egress.upstreams import Upstreams
-from curtainwall.egress.wire import Wire
+from curtainwall.host import Wire
 from curtainwall.model import HostFacts
 
 Header = tuple[bytes, bytes]
@@ -17,8 +16,7 @@ Header = tuple[bytes, bytes]
 _MOST_NOTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """What is sent to a provider, complete but for the key."""
 
     method: str
@@ -57,8 +55,8 @@ class Exchange:
         """Send the request and read the reply's head; raise `Broke`."""
         length = () if outgoing.body is None else ((b"content-length", b"%d" % len(outgoing.body)),)
         headers = [(b"host", outgoing.host.encode()), *outgoing.headers, key, (b"accept-encoding", b"identity"), *length]
-        self._wire.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
         try:
+            self._wire.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
             await self._wire.drain()
         except OSError:
             raise Broke("the connection to the provider broke") from None

@@ -5,8 +5,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.egress.wire import Wire
-from curtainwall.host import Dialler
+from curtainwall.host import Dialler, Wire
 from curtainwall.model import HostFacts
 
 _KEPT: Final = 16
@@ -37,14 +36,13 @@ class Upstreams:
 
     async def take(self, facts: HostFacts) -> Wire:
         """Return a connection that nobody else uses; raise `Unreachable`."""
-        for number in [number for number, each in reversed(self._idle.items()) if each.facts == facts]:
+        for number in [number for number, each in reversed(self._idle.items()) if each.facts is facts or each.facts == facts]:
             found = self._idle.pop(number).wire
             # A byte that waits would be the beginning of the next reply.
             if found.is_quiet:
                 return found
             found.abort()
-        wire, _, _ = await self._dialler.attach(facts, Wire)
-        return wire
+        return await self._dialler.wire(facts)
 
     def give_back(self, facts: HostFacts, wire: Wire) -> None:
         """Keep a connection whose last reply was read to its end."""

@@ -1,12 +1,16 @@
-"""One end of a connection, to a client or to a provider: bytes as they come, with backpressure both ways, with TLS or without."""
+"""One end of a connection: bytes as they come, with backpressure both ways, with TLS or without. It costs little for each request."""
 
 import asyncio
 import ssl
 from collections.abc import Callable
 from typing import Final
 
+from curtainwall.host.tls import Tls
+
 _HIGH: Final = 128 * 1024
-_BUFFER: Final = 32 * 1024
+_BUFFER: Final = 64 * 1024
+# For the other side to take what was sent to it before we close.
+_CLOSING_SECONDS: Final = 10.0
 
 
 def _nobody(_: "Wire") -> None:
@@ -22,13 +26,13 @@ class Wire(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(_BUFFER))
         self._pieces: list[bytes] = []
         self._size = 0
+        self._tls: Tls | None = None
         self._reads: asyncio.Future[None] | None = None
         self._drains: asyncio.Future[None] | None = None
         self._full = False
         self._ended = False
-        self._paused = False
-        self._secure = False
         self._fault: Exception | None = None
+        self._paused = False
         self._until = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._was_late = False
@@ -39,7 +43,6 @@ class Wire(asyncio.BufferedProtocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._secure = transport.get_extra_info("sslcontext") is not None
         self._begun(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
@@ -48,23 +51,22 @@ class Wire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Keep what came, and read no further when it is a lot."""
-        self._pieces.append(bytes(self._buffer[:nbytes]))
-        self._size += nbytes
-        if self._size >= _HIGH and not self._paused:
-            self._paused = True
-            self.transport.pause_reading()
-        _wake(self._reads)
+        came = self._buffer[:nbytes]
+        if self._tls is None:
+            self._keep([bytes(came)])
+        else:
+            self._open(self._tls, came)
 
     def eof_received(self) -> bool:
         """Take note; without TLS our own side stays open, so that an answer still arrives."""
         self._ended = True
         _wake(self._reads)
-        return not self._secure
+        return self._tls is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wake whoever waits, and tell."""
-        self._fault = exc
         self.is_lost = self._ended = True
+        self._fault = self._fault or exc
         self._unwatch()
         _wake(self._reads)
         _wake(self._drains)
@@ -79,24 +81,42 @@ class Wire(asyncio.BufferedProtocol):
         self._full = False
         _wake(self._drains)
 
+    def _open(self, tls: Tls, came: bytes | memoryview) -> None:
+        """Keep what came in TLS, and answer what TLS itself asks; whoever breaks it is hung up on."""
+        try:
+            said = tls.receive(came)
+        except ssl.SSLError as fault:
+            said, self._fault = [], fault
+        self._ended = self._ended or tls.has_ended or self._fault is not None
+        self._keep(said)
+        if answer := tls.answer():
+            self.transport.write(answer)
+        if self._fault is not None:
+            self.abort()
+        elif tls.has_ended:
+            self.finish()
+
+    def _keep(self, said: list[bytes]) -> None:
+        self._pieces += said
+        self._size += sum(map(len, said))
+        if self._size >= _HIGH and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+        _wake(self._reads)
+
     async def read(self, seconds: float | None = None) -> bytes:
         """Return what has come, waiting for something; nothing at the end; raise OSError, TimeoutError where nothing comes for so long."""
         loop = asyncio.get_running_loop()
+        until = 0.0 if seconds is None else loop.time() + seconds
         while not self._pieces and not self._ended:
-            if seconds is not None:
-                self._until = loop.time() + seconds
-                self._watch_until(self._until, loop)
-            self._reads = loop.create_future()
-            try:
-                await self._reads
-            finally:
-                self._reads = None
-                self._until = 0.0
+            if until:
+                self._watch_until(until, loop)
+            await self._woken(loop, until)
             if self._was_late:
                 self._was_late = False
                 raise TimeoutError
         if self._fault is not None and not self._pieces:
-            raise ConnectionResetError("the connection broke")
+            raise ConnectionResetError("the connection broke") from self._fault
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -104,6 +124,14 @@ class Wire(asyncio.BufferedProtocol):
             self._paused = False
             self.transport.resume_reading()
         return data
+
+    async def _woken(self, loop: asyncio.AbstractEventLoop, until: float = 0.0) -> None:
+        """Return when something came, when nothing will, or when it is late."""
+        self._reads, self._until = loop.create_future(), until
+        try:
+            await self._reads
+        finally:
+            self._reads, self._until = None, 0.0
 
     def _watch_until(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
         """Have one timer that is never later than `when`; it looks again by itself, so that a request costs no timer of its own."""
@@ -114,7 +142,7 @@ class Wire(asyncio.BufferedProtocol):
             self._watch = loop.call_at(when, self._look)
 
     def _unwatch(self) -> None:
-        """Let go of the timer, which would keep us; after a handshake that failed, nobody else tells us that it is over."""
+        """Let go of the timer, which would keep us."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -132,8 +160,8 @@ class Wire(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send; `drain` waits where the other side does not keep up."""
-        if data and not self.is_lost:
-            self.transport.write(data)
+        if data and not self.transport.is_closing():
+            self.transport.write(data if self._tls is None else self._tls.seal(data))
 
     async def drain(self, seconds: float | None = None) -> None:
         """Return when there is room again; raise TimeoutError where the other side does not read, ConnectionError where it is gone."""
@@ -148,18 +176,19 @@ class Wire(asyncio.BufferedProtocol):
         if self.is_lost:
             raise ConnectionResetError("the other side is gone")
 
-    async def secure(self, context: ssl.SSLContext, seconds: float) -> None:
-        """Go on in TLS, as its server; raise OSError or TimeoutError."""
-        loop, before = asyncio.get_running_loop(), self.transport
-        self._secure = True
-        made = await loop.start_tls(before, self, context, server_side=True, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=seconds)
-        if made is None or self.is_lost:
-            raise ConnectionResetError("the client is gone")
-        self.transport = made
-        if self._paused:
-            # A lot came together with the end of the handshake.
-            before.resume_reading()
-            made.pause_reading()
+    async def secure(self, context: ssl.SSLContext, seconds: float, *, server: str | None = None) -> None:
+        """Go on in TLS, as its server or as a client that names the server; raise OSError or TimeoutError."""
+        self._tls = tls = Tls(context, server)
+        early, self._size = b"".join(self._pieces), 0
+        self._pieces.clear()
+        self._open(tls, early)
+        async with asyncio.timeout(seconds):
+            while not tls.is_agreed and not self._ended:
+                await self._woken(asyncio.get_running_loop())
+        if self._fault is not None:
+            raise self._fault
+        if self._ended and not self._pieces:
+            raise ConnectionResetError("the other side is gone")
 
     @property
     def is_quiet(self) -> bool:
@@ -172,10 +201,14 @@ class Wire(asyncio.BufferedProtocol):
         return bool(self._pieces)
 
     def finish(self) -> None:
-        """Close when everything is sent."""
+        """Close when everything is sent, or when that takes too long."""
+        if self.is_lost or self.transport.is_closing():
+            return
         self._unwatch()
-        if not self.is_lost:
-            self.transport.close()
+        if self._tls is not None:
+            self.transport.write(self._tls.end())
+        self.transport.close()
+        self._watch = asyncio.get_running_loop().call_later(_CLOSING_SECONDS, self.transport.abort)
 
     def abort(self) -> None:
         """Close at once."""
