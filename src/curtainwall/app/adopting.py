@@ -44,9 +44,14 @@ def on_disk(wired: Wired) -> list[OnDisk]:
 
 
 def unclaimed(wired: Wired, pair: Pair) -> Sequence[Found]:
-    """Return the conversations of a pair's own agent that its log does not name, newest first."""
-    session = wired.talk.session_of(pair)
-    return () if session is None or wired.names.of(session) != LOCAL else _standing(wired, session).orphans
+    """Return the conversations of a pair's own agent that its log does not name, newest first; also where that log is lost."""
+    session = wired.store.index.session_at(pair.route)
+    if session is None or _agent(wired, pair) != LOCAL:
+        return ()
+    if wired.talk.session_of(pair) is not None:
+        return _standing(wired, session).orphans
+    folders = folders_of(wired.setup.home, session, wired.peers.workspace_of(pair.team))
+    return conversations_in(folders.state, folders.workspace)
 
 
 def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ) -> Sequence[Found]:
@@ -56,9 +61,7 @@ def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ
 
 async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False) -> SessionId:
     """Let a pair go on with a conversation, opened where it was not yet; it counts as sensitive unless whoever knows it says otherwise."""
-    known = wired.talk.session_of(pair)
-    agent = wired.setup.config.teams[pair.team].agent if known is None else wired.names.of(known)
-    if agent != LOCAL:
+    if (agent := _agent(wired, pair)) != LOCAL:
         raise CommandRefused(f"`{pair}` is served by `{agent}`; only `{LOCAL}` keeps conversations that can be adopted")
     session = await wired.peers.found(pair)
     state = wired.peers.state(session)
@@ -74,6 +77,12 @@ async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None
         await wired.house.send(session, AddLabels(by=SYSTEM, labels=labels))
     await wired.house.send(session, RecordProgress(by=SYSTEM, events=(adoption(conversation, wired.house.clock.now()),)))
     return session
+
+
+def _agent(wired: Wired, pair: Pair) -> str:
+    """Return who serves a pair: the agent in its log, or the team's where it has none yet."""
+    session = wired.talk.session_of(pair)
+    return wired.setup.config.teams[pair.team].agent if session is None else wired.names.of(session)
 
 
 def _standing(wired: Wired, session: SessionId) -> Standing:

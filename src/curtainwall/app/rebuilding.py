@@ -27,8 +27,10 @@ async def _bound_again(wired: Wired) -> AsyncIterator[Pair]:
     for row in sorted(rows, key=lambda row: row.changed, reverse=True):
         first = next(iter(wired.house.feed.read(session_stream(row.session))), None)
         opened = None if first is None else first.event
-        pair = Pair.named(opened.name) if isinstance(opened, SessionOpened) and row.status != "closed" else None
-        if pair is not None and wired.store.index.session_at(pair.route) is None:
+        if not isinstance(opened, SessionOpened) or row.status == "closed":
+            continue
+        pair = Pair.named(opened.name)
+        if pair is not None and pair.team == opened.team and wired.store.index.session_at(pair.route) is None:
             await wired.house.bind(pair.route, row.session, SYSTEM)
             yield pair
 
@@ -39,7 +41,6 @@ async def _taken_up(wired: Wired, pair: Pair) -> str:
     from curtainwall.app.adopting import adopt, unclaimed
 
     try:
-        await wired.peers.found(pair)
         own = unclaimed(wired, pair)
         if not own:
             return f"the log of `{pair}` is lost, and its agent has nothing on disk; it begins anew"

@@ -18,13 +18,13 @@ from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
 from tests.support.houses import run
+from tests.support.ports import free_port
 from tests.support.prompted import prompted_beside
 from tests.support.real_parts import CLAUDE
-from tests.support.serving import free_port
 from tests.support.upstream import KEY
 
 FAULTS = [
-    (fake_claude.HANGS, "AgentSilent", "no sign of life for 1 seconds"),
+    (fake_claude.HANGS, "AgentSilent", "no sign of life for 4 seconds"),
     (fake_claude.GARBAGE, "AgentGarbled", "Segmentation fault 0"),
     (fake_claude.LEAVES, "NoAnswer", "ended without an answer"),
     (fake_claude.CRASHES, "AgentCrashed", "exit code 139"),
@@ -47,11 +47,11 @@ def program(bubblewrap: str) -> Iterator[Program]:
             finished(made)
 
 
-def configure(program: Program, claude: Path, more: str = "") -> None:
+def configure(program: Program, claude: Path, more: str = "", silence: int = 4) -> None:
     project = program.scratch / "backend"
     project.mkdir(exist_ok=True)
     program.configure(
-        f'{more}[web]\nport = {free_port()}\n[processes]\nprogram = "{claude}"\nsilence = 1\n[lists]\nteams = ["*"]\n'
+        f'{more}[web]\nport = {free_port()}\n[processes]\nprogram = "{claude}"\nsilence = {silence}\n[lists]\nteams = ["*"]\n'
         f'[teams.backend]\nproject = "{project}"\nagent = "claude-local"\n'
     )
 
@@ -150,7 +150,7 @@ def test_an_mcp_client_is_told_every_fault_by_its_name_and_the_pair_works_again(
 def test_a_conversation_of_the_users_own_is_adopted_and_gone_on_with(program: Program, real_part: Callable[[str], str]) -> None:
     real_part("claude-code")
     with prompted_beside() as provider:
-        configure(program, CLAUDE, f'[models.anthropic]\nurl = "{provider.url}"\n')
+        configure(program, CLAUDE, f'[models.anthropic]\nurl = "{provider.url}"\n', silence=60)
         own = {"HOME": program.environ["HOME"], "ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": KEY, "PATH": os.environ["PATH"]}
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
         said = subprocess.run(
@@ -183,13 +183,14 @@ def test_a_pair_whose_log_is_damaged_goes_on_with_its_transcript_which_counts_as
     for text in ("first", "second"):
         assert ask(program, text + " x" * 3_000)["status"] == "done"
     damaged(program, b'"delivered"')
+    kept = transcript(program).stem
     told = program("teams", "ask", "backend", "third", fails=True, ANTHROPIC_API_KEY=KEY)
     assert (told.returncode, "is damaged" in told.stderr, "audit rescue" in told.stderr) == (1, True, True)
     content = (program.home / "curtainwall.db").read_bytes()
     serving = program.begin("serve", ANTHROPIC_API_KEY=KEY)
     serving.says("serving ")
     assert "the database was damaged" in serving.err
-    assert "its agent goes on with" in serving.err
+    assert f"its agent goes on with `{kept}`" in serving.err
     (aside,) = program.home.glob("curtainwall.db.damaged-*[0-9]")
     assert aside.read_bytes() == content, "never deleted, never changed"
     held = program.json("teams", "ask", "backend", "--timeout", "5s", "third", fails=True)

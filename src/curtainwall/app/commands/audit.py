@@ -14,7 +14,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import NotFound, SessionId, SessionQuery, session_of, session_stream
+from curtainwall.model import CurtainwallError, NotFound, SessionId, SessionQuery, session_of, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import Head, Rescued, SqliteStore, parse_head, rescue
@@ -96,8 +96,12 @@ def rescue_(output: OutputOption = Output.TEXT) -> None:
 
 
 async def _rebuilt(told: Rescued) -> list[str]:
-    async with open_house(set_up()) as wired:
-        return [words async for words in rebuild(wired, told.lost)]
+    try:
+        async with open_house(set_up()) as wired:
+            return [words async for words in rebuild(wired, told.lost)]
+    except CurtainwallError as fault:
+        # What was saved is saved; a configuration that cannot be read must not hide that.
+        return [f"the conversations with teams could not be put right: {fault}"]
 
 
 def _is_new() -> bool:
