@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.repository import ROOT
 
-LIBRARY = ("curtainwall.app.library", "pydantic_monty")
+LIBRARY = ("tests.support.warm",)
 """What a process loads that opens a session with our own agent."""
 
 

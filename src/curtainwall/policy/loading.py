@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from curtainwall.model import Broken, Digest, canonical_json
 from curtainwall.policy.canonical import is_sound
@@ -44,10 +45,12 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
     )
 
 
-def _read(source: Source) -> list[Rule]:
+@lru_cache(maxsize=64)
+def _read(source: Source) -> tuple[Rule, ...]:
+    """Return the rules of one file; the same file is read again and again, for every project and every look."""
     if not is_sound(source.text) or not is_sound(source.name):
         raise Broken(f"`{source.name!a}` holds a NUL or half a character; save it as UTF-8 text")
-    return [read_rule(source, rule, number) for number, rule in enumerate(parse_rules(source.name, source.text), start=1)]
+    return tuple(read_rule(source, rule, number) for number, rule in enumerate(parse_rules(source.name, source.text), start=1))
 
 
 def _see_that_ids_are_single(rules: list[Rule]) -> None:

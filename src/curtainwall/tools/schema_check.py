@@ -4,8 +4,10 @@ Schemas may come from strangers. They are cut down to the keywords that are know
 refuses the schema rather than being passed over, and a reference never leaves the schema.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from math import isfinite
 from typing import Final, cast
 
@@ -60,9 +62,9 @@ def compile_check(schema: Mapping[str, JsonValue]) -> Check:
     root = dict(schema)
     if root.get("type") != "object":
         raise Broken("the schema of a tool's arguments must have `type` `object`")
-    strict = cast("dict[str, JsonValue]", _strict(root, is_open=False, is_root=True))
+    strict = _strict(root, is_open=False, is_root=True)
     try:
-        validate = cast("Check", fastjsonschema.compile(strict, use_default=False, use_formats=False))  # pyright: ignore[reportUnknownMemberType] - the library has no types
+        validate = _compiled(json.dumps(strict))
     except (
         fastjsonschema.JsonSchemaDefinitionException,
         re.error,
@@ -85,6 +87,12 @@ def compile_check(schema: Mapping[str, JsonValue]) -> Check:
             raise BadCall(RULE, _told(fault)) from None
 
     return check
+
+
+@lru_cache(maxsize=256)
+def _compiled(schema: str) -> Check:
+    """Return the library's check for a schema; every house has the same tools, and to make their checks takes longer than to open it."""
+    return cast("Check", fastjsonschema.compile(json.loads(schema), use_default=False, use_formats=False))  # pyright: ignore[reportUnknownMemberType] - the library has no types
 
 
 def kind_of(value: object) -> str:
