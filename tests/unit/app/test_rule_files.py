@@ -45,7 +45,7 @@ def test_the_rules_of_a_job_hold_in_its_sessions_and_in_what_comes_of_them_and_i
 
             strict = await open_new(wired, Wanted("demo", job="strict"), CRON)
             free = await open_new(wired, Wanted("demo", job="free"), CRON)
-            copy = (await fork(wired, strict)).session
+            copy = (await fork(wired, strict, Who(name="ann"))).session
             fresh = await reset(wired, strict, Who(name="ann"))
             assert [has_it(session) for session in (strict, copy, fresh, free)] == [True, True, True, False]
             versions = {session: opened.policy for session in (strict, copy, fresh, free) if (opened := state_of(wired, session).opened)}
