@@ -54,7 +54,7 @@ class Hooks:
             with closing(socket.socket()) as probe:
                 return running.child.poll() is not None or probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-        until(listens)
+        until(listens, 90)
         assert running.child.poll() is None, running.err
         return running
 
