@@ -31,7 +31,8 @@ from curtainwall.runtime import NoHooks, Turns
 _EACH = 40
 _PAIRS = 9
 _MANY = 60
-_COMMITS = 4
+_COLD = 4
+_COMMITS = 2
 
 
 async def team_talk(home: Path) -> list[Figure]:
@@ -71,10 +72,28 @@ async def team_talk(home: Path) -> list[Figure]:
                 took.append(clock() - began)
             return took
 
+        async def cold(number: int) -> Sequence[Seconds]:
+            took: list[Seconds] = []
+            for place in range(_COLD):
+                began = clock()
+                await _ask(callers[0], "team0", f"thread{number}-{place}")
+                took.append(clock() - began)
+            return took
+
+        async def start(_number: int) -> Sequence[Seconds]:
+            took: list[Seconds] = []
+            for _ in range(_COLD):
+                began = clock()
+                await _through(await stack.enter_async_context(_echo()), "how is it?")
+                took.append(clock() - began)
+            return took
+
         took = await interleave({"ours": ours, "peer": peer, "disk": disk}, rounds=7, warm_up=1)
+        first = await interleave({"ours": cold, "peer": start}, rounds=5, warm_up=1)
         rate = await _rate(callers)
         bare.close()
     added = (took["ours"].p50 - took["peer"].p50) * 1e3
+    added_cold = (first["ours"].p50 - first["peer"].p50) * 1e3
     alone = _COMMITS / took["disk"].p50
     return [
         Figure(
@@ -98,6 +117,16 @@ async def team_talk(home: Path) -> list[Figure]:
             Target(1_000, way="at least"),
             "asked, answered and back in the asker's log",
         ),
+        Figure(
+            "cold ask of a team, added to one start of its agent",
+            added_cold,
+            "ms",
+            first["peer"].p50 * 1e3,
+            "one start and answer",
+            None,
+            Target(20),
+            "a pair that never talked: its place, its session and its directory are made, and its agent is started",
+        ),
     ]
 
 
@@ -114,9 +143,9 @@ async def _rate(callers: Sequence[OutsideCaller]) -> float:
     return best
 
 
-async def _ask(caller: OutsideCaller, team: str) -> None:
+async def _ask(caller: OutsideCaller, team: str, thread: str = "") -> None:
     # The breaker stops the same changing call over and over, so no two questions are the same.
-    arguments = {"team": team, "question": f"how is it, {os.urandom(4).hex()}?"}
+    arguments = {"team": team, "question": f"how is it, {os.urandom(4).hex()}?", **({"thread": thread} if thread else {})}
     answer = await caller.request(caller.session, Ask(tool="teams.ask", arguments=arguments))
     assert answer.result is not None, answer.verdict
     assert answer.result.ok, answer.result.value

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Authority, Bounds, Provider, Ruling, Terms
-from curtainwall.egress.wire import Wire
-from curtainwall.host import Unavailable
+from curtainwall.host import Unavailable, Wire
 from curtainwall.model import HostFacts
 from tests.support.covers import covers
 from tests.support.egress import REAL, Fixed, Got, Inside, Session, Streams, Tokens, asking, event, message, says, session

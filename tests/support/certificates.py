@@ -31,6 +31,12 @@ class Authority:
 
     def server(self, *names: str, expired: bool = False) -> ssl.SSLContext:
         """Return a server's context with a certificate for these names or addresses."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.written(*names, expired=expired))
+        return context
+
+    def written(self, *names: str, expired: bool = False) -> Path:
+        """Return a file with a certificate for these names or addresses, and with its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         told = [x509.IPAddress(ip_address(name)) if name[0].isdigit() else x509.DNSName(name) for name in names]
@@ -40,9 +46,7 @@ class Authority:
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
             + builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
+        return path
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, expired: bool = False) -> x509.CertificateBuilder:
         now = datetime.now(UTC)

@@ -3,11 +3,12 @@
 
 import json
 import os
+import select
 import sys
 import time
 from pathlib import Path
 
-HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, SLOWLY, DEAF, WRITES = (
+HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, SLOWLY, DEAF, WRITES, FULL = (
     "please hang",
     "please babble",
     "please leave",
@@ -17,6 +18,7 @@ HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, SLOWLY, DEAF, WRITES = (
     "please be slow",
     "please be deaf",
     "please write only",
+    "please be full",
 )
 
 
@@ -50,6 +52,13 @@ def busy() -> Path:
     return found
 
 
+def is_hung_up() -> bool:
+    """Tell whether whoever talks to us has closed the way to do so."""
+    ear = select.poll()
+    ear.register(0, select.POLLHUP | select.POLLRDHUP)
+    return any(events & (select.POLLHUP | select.POLLRDHUP) for _, events in ear.poll(0))
+
+
 def answer(text: str, mark: str) -> None:
     is_busy = busy()
     keep(type="user", uuid=mark, message={"role": "user", "content": text})
@@ -70,6 +79,9 @@ def answer(text: str, mark: str) -> None:
         os._exit(139)
     if SLOWLY in text:
         time.sleep(0.3)
+        if is_hung_up():
+            # Somebody wants it to end in the middle of its work: the file stays.
+            return
     if THINKS in text:
         tell(type="assistant", parent_tool_use_id=None, message={"content": [{"type": "thinking", "thinking": "hm"}]})
     if ERRS in text:
@@ -80,9 +92,11 @@ def answer(text: str, mark: str) -> None:
     if WRITES in text:
         (STATE / "written").touch()
         return
-    tell(type="assistant", parent_tool_use_id=None, message={"content": [{"type": "text", "text": said}]})
+    used = {"input_tokens": 95 if FULL in text else 1, "output_tokens": 0}
+    tell(type="assistant", parent_tool_use_id=None, message={"usage": used, "content": [{"type": "text", "text": said}]})
     is_busy.unlink()
-    tell(type="result", subtype="success", is_error=False, result=said, session_id=CONVERSATION, usage={}, total_cost_usd=0.0)
+    size = {"modelUsage": {"fake": {"contextWindow": 100}}} if FULL in text else {}
+    tell(type="result", subtype="success", is_error=False, result=said, session_id=CONVERSATION, usage={}, total_cost_usd=0.0, **size)
 
 
 def piece(text: str) -> None:

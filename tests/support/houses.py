@@ -159,6 +159,7 @@ async def open_session(
     by: Who = ANN,
     routes: tuple[Route, ...] = (),
     session: SessionId | None = None,
+    team: str = "",
 ) -> SessionId:
     """Open a session that is ready for calls."""
     session = session or SessionId(house.mint())
@@ -173,6 +174,7 @@ async def open_session(
         limits=Limits(),
         policy=Digest(house.rules().policy.version),
         routes=routes,
+        team=team,
     )
     await house.send(session, command)
     await house.send(session, ReadySession(by=by))

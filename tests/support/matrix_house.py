@@ -89,10 +89,14 @@ class Served:
 
 @dataclass
 class HaltingMarks:
-    """Marks that keep so many changes and then stop for good, as a process does that is killed right before the next."""
+    """Marks that keep so many changes and then stop for good, as a process does that is killed right before the next.
+
+    With a name, only changes of what begins so are counted.
+    """
 
     marks: Marks
     left: int
+    named: str = ""
     halted: asyncio.Event = field(default_factory=asyncio.Event)
 
     def get(self, channel: str, name: str) -> str | None:
@@ -102,10 +106,11 @@ class HaltingMarks:
         return self.marks.all(channel)
 
     async def set(self, channel: str, marks: Mapping[str, str | None]) -> None:
-        if self.left == 0:
-            self.halted.set()
-            await asyncio.Event().wait()
-        self.left -= 1
+        if any(name.startswith(self.named) for name in marks):
+            if self.left == 0:
+                self.halted.set()
+                await asyncio.Event().wait()
+            self.left -= 1
         await self.marks.set(channel, marks)
 
 
@@ -129,10 +134,10 @@ async def served(*models: Model) -> AsyncGenerator[Served]:
 
 
 @asynccontextmanager
-async def halting(home: Home, after: int, *models: Model) -> AsyncGenerator[HaltingMarks]:
+async def halting(home: Home, after: int, *models: Model, named: str = "") -> AsyncGenerator[HaltingMarks]:
     """Serve the house until its channel has remembered so many things, and stop it there."""
     async with SqliteStore.open(home.root, SystemClock(), decode=lift) as store:
-        marks = HaltingMarks(store.marks, after)
+        marks = HaltingMarks(store.marks, after, named)
         parts = Parts(store=HaltingStore(store.log, store.inbox, store.leases, store.blobs, store.index, marks))
         async with serving(models=models, parts=parts):
             yield marks

@@ -15,6 +15,7 @@ from curtainwall.model import (
     AnyEvent,
     ApprovalId,
     ApprovalQuery,
+    CloseSession,
     MessageId,
     Route,
     SendMessage,
@@ -82,6 +83,15 @@ class Home:
                 await answer(wired, session, approval, granted=granted)
 
         self.run(answered())
+
+    def close(self, session: SessionId) -> None:
+        """End a session as a process does that tells nobody of it."""
+
+        async def closed() -> None:
+            async with open_house(self._setup) as wired:
+                await wired.house.send(session, CloseSession(by=ANN, reason="over"))
+
+        self.run(closed())
 
 
 async def answer(wired: Wired, session: SessionId, approval: str, *, granted: bool = True) -> None:

@@ -1,6 +1,8 @@
 """Teams for tests: a home with projects and a configuration, and looks into what came of the talk."""
 
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +13,11 @@ from curtainwall.app.wiring import Wired
 from curtainwall.model import AnyEvent, SessionId, SessionQuery, session_stream
 from curtainwall.runtime import House
 from curtainwall.session import SessionState, fold
+from tests.support import fake_claude
+from tests.support.upstream import KEY
 
 LISTED = '[lists]\nteams = ["*"]\n'
+LOCAL = {"agent": '"claude-local"', "model": '"anthropic:claude-sonnet-4-5"'}
 
 
 @dataclass
@@ -55,6 +60,32 @@ def team_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TeamHome:
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     return made
+
+
+@pytest.fixture
+def short_home(bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TeamHome]:
+    """Return a home whose sockets have short names, on a machine that can confine."""
+    with tempfile.TemporaryDirectory(prefix="cw-") as name:
+        made = TeamHome(Path(name).resolve())
+        monkeypatch.setenv("CURTAINWALL_HOME", str(made.home))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        yield made
+
+
+@pytest.fixture
+def fake(short_home: TeamHome) -> Path:
+    """Return a program that stands in for Claude Code and misbehaves on request; it serves the team `backend`."""
+    program = short_home.scratch / "fake"
+    shutil.copy(fake_claude.__file__, program)
+    program.chmod(0o755)
+    serve_with(short_home, program)
+    return program
+
+
+def serve_with(home: TeamHome, program: Path, more: str = "silence = 3\n", **teams: str) -> None:
+    """Let a program serve the team `backend`, beside other teams."""
+    home.more = f'{LISTED}[processes]\nprogram = "{program}"\n{more}'
+    home.write(backend=LOCAL, **teams)
 
 
 def wired_of(teams: Teams) -> Wired:

@@ -52,6 +52,7 @@ class JobSection(Section):
     model: str | None = Field(None, min_length=1, description="which model it uses; left out, as `[model]` says")
     workspace: FileName | None = Field(None, description="the project to work in; left out, each firing has a directory of its own")
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits`, `bypass`")
+    policy: FileName | None = Field(None, description="a rule file for this job alone, which forbids something besides those of the house")
     budget: BudgetSection = BudgetSection.model_construct()
     overlap: Literal["skip", "queue", "allow"] = Field(
         "skip", description="what becomes of a firing while the one before is not over: left out, begun after it, or begun beside it"

@@ -30,9 +30,15 @@ def add_server(path: Path, name: str, settings: Mapping[str, object]) -> None:
     _write(path, document)
 
 
-def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]]) -> None:
-    """Write new teams into the configuration file, all or none; all else in it stays as it is."""
+def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]], processes: Mapping[str, object] | None = None) -> None:
+    """Write new teams into the configuration file, all or none, and what is not said yet about processes; all else in it stays as it is."""
     document = _read(path)
+    for key, value in (processes or {}).items():
+        if "processes" not in document:
+            document.append("processes", tomlkit.table())
+        table: Any = document["processes"]
+        if key not in table:
+            table.add(key, value)
     known = _table(document, "teams")
     for name, settings in teams.items():
         if name in known:
@@ -140,6 +146,7 @@ def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
         raise CommandRefused(f"this would not be a configuration: {fault}") from None
     # A configuration that is kept elsewhere and linked to stays there.
     real = Path(os.path.realpath(path))
+    real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     aside = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -39,7 +39,7 @@ class TeamSection(Section):
     agent: str = Field("builtin", min_length=1, description="which agent serves it")
     model: str | None = Field(None, min_length=1, description="its model; left out, that of new sessions")
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits` or `bypass`")
-    policy: FileName | None = Field(None, description="a rule file for this team alone, besides those of the house")
+    policy: FileName | None = Field(None, description="a rule file for this team alone, which forbids something besides those of the house")
     colour: Annotated[str, written(r"#[0-9A-Fa-f]{6}", "write a colour as `#E91E63`")] | None = Field(None, description="its colour")
     askers: tuple[str, ...] | None = Field(
         None, description='the teams that may ask it, `"nobody"` for those without one; left out, everybody whom the rules let'

@@ -132,7 +132,7 @@ class HouseDesk:
             raise CommandRefused(f"say which session to {wish.how}")
         if wish.how == "reset":
             return Opened(session=await reset(self._wired, wish.of, by, wish.name), notes=("grants and credentials stay behind",))
-        made = await fork(self._wired, wish.of, wish.name)
+        made = await fork(self._wired, wish.of, by, wish.name)
         shared = f"both sessions work in the same project `{made.workspace}`; what one changes, the other sees"
         return Opened(session=made.session, notes=() if made.copied is not None else (shared,))
 

@@ -63,8 +63,8 @@ class Explanations:
         )
 
     def _policy(self, state: SessionState) -> Policy:
-        """Return the rules that hold for a session: the house's, or those of the team that it speaks for."""
-        return self._wired.setup.rules.for_team("" if state.opened is None else state.opened.team).policy
+        """Return the rules that hold for a session: the house's, with those of its team or job where that has some."""
+        return self._wired.setup.rules.of_session(state.opened).policy
 
     def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
         for entry in self._wired.store.log.read(session_stream(session)):

@@ -1,7 +1,8 @@
-"""A file that grows, as `tail` reads it: whole lines alone, from any place on."""
+"""A file that grows, as `tail` reads it: whole lines alone, from any place on, forwards and back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 _STEP = 64 * 1024
 
@@ -23,6 +24,51 @@ def last_lines(path: Path, count: int) -> tuple[list[str], int]:
     end = size - (len(held) - len(whole))
     lines = whole.decode(errors="replace").split("\n")[:-1]
     return lines[len(lines) - min(count, len(lines)) :], end
+
+
+def lines_backwards(path: Path, is_wanted: Callable[[bytes], bool]) -> Iterator[str]:
+    """Go back through the whole lines of a file from the last one that is wanted, where none is wanted behind one that is not.
+
+    The file is open only while a piece of it is read, so that many can be gone through side by side.
+    """
+    try:
+        with path.open("rb") as file:
+            start = _end_of_wanted(file, is_wanted)
+    except FileNotFoundError:
+        return
+    held = b""
+    while start:
+        step = min(_STEP, start)
+        start -= step
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                held = file.read(step) + held
+        except FileNotFoundError:
+            return
+        # What stands before the first line's end may have begun earlier.
+        first, *lines = held[:-1].split(b"\n")
+        whole = lines if start else [first, *lines]
+        for line in reversed(whole):
+            yield line.decode(errors="replace")
+        held = first + b"\n"
+
+
+def _end_of_wanted(file: BinaryIO, is_wanted: Callable[[bytes], bool]) -> int:
+    """Return where the wanted lines end: every line that begins before `low` is wanted, and none from `high` on."""
+    low, high = 0, file.seek(0, 2)
+    while low < high:
+        middle = (low + high) // 2
+        file.seek(max(middle - 1, 0))
+        if middle:
+            file.readline()
+        start = file.tell()
+        line = file.readline()
+        if start < high and line.endswith(b"\n") and is_wanted(line):
+            low = file.tell()
+        else:
+            high = middle
+    return low
 
 
 def lines_as_they_come(path: Path, after: int) -> Iterator[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from curtainwall.app.copying import Copied, copy_tree
 from curtainwall.app.openings import inherited
-from curtainwall.app.wiring import Wired, local_user, workspace_at
+from curtainwall.app.wiring import Wired, workspace_at
+from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     TEAMS,
     InheritHistory,
@@ -17,6 +18,7 @@ from curtainwall.model import (
     OpenSession,
     ReadySession,
     SessionId,
+    Who,
     session_stream,
 )
 from curtainwall.session import fold, lift
@@ -41,8 +43,11 @@ class Forked:
     copied: Copied | None
 
 
-async def fork(wired: Wired, parent: SessionId, name: str = "", limits: Limits | None = None) -> Forked:
-    """Open a session on the history of another, up to where that one's log ends now. It speaks for the same team."""
+async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits: Limits | None = None) -> Forked:
+    """Open a session on the history of another, up to where that one's log ends now. It is of the same team or job, with their rules.
+
+    It belongs to the channel of whoever forks it, and its asks are shown where the parent's are on that channel.
+    """
     entries = wired.store.log.read(session_stream(parent))
     state = fold(lift(entry) for entry in entries)
     if state.opened is None:
@@ -57,7 +62,7 @@ async def fork(wired: Wired, parent: SessionId, name: str = "", limits: Limits |
             {"seq": it.seq, "type": it.kind, "version": it.version, "event": json.loads(it.payload)} for it in entries if it.kind in _TOLD
         ]
         history = await wired.store.blobs.put(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
-        by = local_user()
+        here = (route for route in state.routes if route.channel == by.channel)
         opening = OpenSession(
             by=by,
             session=session,
@@ -68,10 +73,12 @@ async def fork(wired: Wired, parent: SessionId, name: str = "", limits: Limits |
             # `accept-edits` and `bypass` are standing answers, and those stay behind.
             mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
             limits=limits or wired.setup.limits,
-            policy=wired.setup.rules.for_team(state.opened.team).policy.version,
+            policy=wired.setup.rules.of_session(state.opened).policy.version,
             parent=parent,
             labels=tuple(inherited(source, parent) for source in state.labels.values()),
+            routes=tuple(dict.fromkeys((*here, *map(parse_place, wired.setup.config.approvals.targets)))),
             team=state.opened.team,
+            job=state.opened.job,
             channel=TEAMS if state.opened.channel == TEAMS else "",
         )
         await wired.house.send(session, opening)

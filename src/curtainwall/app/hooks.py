@@ -1,7 +1,8 @@
 """The user's hooks, made from the configuration: where they are written, what they run in, and where their notes go."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -9,10 +10,11 @@ from pydantic import JsonValue
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home, user_homes
-from curtainwall.model import SYSTEM, Broken, ExtensionNoted, RecordProgress, SessionId
+from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId
 from curtainwall.runtime import House
 from curtainwall.tools.hooks import FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
 
+_LOG = logging.getLogger(__name__)
 _BIGGEST = 4 * 1024 * 1024
 
 
@@ -62,6 +64,31 @@ def user_hooks(configured: Settings, around: Surroundings, home: Home, house: Ho
         await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)))
 
     return UserHooks(configured, around, pins_of(home), note)
+
+
+class HookedLifetimes:
+    """Tells hooks of the beginning and the end of the sessions whose agents work here, where any hook would hear of it."""
+
+    def __init__(self, hooks: UserHooks, lifecycle: Lifecycle) -> None:
+        self._hooks = hooks
+        self._lifecycle = lifecycle
+
+    async def begun(self, place: Place) -> None:
+        """Tell of a beginning. Whoever hears only of ends needs to have had the beginning, too: that is how one is found after a crash."""
+        if self._hooks.listens("SessionStart", place) or self._hooks.listens("SessionEnd", place):
+            await self._tried(self._lifecycle.begin, place.session)
+
+    async def ended(self, place: Place) -> None:
+        """Tell of an end."""
+        if self._hooks.listens("SessionEnd", place):
+            await self._tried(self._lifecycle.end, place.session)
+
+    async def _tried(self, tell: Callable[[SessionId], Awaitable[None]], session: SessionId) -> None:
+        """Tell of it; where that cannot be done, the session goes on all the same."""
+        try:
+            await tell(session)
+        except (CurtainwallError, OSError) as fault:
+            _LOG.warning("hooks could not be told of session `%s`: %s", session, fault)
 
 
 def lifecycle_of(hooks: UserHooks, home: Home, house: House) -> Lifecycle:

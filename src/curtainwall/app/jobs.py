@@ -8,11 +8,11 @@ from curtainwall.app.config import Config
 from curtainwall.app.config_cron import JobSection
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Setup, Wired
-from curtainwall.channels.cron import CHANNEL, Job, Schedule, place_of
+from curtainwall.channels.cron import CHANNEL, Firing, Job, Schedule, place_of
 from curtainwall.channels.cron.showing import StatusOf
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.when import clock_time
-from curtainwall.model import MessageId, Millis, NotFound, SendMessage, SessionId, SessionQuery, Who
+from curtainwall.model import MessageId, NotFound, SendMessage, SessionId, SessionQuery, Who
 from curtainwall.runtime import Stores
 
 Attend = Callable[[SessionId], None]
@@ -22,7 +22,8 @@ Attend = Callable[[SessionId], None]
 def jobs_in(config: Config) -> tuple[Job, ...]:
     """Return the jobs of a configuration."""
     return tuple(
-        Job(name, Schedule.parse(told.schedule, told.zone), told.overlap, told.missed) for name, told in sorted(config.cron.items())
+        Job(name, Schedule.parse(told.schedule, told.zone), told.overlap, told.missed, told.policy or "")
+        for name, told in sorted(config.cron.items())
     )
 
 
@@ -46,14 +47,15 @@ class HouseFirings:
         self._attend = attend
         self._model = model
 
-    async def fire(self, job: str, due: Millis) -> SessionId:
+    async def fire(self, firing: Firing) -> SessionId:
         """Let a job begin; raise `NotFound` where the configuration no longer has it."""
+        job = firing.job
         told = self._wired.setup.config.cron.get(job)
         if told is None:
             raise NotFound(f"there is no job `{job}` in the configuration")
         by, house = Who(name=job, channel=CHANNEL), self._wired.house
-        session = await house.bind(place_of(job, due), SessionId(house.mint()), by)
-        await open_new(self._wired, self._wanted(told, f"{job} {clock_time(due)}"), by, session)
+        session = await house.bind(place_of(firing), SessionId(house.mint()), by)
+        await open_new(self._wired, self._wanted(job, told, f"{job} {clock_time(firing.due)}"), by, session)
         message = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(self._wired.tools.masked(told.instructions)))
         await house.send(session, message, "firing")
         self._attend(session)
@@ -73,8 +75,8 @@ class HouseFirings:
         rows = self._wired.store.index.sessions(SessionQuery(prefix=session, limit=1))
         return not rows or rows[0].status == "closed" or (rows[0].status == "ready" and rows[0].turns > 0)
 
-    def _wanted(self, told: JobSection, name: str) -> Wanted:
+    def _wanted(self, job: str, told: JobSection, name: str) -> Wanted:
         setup: Setup = self._wired.setup
         routes = tuple(map(parse_place, told.approval_targets))
         limits = told.budget.over(setup.limits)
-        return Wanted(told.model or self._model, told.folder, name, told.agent, told.mode, routes, limits)
+        return Wanted(told.model or self._model, told.folder, name, told.agent, told.mode, routes, limits, job=job)

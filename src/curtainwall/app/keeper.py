@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from curtainwall.app.crew import Crew
 from curtainwall.app.forking import fork
-from curtainwall.app.wiring import Wired
+from curtainwall.app.wiring import Wired, local_user
 from curtainwall.app.wishes import Wish
 from curtainwall.model import (
     SYSTEM,
@@ -144,7 +144,7 @@ class Keeper:
         assert into is not None
         if self._wired.store.index.session_at(into.route) is not None:
             raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
-        made = await fork(self._wired, wish.session, str(into), self._wired.peers.limits_of(into.team))
+        made = await fork(self._wired, wish.session, local_user(), str(into), self._wired.peers.limits_of(into.team))
         if await house.bind(into.route, made.session, SYSTEM) != made.session:
             raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{made.session}`")
         return made.session

@@ -269,11 +269,11 @@ def _servers(home: Home) -> Finding:
 
 def _policy(home: Home) -> Finding:
     try:
-        policy = set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)}).policy
+        setup = set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
     except CurtainwallError as error:
         return Finding("policy", "fail", str(error), "until then nothing is allowed")
-    told = f"{len(policy.rules)} rules, {len(policy.protection.never)} protected paths"
-    return Finding("policy", "warn", policy.warnings[0], told) if policy.warnings else Finding("policy", "ok", told)
+    told = f"{len(setup.policy.rules)} rules, {len(setup.policy.protection.never)} protected paths"
+    return Finding("policy", "warn", setup.warnings[0], told) if setup.warnings else Finding("policy", "ok", told)
 
 
 def _log(home: Home) -> Finding:

@@ -11,8 +11,7 @@ from pathlib import Path
 from curtainwall.app.config_serve import NotifySection
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
-from curtainwall.app.wiring import Setup
-from curtainwall.channels.notices import Announcer, Notice
+from curtainwall.channels.notices import Announcer, Notice, Pace
 from curtainwall.facts import canonical_url
 from curtainwall.host import Connection, system_trust
 from curtainwall.model import Broken, CurtainwallError, TryLater
@@ -32,28 +31,19 @@ Way = Callable[[Notice], Awaitable[None]]
 def services(serving: Serving) -> Iterable[Service]:
     """Return the notifications that the configuration asks for."""
     told, remind = serving.config.notify, serving.config.approvals.remind
-    if not told.url and not told.command:
-        return []
-    announcer = Announcer(
-        "notify",
-        serving.board(),
-        serving.marks,
-        serving.wired.house.clock,
-        after=told.after * 1000,
-        remind=None if remind is None else remind * 1000,
-    )
-    return [Notifications(announcer, ways_of(serving.wired.setup), float(told.every))]
+    pace = Pace(told.after * 1000, None if remind is None else remind * 1000, float(told.every))
+    for name, way in ways_of(told).items():
+        # Each way remembers by itself what it has told: one that fails has none of the others repeat anything.
+        yield Notifications(name, Announcer(name, serving.board(), serving.marks, serving.wired.house.clock, pace), way)
 
 
 class Notifications:
-    """The service that tells: not too often, again where it failed, and nothing twice."""
+    """The service that tells in one way: not too often, again where it failed, and otherwise nothing twice."""
 
-    name = "notify"
-
-    def __init__(self, announcer: Announcer, ways: list[Way], every: float) -> None:
+    def __init__(self, name: str, announcer: Announcer, way: Way) -> None:
+        self.name = name
         self._announcer = announcer
-        self._ways = ways
-        self._every = every
+        self._way = way
         self._fault = ""
 
     async def run(self) -> None:
@@ -61,33 +51,28 @@ class Notifications:
         async with aclosing(self._announcer.follow()) as notices:
             async for notice in notices:
                 await self._tell(notice)
-                await asyncio.sleep(self._every)
 
     def health(self) -> str:
         """Return why the last message did not arrive."""
         return self._fault
 
     async def _tell(self, notice: Notice) -> None:
-        """Tell it every way; a way that fails is tried again, with growing pauses, and does not keep the others waiting."""
-        left, pause = list(self._ways), _FIRST_PAUSE
+        """Tell it; where that fails it is tried again, with growing pauses."""
+        pause = _FIRST_PAUSE
         while True:
-            told = await asyncio.gather(*(way(notice) for way in left), return_exceptions=True)
-            faults = [fault for fault in told if fault is not None]
-            left = [way for way, fault in zip(left, told, strict=True) if fault is not None]
-            for fault in faults:
-                if not isinstance(fault, CurtainwallError | OSError):
-                    raise fault
-            if not left:
+            try:
+                await self._way(notice)
+            except (CurtainwallError, OSError) as fault:
+                self._fault = f"a message did not arrive: {fault}; it is tried again"
+            else:
                 self._fault = ""
                 return
-            self._fault = f"a message did not arrive: {faults[0]}; it is tried again"
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def ways_of(setup: Setup) -> list[Way]:
-    """Return the ways that the configuration names."""
-    told = setup.config.notify
+def ways_of(told: NotifySection) -> dict[str, Way]:
+    """Return the ways that the configuration names, each with a name of its own."""
 
     async def post(notice: Notice) -> None:
         await _post(told, notice)
@@ -95,7 +80,7 @@ def ways_of(setup: Setup) -> list[Way]:
     async def run(notice: Notice) -> None:
         await _run(told, notice)
 
-    return [*([post] if told.url else []), *([run] if told.command else [])]
+    return {**({"notify": post} if told.url else {}), **({"notify-command": run} if told.command else {})}
 
 
 async def _post(told: NotifySection, notice: Notice) -> None:
@@ -104,7 +89,7 @@ async def _post(told: NotifySection, notice: Notice) -> None:
     origin, facts = url.origin, url.facts
     token = _token(told)
     head = [("Host", origin.partition("://")[2]), ("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close")]
-    head += [("Title", f"Curtainwall: {notice.title}"), ("Tags", "raising_hand")]
+    head += [("Title", f"Curtainwall: {notice.title}"), ("Tags", "raising_hand"), ("X-Sequence-ID", notice.id)]
     head += [("Click", told.link)] if told.link else []
     head += [("Authorization", f"Bearer {token}")] if token else []
     request = Request("POST", url.text[len(origin) :] or "/", tuple(head), notice.text.encode())
@@ -128,7 +113,7 @@ async def _post(told: NotifySection, notice: Notice) -> None:
 
 async def _run(told: NotifySection, notice: Notice) -> None:
     """Give a program the message; it gets nothing of our environment but what programs need to run."""
-    message = {"title": notice.title, "text": notice.text, "link": told.link or ""}
+    message = {"id": notice.id, "title": notice.title, "text": notice.text, "link": told.link or ""}
     environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
     try:
         child = await asyncio.create_subprocess_exec(

@@ -36,6 +36,7 @@ class Wanted:
     limits: Limits | None = None
     labels: tuple[LabelSource, ...] = ()
     team: str = ""
+    job: str = ""
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
@@ -65,10 +66,11 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         workspace=workspace,
         mode=wanted.mode,
         limits=wanted.limits or wired.setup.limits,
-        policy=wired.setup.rules.for_team(wanted.team).policy.version,
+        policy=wired.setup.rules.of(team=wanted.team, job=wanted.job).policy.version,
         routes=tuple(dict.fromkeys((*wanted.routes, *map(parse_place, wired.setup.config.approvals.targets)))),
         labels=wanted.labels,
         team=wanted.team,
+        job=wanted.job,
     )
 
 
@@ -87,11 +89,12 @@ async def reset(wired: Wired, old: SessionId, by: Who, name: str = "") -> Sessio
         workspace=Workspace(path=state.workspace.path, own=state.workspace.own),
         mode=Mode.PLAN if state.mode is Mode.PLAN else Mode.DEFAULT,
         limits=wired.setup.limits,
-        policy=wired.setup.rules.for_team(state.opened.team).policy.version,
+        policy=wired.setup.rules.of_session(state.opened).policy.version,
         parent=old,
         labels=tuple(inherited(source, old) for source in state.labels.values()),
         routes=tuple(state.routes),
         team=state.opened.team,
+        job=state.opened.job,
     )
     await wired.house.send(session, opening)
     await wired.house.send(session, InheritHistory(by=by, parent=old, upto=state.totals.events, history=None, how="reset"))

@@ -54,7 +54,8 @@ class Ways:
 
     async def _label(self, actor: Actor) -> None:
         """Count everything that is mounted as read."""
-        state, policy = actor.state, self.wired.setup.policy
+        state = actor.state
+        policy = self.wired.setup.rules.of_session(state.opened).policy
         found = await asyncio.to_thread(mounted_labels, policy, state.facts)
         new = tuple(source for source in found if source.label not in state.labels)
         if new:

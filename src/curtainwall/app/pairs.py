@@ -40,8 +40,8 @@ _MANY = 100_000
 _UNBOUNDED = Limits(tokens=10**15, steps=10**12, seconds=10**12, dollars=1e12)
 """What a pair may use where its team names no limit: whoever asks pays, and has limits."""
 
-DefaultModel = Callable[[], str]
-"""Tells the model of new sessions."""
+DefaultModel = Callable[[str], str]
+"""Tells the model of an agent's new sessions."""
 
 Heard = Callable[[SessionId, Place, str], Awaitable[None]]
 """Passes a message by the user's hooks; raises where they keep it away."""
@@ -84,6 +84,10 @@ class HousePeers:
             known = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
         await self._ways.heard(known.session, known, text)
         return known.session
+
+    async def found(self, pair: Pair) -> SessionId:
+        """Return the one session of a pair, opened where it was not yet, for whoever looks after the house: nobody is told anything."""
+        return await self._open(pair, self.workspace_of(pair.team))
 
     def at_hand(self, pair: Pair) -> SessionId | None:
         """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
@@ -179,7 +183,7 @@ class HousePeers:
         return found
 
     def _see_that_it_may(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
-        rules = self._house.rules().for_team(pair.team)
+        rules = self._house.rules().of(team=pair.team)
         verdict = may_receive(rules, pair.team, pair.asker, self.labels(caller.session), workspace)
         if verdict.effect is Effect.DENY:
             raise NotAllowed(in_words(verdict))
@@ -200,11 +204,11 @@ class HousePeers:
                 session=session,
                 name=str(pair),
                 agent=team.agent,
-                model=team.model or self._default_model(),
+                model=team.model or self._default_model(team.agent),
                 workspace=workspace,
                 mode=team.mode,
                 limits=self.limits_of(pair.team),
-                policy=house.rules().for_team(pair.team).policy.version,
+                policy=house.rules().of(team=pair.team).policy.version,
                 routes=tuple(dict.fromkeys(map(parse_place, targets))),
                 team=pair.team,
                 channel=TEAMS,

@@ -1,12 +1,14 @@
 """The parts behind local agents, put together: program, confinement, pool, and their ways out."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from curtainwall.agents.process import Around, Folders, Limits, ProcessAgent, find_claude
 from curtainwall.app.accesses import accesses, how_to_get
 from curtainwall.app.config import Config
+from curtainwall.app.home import Home
 from curtainwall.app.models import model_settings
 from curtainwall.app.process_ways import ProcessWays
 from curtainwall.app.wiring import Wired
@@ -55,7 +57,7 @@ class Processes:
                 clock=wired.house.clock,
                 masker=wired.masker,
                 outside=ProcessWays(wired, self._journal, self._egress, self._accesses, price),
-                folders_of=self._folders_of,
+                folders_of=partial(folders_of, wired.setup.home),
                 program_of=lambda: find_claude(self._config.processes.program),
                 limits=limits_of(self._config),
             )
@@ -69,10 +71,11 @@ class Processes:
         if self._egress is not None:
             self._egress.close()
 
-    def _folders_of(self, session: SessionId, workspace: Workspace) -> Folders:
-        home = self._wired.setup.home
-        place, run = home.session(session), home.root / "run"
-        return Folders(Path(workspace.path), place.root / "orientation", run / session, place.root / "state", run / "conversations")
+
+def folders_of(home: Home, session: SessionId, workspace: Workspace) -> Folders:
+    """Return the directories of a session's local agent."""
+    place, run = home.session(session), home.root / "run"
+    return Folders(Path(workspace.path), place.root / "orientation", run / session, place.root / "state", run / "conversations")
 
 
 async def see_that_local_can(agent: str, config: Config, keys: frozenset[str]) -> None:

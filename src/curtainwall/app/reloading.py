@@ -3,12 +3,14 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from curtainwall.app.config import Config
+from curtainwall.app.config import Config, load_config
 from curtainwall.app.home import Home
 from curtainwall.app.logs import Logbook
+from curtainwall.app.rule_files import own_files
 from curtainwall.app.wiring import InForce, Setup, set_up
 from curtainwall.model import CurtainwallError
 
@@ -30,6 +32,9 @@ class Reloading:
         self._book = book
         self._environ = environ
         self._wanted = asyncio.Event()
+        self._elsewhere = asyncio.Event()
+        """Other files are to be watched than before."""
+        self._watched: frozenset[Path] = frozenset()
         self.fault = ""
         """Why the files as they are now are not in force; nothing where they are."""
         self.waiting: frozenset[str] = frozenset()
@@ -46,6 +51,8 @@ class Reloading:
                 await self._wanted.wait()
                 self._wanted.clear()
                 await self.reload()
+                if self._named() != self._watched:
+                    self._elsewhere.set()
 
     def health(self) -> str:
         """Return why the files are not in force."""
@@ -73,29 +80,41 @@ class Reloading:
 
     def _take(self, before: Setup, setup: Setup) -> None:
         changed = changed_tables(before.config, setup.config)
-        if not changed and setup.policy.version == before.policy.version:
+        renewed = {name: version for name, version in setup.versions.items() if before.versions.get(name) != version}
+        if not changed and setup.versions == before.versions:
             return
         self._in_force.take(setup)
         handled = LIVE | frozenset(self._restart(changed))
         self.waiting |= changed - handled
         told = [f"tables {', '.join(sorted(changed))}"] if changed else []
-        told += [f"rules {setup.policy.version[:12]}"] if setup.policy.version != before.policy.version else []
+        told += [f"{name} {version[:12]}" for name, version in renewed.items()]
         self._book.say(f"in force from now on: {'; '.join(told)}", policy=setup.policy.version)
-        for warning in setup.policy.warnings:
+        for warning in setup.warnings:
             self._book.say(warning, "warning")
         if changed - handled:
             self._book.say(f"restart `curtainwall serve` for: {', '.join(sorted(changed - handled))}", "warning")
 
-    async def _watch(self, home: Home) -> None:
-        given = [path.absolute() for path in self._in_force.setup.given]
-        places = {home.root, home.policy, *(path.parent for path in given)}
+    def _named(self) -> frozenset[Path]:
+        """Return the rule files outside our home: those in force, and those that only wait for somebody to correct them."""
+        setup = self._in_force.setup
+        named = {*setup.given, *own_files(setup.config).values()}
+        with suppress(CurtainwallError, OSError):
+            named |= set(own_files(load_config(setup.home.config)).values())
+        return frozenset(path.absolute() for path in named)
 
+    async def _watch(self, home: Home) -> None:
         def concerns(_: object, path: str) -> bool:
             found = Path(path)
             # The log lies beside the configuration and changes all the time.
-            return found == home.config or found in given or (found.parent == home.policy and found.suffix.lower() == ".cedar")
+            return found == home.config or found in self._watched or (found.parent == home.policy and found.suffix.lower() == ".cedar")
 
-        async for _ in _changes([place for place in places if place.is_dir()], concerns):
+        while True:
+            self._elsewhere.clear()
+            self._watched = self._named()
+            places = {home.root, home.policy, *(path.parent for path in self._watched)}
+            async for _ in _changes([place for place in places if place.is_dir()], concerns, self._elsewhere):
+                self._wanted.set()
+            # Something may have changed before the new files were watched.
             self._wanted.set()
 
 
@@ -104,9 +123,9 @@ def changed_tables(before: Config, after: Config) -> frozenset[str]:
     return frozenset(name for name in Config.model_fields if getattr(before, name) != getattr(after, name))
 
 
-async def _changes(places: list[Path], concerns: Callable[[object, str], bool]) -> AsyncIterator[object]:
+async def _changes(places: list[Path], concerns: Callable[[object, str], bool], until: asyncio.Event) -> AsyncIterator[object]:
     import watchfiles
 
     watch = cast("Callable[..., AsyncIterator[object]]", watchfiles.awatch)  # pyright: ignore[reportUnknownMemberType] - it names an optional library
-    async for change in watch(*places, watch_filter=concerns, step=100, debounce=400, recursive=False):
+    async for change in watch(*places, watch_filter=concerns, step=100, debounce=400, recursive=False, stop_event=until):
         yield change

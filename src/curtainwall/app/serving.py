@@ -9,9 +9,11 @@ from typing import Protocol, cast
 
 from curtainwall.agents.builtin import Model
 from curtainwall.app.config import Config
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.logs import Logbook
 from curtainwall.app.openings import Wanted
 from curtainwall.app.places import HousePlaces
+from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.reloading import Reloading
 from curtainwall.app.services import Missing, Service, Supervisor
 from curtainwall.app.taking_up import TakingUp
@@ -26,7 +28,7 @@ from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import rescue
 
-SERVICES: tuple[str, ...] = ("notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
+SERVICES: tuple[str, ...] = ("files", "notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
 change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
 
@@ -62,7 +64,8 @@ class Serving:
 
     def __post_init__(self) -> None:
         self.reloading = Reloading(self.work.wired.in_force, self.restart, self.book)
-        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend)
+        is_owed_an_end = self.wired.lifecycle.is_owed_an_end
+        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend, is_owed_an_end)
 
     @property
     def wired(self) -> Wired:
@@ -107,8 +110,9 @@ class Serving:
         return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at)
 
     def reason_of(self, rule: RuleId) -> str:
-        """Return what a rule is there for, by the rules that are in force now."""
-        card = self.wired.setup.policy.card(rule)
+        """Return what a rule is there for, by the rules that are in force now, also those of one team or job."""
+        setup = self.wired.setup
+        card = setup.policy.card(rule) or next((card for card in setup.own_cards if card.id == rule), None)
         return "" if card is None else card.reason or card.title
 
     def run(self) -> None:
@@ -154,11 +158,13 @@ async def serving(
 ) -> AsyncGenerator[Serving]:
     """Serve the house until the context is left; what runs then is parked. One process at a time serves a home; raise `TryLater`."""
     book, setup = book or Logbook(), setup or set_up()
-    if parts is None:
-        rescued = await asyncio.to_thread(rescue, setup.home.root, SystemClock(), lift)
-        if rescued is not None:
-            book.say(f"{rescued}", aside=rescued.aside.name, lost=", ".join(rescued.lost))
+    rescued = None if parts is not None else await asyncio.to_thread(rescue, setup.home.root, SystemClock(), lift)
+    if rescued is not None:
+        book.say(f"{rescued}", aside=rescued.aside.name, lost=", ".join(rescued.lost))
     async with open_house(setup, parts=parts) as wired:
+        if rescued is not None:
+            async for words in rebuild(wired, rescued.lost):
+                book.say(words)
         lease = wired.store.leases.take(_INSTANCE)
         if lease is None:
             owner = wired.store.leases.owner(_INSTANCE)
@@ -173,12 +179,25 @@ async def serving(
                 taken = served.taking_up.take_up()
                 served.run()
                 try:
+                    for words in await asyncio.to_thread(_broken, wired):
+                        book.say(words)
                     book.say(f"serving `{setup.home.root}`, {taken} sessions taken up", sessions=taken, policy=setup.policy.version)
                     yield served
                 finally:
                     await supervisor.stop()
         finally:
             lease.release()
+
+
+def _broken(wired: Wired) -> list[str]:
+    """Say which conversations of local agents are not on disk as the log has them."""
+    if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
+        return []
+    # Start-up time: local agents take long to load.
+    from curtainwall.app.adopting import on_disk
+
+    broken = [told for told in on_disk(wired) if told.standing.state == "broken"]
+    return [f"the conversation of `{told.pair}` is lost ({told.standing.why}); the next message begins a new one" for told in broken]
 
 
 def _module(name: str) -> ServiceModule:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home
-from curtainwall.app.wiring import rule_sources, set_up
+from curtainwall.app.rule_files import rule_sources
+from curtainwall.app.wiring import set_up
 from curtainwall.model import CurtainwallError
 from curtainwall.policy import Lists, Protection, load
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from curtainwall.model import HOUSE_CHANNELS, TEAMS, Feed, Index, SessionId, SessionQuery, session_of
 
 Attend = Callable[[SessionId], None]
+IsOwed = Callable[[SessionId], bool]
 
 _MANY = 1_000_000
 _OTHERS = (*HOUSE_CHANNELS, TEAMS)
@@ -18,10 +19,11 @@ class TakingUp:
 
     name = "sessions"
 
-    def __init__(self, feed: Feed, index: Index, attend: Attend) -> None:
+    def __init__(self, feed: Feed, index: Index, attend: Attend, is_owed_an_end: IsOwed) -> None:
         self._feed = feed
         self._index = index
         self._attend = attend
+        self._is_owed_an_end = is_owed_an_end
         self._known: set[SessionId] = set()
 
     async def run(self) -> None:
@@ -42,7 +44,9 @@ class TakingUp:
         rows = self._index.sessions(SessionQuery(limit=_MANY))
         ours = [row.session for row in rows if row.channel not in _OTHERS and row.status != "closed"]
         self._known = {row.session for row in rows}
-        for session in ours:
+        # Where a process died between a session's end and telling of it, whoever attends to it does that.
+        unheard = [row.session for row in rows if row.status == "closed" and self._is_owed_an_end(row.session)]
+        for session in (*ours, *unheard):
             self._attend(session)
         return len(ours)
 

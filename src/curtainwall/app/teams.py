@@ -26,6 +26,8 @@ class TeamReply:
     handle: str
     status: str
     text: str
+    fault: str = ""
+    """The name of what went wrong, as `AgentSilent` (docs/process-agents.md); the text has it in words."""
 
 
 class Teams:
@@ -103,4 +105,4 @@ def _millis(seconds: float | None) -> int | None:
 
 def _reply(told: Told) -> TeamReply:
     text = told.get("answer") or told.get("reason") or told.get("note") or ""
-    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text))
+    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text), str(told.get("fault") or ""))

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import cast
 
 from curtainwall.app.config_edit import add_teams
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.model import Broken
 
 _KNOWN = {"project", "path", "description", "skipPermissions", "color"}
+_SETTINGS = {"maxProcesses": ("most", 1), "idleTimeout": ("idle", 1000), "healthCheckInterval": ("health", 1000)}
+"""What Iris sets for all teams: the key of `[processes]` that it is here, and how many of its units make one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,25 +23,50 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def read_teams(path: Path) -> tuple[Imported, ...]:
-    """Return the teams of a file; raise `Broken` for one that is none."""
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken over from a file: its teams, what `[processes]` is to say, and what was left out."""
+
+    teams: tuple[Imported, ...]
+    processes: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def read_teams(path: Path) -> Taken:
+    """Return what a file says; raise `Broken` for one that names no teams."""
     try:
         told: object = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Broken(f"`{path}` cannot be read: {(error.strerror or '').lower()}") from None
     except ValueError as error:
         raise Broken(f"`{path}` is no JSON: {error}") from None
-    teams = cast("dict[str, object]", told).get("teams") if isinstance(told, dict) else None
+    told = cast("dict[str, object]", told) if isinstance(told, dict) else {}
+    teams = told.get("teams")
     if not isinstance(teams, dict):
         raise Broken(f'`{path}` names no teams; write `{{"teams": {{"NAME": {{"project": "/…"}}}}}}`')
-    return tuple(_team(path, name, entry) for name, entry in cast("dict[str, object]", teams).items())
+    processes, notes = _settings(told.get("settings"))
+    found = tuple(_team(path, name, entry) for name, entry in cast("dict[str, object]", teams).items())
+    return Taken(found, processes, notes)
 
 
-def import_teams(config: Path, source: Path) -> tuple[Imported, ...]:
-    """Write the teams of a file into the configuration, all or none, and return them."""
-    teams = read_teams(source)
-    add_teams(config, {team.name: team.settings for team in teams})
-    return teams
+def import_teams(config: Path, source: Path) -> Taken:
+    """Write what a file says into the configuration, all or none, and return it; what `[processes]` says already stays."""
+    taken = read_teams(source)
+    add_teams(config, {team.name: team.settings for team in taken.teams}, taken.processes)
+    return taken
+
+
+def _settings(told: object) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return what is set for all teams in our words, and what was left out."""
+    taken: dict[str, int] = {}
+    notes: list[str] = []
+    for key, value in cast("dict[str, object]", told).items() if isinstance(told, dict) else ():
+        name, unit = _SETTINGS.get(key, ("", 1))
+        if name and isinstance(value, int) and not isinstance(value, bool) and value >= unit:
+            taken[name] = value // unit
+        else:
+            notes.append(f"`settings.{key}` is not known here, or means nothing, and was left out")
+    return taken, tuple(notes)
 
 
 def _team(path: Path, name: str, entry: object) -> Imported:
@@ -46,7 +74,7 @@ def _team(path: Path, name: str, entry: object) -> Imported:
     project = told.get("project") or told.get("path")
     if not isinstance(project, str) or not project.startswith("/"):
         raise Broken(f"`{path}`: team `{name}` has no `project`, or one that is no whole path")
-    settings: dict[str, object] = {"project": project}
+    settings: dict[str, object] = {"project": project, "agent": LOCAL}
     notes: list[str] = []
     if not Path(project).is_dir():
         notes.append(f"`{project}` is no directory here; the team can be asked once it is")

@@ -6,7 +6,8 @@ from pathlib import Path
 from curtainwall.app.home import Home
 from curtainwall.app.judging import Judge
 from curtainwall.app.own_tools import judged_tools
-from curtainwall.app.wiring import judging_masker, rule_sources
+from curtainwall.app.rule_files import rule_sources
+from curtainwall.app.wiring import judging_masker
 from curtainwall.model import BadCall, Broken, denial
 from curtainwall.policy import (
     Judged,

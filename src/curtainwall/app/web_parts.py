@@ -1,9 +1,10 @@
 """What the web is given by this house: rules to try calls with, sessions to begin, and records to look at."""
 
 import json
+import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from curtainwall.app.advice import explained
-from curtainwall.app.following import last_lines
+from curtainwall.app.following import lines_backwards
 from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, read_json
 from curtainwall.app.machine import examine
 from curtainwall.app.web_people import WEB
@@ -48,6 +49,7 @@ from curtainwall.session import lift
 
 _COUNTED = frozenset({"ModelResponded", "ModelFailed"})
 _EVERY_SESSION = 1_000_000
+_BEGUN = re.compile(rb'\{"seq":\d+,"at":"([0-9T:.Z-]{1,40})"')
 
 
 class HouseJudging:
@@ -58,11 +60,13 @@ class HouseJudging:
 
     def rules(self) -> Sequence[RuleStanding]:
         """Return every rule in force as it stands in general."""
-        return [_standing_of(card) for card in self._setup().policy.rules]
+        setup = self._setup()
+        own = (_standing_of(card, f"only for {whose}") for card, whose in setup.own_cards.items())
+        return [*map(_standing_of, setup.policy.rules), *own]
 
     def warnings(self) -> Sequence[str]:
         """Return what the reader of the rules should know about them."""
-        return self._setup().policy.warnings
+        return self._setup().warnings
 
     def tools(self) -> Sequence[str]:
         """Return the names of the tools there are."""
@@ -123,16 +127,19 @@ class HouseRecords:
         self._health = health
         self._spent = SpendingByDay(wired.store.log)
 
-    def audit(self, session: SessionId, most: int) -> Sequence[Mapping[str, JsonValue]]:
-        """Return the last lines of a session's audit, oldest first."""
-        found: list[Mapping[str, JsonValue]] = []
-        for line in last_lines(self._wired.setup.home.session(session).audit, most)[0]:
+    def audit(self, session: SessionId, until: str) -> Iterator[Mapping[str, JsonValue]]:
+        """Go back through a session's audit, from its last line that is no later than a time."""
+
+        def is_wanted(line: bytes) -> bool:
+            begun = _BEGUN.match(line)
+            return begun is None or begun[1].decode() <= until
+
+        for line in lines_backwards(self._wired.setup.home.session(session).audit, is_wanted):
             try:
                 told = json.loads(line)
             except ValueError:
                 told = {"type": "unreadable line", "line": line[:500]}
-            found.append(cast("dict[str, JsonValue]", told) if isinstance(told, dict) else {"type": "unreadable line"})
-        return found
+            yield cast("dict[str, JsonValue]", told) if isinstance(told, dict) else {"type": "unreadable line"}
 
     def spending(self, since: Millis) -> Sequence[Spending]:
         """Return what was used on each day since a time, oldest first."""
@@ -219,7 +226,7 @@ def _told(card: RuleCard) -> RuleTold:
     return RuleTold(rule=card.id, source=card.source, reason=card.title)
 
 
-def _standing_of(card: RuleCard) -> RuleStanding:
+def _standing_of(card: RuleCard, why: str = "") -> RuleStanding:
     return RuleStanding(
         rule=card.id,
         title=card.title,
@@ -228,7 +235,7 @@ def _standing_of(card: RuleCard) -> RuleStanding:
         source=card.source,
         text=card.text,
         status="active",
-        why="",
+        why=why,
         asked=0,
         labels=(),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.wiring import Wired
-from curtainwall.channels.cron import FiringRow, JobRow, Pasts, firing_rows, job_rows
+from curtainwall.channels.cron import Firing, FiringRow, JobRow, Pasts, firing_rows, job_rows
 from curtainwall.channels.teams import PairFigures
 from curtainwall.channels.web import TeamTold
 from curtainwall.model import NotFound, SessionId, Who
@@ -33,7 +33,7 @@ class HouseJobs:
             raise NotFound("there is no such job")
         due = self._wired.house.clock.now()
         await self._firings.note({"what": "wanted", "job": job, "due": due, "by": str(by)})
-        return await self._firings.fire(job, due)
+        return await self._firings.fire(Firing(job, due, by_hand=True))
 
 
 class HousePairing:

@@ -1,6 +1,7 @@
 """The web as a service: the pages introduced to this house, served until somebody stops them."""
 
 import asyncio
+import ssl
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from curtainwall.app.web_parts import HouseBeginnings, HouseJudging, HouseRecord
 from curtainwall.app.web_people import WEB, sign_in_link, sign_ins_of, web_operators, web_tokens
 from curtainwall.app.web_plans import HouseJobs, HousePairing
 from curtainwall.channels.web import Doors, House, Hubs, web_app
+from curtainwall.model import TryLater
 
 SECTIONS = frozenset({"web", "channels"})
 """The tables of the configuration that the pages stand on."""
@@ -33,6 +35,7 @@ class WebService:
     async def run(self) -> None:
         """Serve until cancelled; whoever sits at the terminal gets a link to sign in with."""
         serving, setup, web = self._serving, self._serving.wired.setup, self._serving.config.web
+        certificate = _certificate(web)
         house = house_of(serving)
         hubs = Hubs(house)
         app = web_app(house, hubs, doors_of(setup.config), sign_ins_of(setup.home, setup.config), lambda: web_tokens(serving.config))
@@ -41,7 +44,7 @@ class WebService:
         how = sign_in_link(setup.home, setup.config) if sys.stderr.isatty() else "what `curtainwall web link` prints"
         serving.book.say(f"the web is at {web.address}; sign in with {how}", service=WEB)
         hubs.start()
-        pages = asyncio.create_task(serve_pages(app, ear, _certificate(web)), name="web: pages")
+        pages = asyncio.create_task(serve_pages(app, ear, certificate), name="web: pages")
         self._is_listening = True
         try:
             await asyncio.shield(pages)
@@ -91,6 +94,14 @@ def doors_of(config: Config) -> Doors:
 
 
 def _certificate(web: WebSection) -> tuple[str, str] | None:
+    """Return the files of certificate and key; raise `TryLater` for files that are none, before anybody is told of an address."""
     if web.certificate is None or web.key is None:
         return None
-    return str(Path(web.certificate).expanduser()), str(Path(web.key).expanduser())
+    found = str(Path(web.certificate).expanduser()), str(Path(web.key).expanduser())
+    try:
+        # A key with a password would be asked for at a terminal, where nobody sits.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*found, password="")
+    except OSError as fault:
+        why = "they are no certificate and its key, without a password, as PEM" if isinstance(fault, ssl.SSLError) else str(fault.strerror)
+        raise TryLater(f"certificate `{found[0]}` and key `{found[1]}` cannot be used: {why.lower()}") from None
+    return found

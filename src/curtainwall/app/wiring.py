@@ -10,7 +10,7 @@ from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.config import Config, load_config
-from curtainwall.app.config_agents import contained_agents
+from curtainwall.app.config_agents import BUILTIN, contained_agents
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
@@ -21,6 +21,7 @@ from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.pairs import HousePeers, Ways, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
+from curtainwall.app.rule_files import own_cards, own_files, own_policies, rule_sources
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
@@ -32,15 +33,18 @@ from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_run
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
+    HOUSE_CHANNELS,
     SYSTEM,
     AddLabels,
     Answer,
+    ApprovalQuery,
     Approver,
     Ask,
     Broken,
     BudgetKind,
     Clock,
     CommandRefused,
+    Digest,
     Label,
     LabelSource,
     Limits,
@@ -49,24 +53,25 @@ from curtainwall.model import (
     RaiseBudget,
     SendMessage,
     SessionId,
+    SessionQuery,
     UserPromptSubmit,
     Who,
     Workspace,
 )
-from curtainwall.policy import Lists, Policy, Protection, Source, load, shipped
+from curtainwall.policy import Lists, Policy, Protection, RuleCard, load
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
-from curtainwall.session import BreakerLimits, Rules, lift
+from curtainwall.session import BreakerLimits, Rules, Whose, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Mounts, Runner
-from curtainwall.tools.hooks import Settings, Surroundings, UserHooks
+from curtainwall.tools.hooks import Lifecycle, Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.progress import listener
 from curtainwall.tools.servers import ServerSpec
 from curtainwall.tools.skills import skill_runners
 
-_BIGGEST_RULE_FILE = 4 * 1024 * 1024
 # Where a foreign agent finds its workspace, and how it names it when it asks for something there.
 INSIDE = "/workspace"
+_MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class Setup:
     servers: tuple[ServerSpec, ...] = ()
     credentials: tuple[Credential, ...] = ()
     hooks: Settings = field(default_factory=Settings)
-    team_policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
+    own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
 
     @property
     def rules(self) -> Rules:
@@ -95,10 +100,27 @@ class Setup:
             calls=config.log.calls,
             logged_bytes=config.log.logged_bytes,
             askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
-            team_policies=self.team_policies,
+            own_policies=self.own_policies,
             depth=config.peers.depth,
             compact_after=config.peers.compact_after,
         )
+
+    @property
+    def versions(self) -> Mapping[str, Digest]:
+        """Return the versions of the rules in force: those of the house, and those of each team and job with some of its own."""
+        own = {f"rules of {kind} `{name}`": policy.version for (kind, name), policy in self.own_policies.items()}
+        return {"rules": self.policy.version, **own}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what whoever wrote the rules should know about them."""
+        policies = (self.policy, *self.own_policies.values())
+        return tuple(dict.fromkeys(warning for policy in policies for warning in policy.warnings))
+
+    @property
+    def own_cards(self) -> Mapping[RuleCard, str]:
+        """Return the rules that do not hold for all, and for whom each holds."""
+        return own_cards(self.policy, self.own_policies)
 
     @property
     def own_ports(self) -> frozenset[int]:
@@ -146,6 +168,7 @@ class Wired:
     tools: Hub
     gate: SessionGate
     hooks: UserHooks
+    lifecycle: Lifecycle
     masker: Masker
     names: AgentNames
     peers: HousePeers
@@ -165,46 +188,19 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
     extra = tuple(policy_files)
     lists = Lists(config.lists.hosts, config.lists.remotes, config.lists.push_remotes, config.lists.teams)
     protection = protection_for(home, config, extra, environ)
-    policy = load(rule_sources(home, extra), lists=lists, protection=protection)
-    own = {name: Path(team.policy).expanduser() for name, team in config.teams.items() if team.policy is not None}
-    for_teams = {name: load(rule_sources(home, (*extra, file)), lists=lists, protection=protection) for name, file in own.items()}
+    sources, make = rule_sources(home, extra), partial(load, lists=lists, protection=protection)
+    policy, own = make(sources), own_policies(home, config, sources, make)
     servers = server_specs(config, secret_variables(config), environ)
-    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), for_teams)
+    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), own)
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
     ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
-    teams = (str(Path(team.policy).expanduser()) for team in config.teams.values() if team.policy is not None)
-    never = (*config.protected.never, *ours, *teams, *(str(path.absolute()) for path in policy_files))
+    rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
+    never = (*config.protected.never, *ours, *rules)
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
-
-
-def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[Source, ...]:
-    """Return the rule files in force: those that ship, the user's own, and those that were given."""
-    try:
-        own = sorted(path for path in home.policy.iterdir() if path.suffix.lower() == ".cedar" and not path.name.startswith("."))
-    except FileNotFoundError:
-        if home.policy.is_symlink():
-            raise Broken(f"`{home.policy}` is a link that leads nowhere; nothing is judged without the rules in it") from None
-        own = []
-    except OSError as error:
-        raise Broken(f"the rules in `{home.policy}` cannot be read: {error.strerror}; nothing is judged without them") from None
-    return (*shipped(), *(_source(path, path.name) for path in own), *(_source(path, str(path)) for path in policy_files))
-
-
-def _source(path: Path, name: str) -> Source:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_BIGGEST_RULE_FILE + 1)
-        if len(content) > _BIGGEST_RULE_FILE:
-            raise Broken(f"the rule file `{path}` is bigger than {_BIGGEST_RULE_FILE} bytes; make several of it")
-        return Source(name, content.decode(), user=True)
-    except OSError as error:
-        raise Broken(f"the rule file `{path}` cannot be read: {error.strerror}; correct it or take it away") from None
-    except UnicodeDecodeError as error:
-        raise Broken(f"the rule file `{path}` is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
 
 
 def judging_tools(setup: Setup) -> Hub:
@@ -270,17 +266,37 @@ def open_store(home: Home) -> Generator[Stores]:
         store.close()
 
 
+def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
+    """Return what keeps the asks of one session as files, or those of every session that is not of a terminal."""
+    home, index = wired.setup.home, wired.store.index
+
+    def is_served(session: SessionId) -> bool:
+        return any(row.channel not in HOUSE_CHANNELS for row in index.sessions(SessionQuery(prefix=session, limit=1)))
+
+    def concerned(session: SessionId | None) -> Iterable[SessionId]:
+        if only is not None and session not in (None, only):
+            return ()
+        rows = index.approvals(ApprovalQuery(session=session or only, limit=_MANY))
+        return {row.session for row in rows if only is not None or is_served(row.session)}
+
+    def directory_of(session: SessionId) -> Path:
+        place = home.session(session)
+        place.prepare()
+        return place.escalations
+
+    return Rendezvous(wired.house.feed, wired.house.send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
+
+
 @asynccontextmanager
 async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
     """Show a session's asks as files, and take answers from files, where `approvals.files` says so."""
     if not wired.setup.config.approvals.files:
         yield
         return
-    place = wired.setup.home.session(session)
-    place.prepare()
-    rendezvous = Rendezvous(wired.house.feed, wired.house.send, session, place.escalations)
-    cursor = await rendezvous.start()
-    task = asyncio.create_task(rendezvous.run(cursor), name=f"files of {session}")
+    rendezvous = rendezvous_of(wired, only=session)
+    # What was answered while nobody looked counts before anything goes on.
+    await rendezvous.answer()
+    task = asyncio.create_task(rendezvous.run(), name=f"files of {session}")
     try:
         yield
     finally:
@@ -291,12 +307,11 @@ async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
 @asynccontextmanager
 async def hooks_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
     """Tell hooks of the session's beginning now, and of its end afterwards where it has come; each once in its life."""
-    lifecycle = lifecycle_of(wired.hooks, wired.setup.home, wired.house)
-    await lifecycle.settle(session)
+    await wired.lifecycle.settle(session)
     try:
         yield
     finally:
-        await lifecycle.settle(session)
+        await wired.lifecycle.settle(session)
 
 
 @asynccontextmanager
@@ -369,7 +384,8 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
             hooks = user_hooks(setup.hooks, around, setup.home, house)
             gate = SessionGate(house, tools, hooks, parts.approver)
-            yield Wired(in_force, store, house, tools, gate, hooks, masker, names, peers, talk, wishes)
+            async with aclosing(lifecycle_of(hooks, setup.home, house)) as lifecycle:
+                yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes)
 
 
 def _teller() -> Tell | None:
@@ -378,8 +394,8 @@ def _teller() -> Tell | None:
     return None if heard is None else lambda waited, words: heard(waited, None, words)
 
 
-def _model_of_new_sessions(config: Config, masker: Masker) -> str:
+def _model_of_new_sessions(config: Config, masker: Masker, agent: str) -> str:
     # Start-up time: most commands open no session.
-    from curtainwall.app.models import default_model_name
+    from curtainwall.app.models import default_model_name, own_choice
 
-    return default_model_name(config, masker.learn)
+    return default_model_name(config, masker.learn) if agent == BUILTIN else own_choice(config, agent)

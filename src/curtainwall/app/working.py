@@ -16,17 +16,18 @@ from curtainwall.agents.builtin import (
     Seal,
     Workers,
 )
-from curtainwall.agents.builtin.models import AUTO, Patient, find_model
+from curtainwall.agents.builtin.models import Patient, find_model
 from curtainwall.app.brokered import Brokered
 from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
+from curtainwall.app.hooks import HookedLifetimes
 from curtainwall.app.keeper import Keeper
 from curtainwall.app.keys import house_key
 from curtainwall.app.knowledge import prompted_skills, shelf_of
 from curtainwall.app.local import Local
-from curtainwall.app.models import default_model_name, model_settings
+from curtainwall.app.models import default_model_name, model_settings, own_choice
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Setup, Wired
 from curtainwall.channels.live import FarListening, LiveEndpoint
@@ -119,7 +120,8 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     house, journal = wired.house, HouseJournal(wired.house)
     threshold = wired.setup.config.model.compact_at or None
     crew = Crew(wired.names.of, Builtin(wired, journal, model_of, threshold), Brokered(wired, journal), Local(wired, journal))
-    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate)
+    lifetimes = HookedLifetimes(wired.hooks, wired.lifecycle)
+    turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate, lifetimes)
     watch = wired.setup.home.root / "run" / "watch"
     listening = FarListening(journal, house.feed, wired.store.leases, watch)
     desk = HouseDesk(wired, turns.attend, crew.kind_of, wanted, threshold)
@@ -158,8 +160,7 @@ def wanted_of(
     """Return what a new session should be: as the user says, and where they say nothing, as fits the agent."""
     if agent == BUILTIN:
         return Wanted(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
-    section = wired.setup.config.agents.get(agent)
-    own = AUTO if section is None else section.model or AUTO
+    own = own_choice(wired.setup.config, agent)
     # Giving a project to an agent that has it mounted is granting edits in it.
     usual = Mode.DEFAULT if workspace is None or agent == LOCAL else Mode.ACCEPT_EDITS
     return Wanted(model or own, workspace, name, agent, mode or usual, (route,))

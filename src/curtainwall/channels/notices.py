@@ -1,7 +1,8 @@
 """Which asks somebody still has to be told of: each once, again where nobody answers, and over restarts."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import hashlib
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
 from curtainwall.channels.asks import Board, Card, Key
@@ -15,10 +16,14 @@ _ROOM = 80
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Cards that are due to be told: new ones, and those that still wait."""
+    """Cards that are due to be told: new ones, and those that still wait.
+
+    Whoever died before it was remembered that a notice was told tells it again, under the same id.
+    """
 
     new: tuple[Card, ...]
     again: tuple[Card, ...]
+    id: str
 
     @property
     def title(self) -> str:
@@ -36,16 +41,24 @@ class Notice:
         return "\n".join((*lines, *more))
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long is waited with an ask, after what time it is repeated, and how many seconds pass between two notices."""
+
+    after: Millis = 0
+    remind: Millis | None = None
+    every: float = 0.0
+
+
 class Announcer:
     """Follows a board for somebody who is told by messages; what was told is remembered under `channel`."""
 
-    def __init__(self, channel: str, board: Board, marks: Marks, clock: Clock, *, after: Millis = 0, remind: Millis | None = None) -> None:
+    def __init__(self, channel: str, board: Board, marks: Marks, clock: Clock, pace: Pace) -> None:
         self._channel = channel
         self._board = board
         self._marks = marks
         self._clock = clock
-        self._after = after
-        self._remind = remind
+        self._pace = pace
         self._open: dict[Key, Card] = {}
         self._changed = asyncio.Event()
 
@@ -60,8 +73,9 @@ class Announcer:
                 now = self._clock.now()
                 new, again = self._due(now)
                 if new or again:
-                    yield Notice(new, again)
+                    yield Notice(new, again, self._id_of((*new, *again)))
                     await self._marks.set(self._channel, {_name(key): str(now) for card in (*new, *again) for key in card.joined})
+                    await asyncio.sleep(self._pace.every)
                     continue
                 await self._wait(follower, min((self._due_at(card) for card in self._open.values()), default=now + _FAR))
         finally:
@@ -96,13 +110,18 @@ class Announcer:
     def _due_at(self, card: Card) -> Millis:
         told = self._told(card)
         if told is None:
-            return card.ask.asked + self._after
-        return self._clock.now() + _FAR if self._remind is None else told + self._remind
+            return card.ask.asked + self._pace.after
+        return self._clock.now() + _FAR if self._pace.remind is None else told + self._pace.remind
 
     def _told(self, card: Card) -> Millis | None:
         """Return when somebody was last told of a card, or of an ask that is the same."""
         found = [int(mark) for key in card.joined if (mark := self._marks.get(self._channel, _name(key))) is not None]
         return max(found, default=None)
+
+    def _id_of(self, cards: Iterable[Card]) -> str:
+        """Return a name for telling of these cards: the same until they are told, and another one for each time after."""
+        told = sorted(f"{_name(card.key)} {self._told(card)}" for card in cards)
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
 
     async def _forget(self) -> None:
         """Let go of what was told of asks that are settled."""

@@ -1,214 +1,127 @@
-"""Approvals as files, for scripts and foreign processes: requests appear in a directory, and complete responses there are answers."""
+"""Approvals as files, for scripts and foreign processes: of one session or of many, with one watcher for all that wait."""
 
 import asyncio
-import contextlib
-import json
-import os
-import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
-from pydantic import JsonValue
-
-from curtainwall.channels.responses import Response, read_response
-from curtainwall.model import (
-    AnswerApproval,
-    AnyEvent,
-    ApprovalAnswered,
-    ApprovalAsked,
-    ApprovalExpired,
-    ApprovalId,
-    ApprovalWithdrawn,
-    CallDenied,
-    CallDropped,
-    CallFinished,
-    CallId,
-    CallLost,
-    CallRequested,
-    CommandRefused,
-    CurtainwallError,
-    Feed,
-    SessionId,
-    Subject,
-    Who,
-    session_stream,
-)
-
-BY_FILE = Who(name="response file")
-"""Only the user can write into the directory, so an answer there is the user's own."""
+from curtainwall.channels.session_files import Send, SessionFiles
+from curtainwall.model import CurtainwallError, Feed, SessionId, session_of
 
 _SLOW_MILLIS = 2_000
 _SOON = 0.05
+_REST = 0.02
 
+Concerned = Callable[[SessionId | None], Iterable[SessionId]]
+"""Tells whether a session's asks are to be shown as files, by returning it or nothing; for None, all whose are."""
 
-class Send(Protocol):
-    """The way to have a command decided."""
-
-    async def __call__(self, session: SessionId, command: AnswerApproval, /) -> object:
-        """Send a command; raise its refusal."""
-        ...
+DirectoryOf = Callable[[SessionId], Path]
+"""Tells where the files of a session are, and makes what lies above."""
 
 
 class Rendezvous:
-    """The files of one session; it runs in the process that owns the session.
+    """The files of every session that is concerned. A session that nobody waits for costs nothing here."""
 
-    INVARIANT: a response counts only where our request was there before it, so that nothing can be answered in advance.
-    """
+    name = "files"
 
-    def __init__(self, feed: Feed, send: Send, session: SessionId, directory: Path) -> None:
+    def __init__(self, feed: Feed, send: Send, concerned: Concerned, directory_of: DirectoryOf, left: Iterable[SessionId] = ()) -> None:
+        """Make one; `left` are sessions in whose directories an earlier process may have left files."""
         self._feed = feed
         self._send = send
-        self._session = session
-        self._directory = directory
-        self._subjects: dict[CallId, Subject] = {}
-        self._open: dict[ApprovalId, ApprovalAsked] = {}
+        self._concerned = concerned
+        self._directory_of = directory_of
+        self._kept: dict[SessionId, SessionFiles] = {}
+        self._faults: dict[SessionId, str] = {}
         self._look = asyncio.Event()
+        self._elsewhere = asyncio.Event()
+        for session in left:
+            self._try(session, self._take_up)
 
-    async def run(self, cursor: int) -> None:
-        """Keep files and approvals in step from the cursor on, until cancelled."""
+    async def run(self) -> None:
+        """Keep files and approvals in step until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(cursor))
             tasks.create_task(self._watch())
             tasks.create_task(self._answer())
+            async for names in self._feed.changes():
+                changed = {session for name in names if (session := session_of(name)) is not None}
+                self._look_at(changed if names else None)
+                # Everything that a busy house does comes by here; nothing that happens meanwhile is missed.
+                await asyncio.sleep(_REST)
 
-    async def start(self) -> int:
-        """Take up what earlier processes left: stale files go, responses to our requests count; return the cursor to go on from."""
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        cursor = 0
-        for recorded in self._feed.read(session_stream(self._session)):
-            cursor = recorded.seq
-            self._note(recorded.event)
-        names = {self._request(approval).name for approval in self._open}
-        answerable = {approval for approval in self._open if self._request(approval).is_file()}
-        for path in self._directory.iterdir():
-            if path.name not in names and path.name not in {self._response(approval).name for approval in answerable}:
-                _remove(path)
-        for asked in self._open.values():
-            self._show(asked)
-        await self._answer_all()
-        return cursor
+    def health(self) -> str:
+        """Return which files could not be written."""
+        return "; ".join(f"session {session}: {fault}; it is tried again" for session, fault in self._faults.items())
 
-    async def _follow(self, cursor: int) -> None:
-        async for recorded in self._feed.follow(session_stream(self._session), cursor):
-            event = recorded.event
-            before = set(self._open)
-            self._note(event)
-            if isinstance(event, ApprovalAsked):
-                _remove(self._response(event.approval))
-                self._show(event)
-            for settled in before - self._open.keys():
-                self._clear(settled)
+    async def answer(self) -> bool:
+        """Send the answers that are complete; return whether a response is still being written."""
+        return any([await files.answer() for files in tuple(self._kept.values())])
 
-    def _note(self, event: AnyEvent) -> None:
-        match event:
-            case CallRequested():
-                self._subjects[event.call] = event.subject
-            case CallDenied() | CallDropped() | CallFinished() | CallLost():
-                self._subjects.pop(event.call, None)
-            case ApprovalAsked():
-                self._open[event.approval] = event
-            case ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
-                self._open.pop(event.approval, None)
-            case _:
-                pass
+    def _look_at(self, sessions: Iterable[SessionId] | None) -> None:
+        """Bring the files of these sessions up to date, or those of all."""
+        for session in {*self._kept, *self._faults, *self._concerned(None)} if sessions is None else sessions:
+            if session in self._kept:
+                self._try(session, self._catch_up)
+            elif session in self._faults or any(True for _ in self._concerned(session)):
+                self._try(session, self._take_up)
 
-    def _show(self, asked: ApprovalAsked) -> None:
-        """Write the request, whole or not at all."""
-        subject = self._subjects.get(asked.call)
-        server, _, tool = (subject.tool if subject else "").partition(".")
-        told = {
-            "escalationId": asked.approval,
-            "serverName": server,
-            "toolName": tool,
-            "arguments": _arguments(subject) if subject else {},
-            "reason": "; ".join(f"{cover.role} {cover.value} ({', '.join(cover.rules)})" for cover in asked.covers),
-        }
-        draft = self._directory / f".{secrets.token_hex(8)}"
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    def _try(self, session: SessionId, bring_up_to_date: Callable[[SessionId], None]) -> None:
+        """Do it, or keep in mind why it could not be done; a session whose files cannot be written keeps no other from its own."""
         try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                json.dump(told, file, ensure_ascii=True)
-            draft.rename(self._request(asked.approval))
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+            bring_up_to_date(session)
+        except (OSError, CurtainwallError) as fault:
+            self._faults[session] = str(fault)
+            self._kept.pop(session, None)
+            self._elsewhere.set()
+        else:
+            self._faults.pop(session, None)
+
+    def _take_up(self, session: SessionId) -> None:
+        files = SessionFiles(self._feed, self._send, session, self._directory_of(session))
+        files.take_up()
+        if files.is_waiting:
+            self._kept[session] = files
+            self._elsewhere.set()
+
+    def _catch_up(self, session: SessionId) -> None:
+        files = self._kept[session]
+        files.catch_up()
+        if not files.is_waiting:
+            del self._kept[session]
+            self._elsewhere.set()
 
     async def _watch(self) -> None:
-        async for _ in _changes(self._directory):
+        while True:
+            self._elsewhere.clear()
+            if not self._kept and not self._faults:
+                await self._elsewhere.wait()
+                continue
+            # Somebody may have answered before the directories are watched.
             self._look.set()
+            async for _ in _changes([files.directory for files in self._kept.values()], self._elsewhere):
+                self._look_at(tuple(self._faults))
+                self._look.set()
 
     async def _answer(self) -> None:
         while True:
             await self._look.wait()
             self._look.clear()
-            if await self._answer_all():
+            if await self.answer():
                 # Someone is still writing, and the end of that makes no event.
                 await asyncio.sleep(_SOON)
                 self._look.set()
 
-    async def _answer_all(self) -> bool:
-        """Send the answers that are complete; return whether a response is still being written."""
-        unfinished = False
-        for approval in tuple(self._open):
-            match read_response(self._response(approval)):
-                case Response.MISSING | Response.HALF:
-                    continue
-                case Response.BEING_WRITTEN:
-                    unfinished = True
-                case said:
-                    await self._settle(approval, granted=said is Response.APPROVED)
-        return unfinished
 
-    async def _settle(self, approval: ApprovalId, *, granted: bool) -> None:
-        reason = "" if granted else "by a response file"
-        try:
-            await self._send(self._session, AnswerApproval(by=BY_FILE, approval=approval, granted=granted, reason=reason))
-        except CommandRefused:
-            pass  # someone else was first
-        except CurtainwallError:
-            return  # nothing was written; the file stays, and the next look tries again
-        self._open.pop(approval, None)
-        self._clear(approval)
-
-    def _clear(self, approval: ApprovalId) -> None:
-        _remove(self._request(approval))
-        _remove(self._response(approval))
-
-    def _request(self, approval: ApprovalId) -> Path:
-        return self._directory / f"request-{approval}.json"
-
-    def _response(self, approval: ApprovalId) -> Path:
-        return self._directory / f"response-{approval}.json"
-
-
-async def _changes(directory: Path) -> AsyncIterator[None]:
+async def _changes(directories: list[Path], until: asyncio.Event) -> AsyncIterator[None]:
     """Tell when something may have changed in a directory: at once where it can be watched, else every few seconds."""
     import watchfiles  # imported late: only sessions with files need it
 
     options = {"watch_filter": None, "step": 10, "debounce": 20, "rust_timeout": _SLOW_MILLIS, "yield_on_timeout": True, "recursive": False}
     watch = cast("Callable[..., AsyncIterator[object]]", watchfiles.awatch)  # pyright: ignore[reportUnknownMemberType] - it names an optional library
     try:
-        async for _ in watch(directory, **options):
+        async for _ in watch(*directories, stop_event=until, **options):
             yield
     except (OSError, RuntimeError):
         pass
-    while True:
-        await asyncio.sleep(_SLOW_MILLIS / 1000)
+    while not until.is_set():
         yield
-
-
-def _remove(path: Path) -> None:
-    """Remove whatever has this name; a directory only if it is empty."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        with contextlib.suppress(OSError):
-            path.rmdir()
-
-
-def _arguments(subject: Subject) -> dict[str, JsonValue]:
-    """Return what would run; of a plan, every step."""
-    if not subject.steps:
-        return dict(subject.canonical)
-    return {"steps": [{"tool": step.tool, "arguments": dict(step.canonical)} for step in subject.steps]}
+        await asyncio.sleep(_SLOW_MILLIS / 1000)

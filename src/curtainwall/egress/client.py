@@ -20,8 +20,7 @@ from curtainwall.egress.sentinels import Keyring
 from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, ModelCall, Reach
 from curtainwall.egress.tunnels import facts_of, target_of, tunnel
 from curtainwall.egress.upstreams import Upstreams
-from curtainwall.egress.wire import Wire
-from curtainwall.host import Dialler, Unreachable
+from curtainwall.host import Dialler, Unreachable, Wire
 
 _HTTPS: Final = 443
 _LINGER: Final = 2.0
@@ -133,6 +132,7 @@ class Client:
     async def _serve_requests(self, door: Door) -> None:
         house, wire = self._house, self._wire
         requests = Requests(wire, house.bounds, house.load)
+        relay = Relay(wire, house.pool, house.bounds, house.meter, door.provider, door.keyring)
         goes_on, head = True, None
         dialect = door.provider.endpoints[0].dialect
         while goes_on:
@@ -141,7 +141,7 @@ class Client:
                 if head is None:
                     return
                 house.counters.requests += 1
-                goes_on = await self._serve(head, requests, door)
+                goes_on = await self._serve(head, requests, door, relay)
             except Refused as refusal:
                 house.counters.refused += 1
                 requests.release()
@@ -153,7 +153,7 @@ class Client:
             finally:
                 requests.release()
 
-    async def _serve(self, head: Head, requests: Requests, door: Door) -> bool:
+    async def _serve(self, head: Head, requests: Requests, door: Door, relay: Relay) -> bool:
         """Check one request and pass it on; tell whether the connection goes on."""
         house, provider = self._house, door.provider
         if head.wants_upgrade:
@@ -173,7 +173,6 @@ class Client:
             ruling = await house.meter.begins(call)
             if not ruling.allowed:
                 raise Refused(403, ruling.reason or "this session may not ask a model at the moment")
-        relay = Relay(self._wire, house.pool, house.bounds, house.meter, provider, door.keyring)
         return await relay.run(outgoing, endpoint.dialect, call, close=head.wants_to_close)
 
     async def _body(

@@ -24,13 +24,14 @@ class Filter:
 
     def __init__(self, provider: Provider) -> None:
         self._host = provider.host
+        self._hosts = frozenset((provider.host, f"{provider.host}:443"))
         self._name = provider.name
         self._exact = {(each.method, each.path): each for each in provider.endpoints if "NAME" not in each.path}
         self._chosen = [(each, each.pattern) for each in provider.endpoints if "NAME" in each.path]
 
     def match(self, method: str, target: str, hosts: Sequence[str]) -> tuple[Endpoint, str]:
         """Return the endpoint that a request means and the model's name in its path; raise `Refused`."""
-        if len(hosts) != 1 or hosts[0].lower() not in {self._host, f"{self._host}:443"}:
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             raise Refused(403, f"the Host header is not `{self._host}`, the host of this connection")
         path, _, query = target.partition("?")
         if not path.startswith("/"):

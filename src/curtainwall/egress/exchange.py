@@ -1,27 +1,22 @@
 """One request to a provider and its reply, as far as the provider's side of it goes."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from curtainwall.egress.framing import Framing, framing_of
 from curtainwall.egress.heads import request_head, take_head
 from curtainwall.egress.providers import Carrier
 from curtainwall.egress.refusal import Broke
 from curtainwall.egress.upstreams import Upstreams
-from curtainwall.host import Connection
+from curtainwall.host import Wire
 from curtainwall.model import HostFacts
 
 Header = tuple[bytes, bytes]
 
-_PIECE: Final = 256 * 1024
 _MOST_NOTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """What is sent to a provider, complete but for the key."""
 
     method: str
@@ -35,19 +30,14 @@ class Outgoing:
 class Exchange:
     """A reply that has begun: its status and headers are known, the rest is read on."""
 
-    def __init__(self, pool: Upstreams, facts: HostFacts, connection: Connection, silence: float) -> None:
+    def __init__(self, pool: Upstreams, facts: HostFacts, wire: Wire, silence: float) -> None:
         self._pool = pool
         self._facts = facts
-        self._connection = connection
+        self._wire = wire
         self._silence = silence
         self._first = b""
         self._may_stay = False
         self._framing: Framing | None = None
-        self._waits_since: float | None = None
-        self._was_silent = False
-        self._loop = asyncio.get_running_loop()
-        # One look now and then, rather than a timer for each piece.
-        self._watch = self._loop.call_later(silence, self._look)
         self.status = 0
         self.headers: list[Header] = []
 
@@ -65,10 +55,9 @@ class Exchange:
         """Send the request and read the reply's head; raise `Broke`."""
         length = () if outgoing.body is None else ((b"content-length", b"%d" % len(outgoing.body)),)
         headers = [(b"host", outgoing.host.encode()), *outgoing.headers, key, (b"accept-encoding", b"identity"), *length]
-        writer = self._connection.writer
         try:
-            writer.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
-            await writer.drain()
+            self._wire.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
+            await self._wire.drain()
         except OSError:
             raise Broke("the connection to the provider broke") from None
         await self._read_head()
@@ -92,41 +81,24 @@ class Exchange:
 
     def let_go(self) -> None:
         """Keep the connection where its reply was read to the end, close it otherwise."""
-        self._watch.cancel()
         framing = self._framing
         if self._may_stay and framing is not None and framing.done and not framing.spoilt and not self._first:
-            self._pool.give_back(self._facts, self._connection)
+            self._pool.give_back(self._facts, self._wire)
         else:
             self.abort()
         self._may_stay = False
 
     def abort(self) -> None:
         """Close the provider's connection at once."""
-        self._watch.cancel()
-        with suppress(OSError):
-            self._connection.writer.transport.abort()
+        self._wire.abort()
 
     async def _came(self) -> bytes:
-        self._waits_since = self._loop.time()
         try:
-            data = await self._connection.reader.read(_PIECE)
+            return await self._wire.read(self._silence)
+        except TimeoutError:
+            raise Broke(f"the provider was silent for {self._silence:g} seconds") from None
         except OSError:
             raise Broke("the connection to the provider broke") from None
-        finally:
-            self._waits_since = None
-        if self._was_silent:
-            raise Broke(f"the provider was silent for {self._silence:g} seconds")
-        return data
-
-    def _look(self) -> None:
-        """Hang up on a provider that was waited for long enough; while a client does not read, nobody waits for the provider."""
-        now = self._loop.time()
-        left = self._silence if self._waits_since is None else self._waits_since + self._silence - now
-        if left <= 0:
-            self._was_silent = True
-            self._connection.writer.transport.abort()
-        else:
-            self._watch = self._loop.call_later(left, self._look)
 
     async def _read_head(self) -> None:
         data = b""

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from curtainwall.egress.refusal import Broke
 
@@ -14,12 +13,11 @@ _MOST_HEADERS: Final = 200
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
 # Most heads are written in the same plain way, and then need no look at each line.
-_PLAIN = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
+_PLAIN = re.compile(_STATUS.pattern + rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The head of an answer; header names are in lower case, `stays` says that the connection can be used again."""
 
     status: int
@@ -29,8 +27,7 @@ class Answered:
 
 def request_head(method: str, target: str, headers: Sequence[Header]) -> bytes:
     """Return a request's head. INVARIANT: no part of it ends a line; h11 has read the client's parts, but a key is only text to us."""
-    lines = [f"{method} {target} HTTP/1.1".encode("ascii"), *(b"%b: %b" % header for header in headers)]
-    head = b"\r\n".join(lines)
+    head = b"\r\n".join([f"{method} {target} HTTP/1.1".encode("ascii"), *map(b": ".join, headers)])
     if head.count(b"\n") != len(headers) or head.count(b"\r") != len(headers):
         raise Broke("the request could not be written as HTTP")
     return head + b"\r\n\r\n"
@@ -44,17 +41,19 @@ def take_head(data: bytes) -> tuple[Answered, bytes] | None:
             raise Broke("the provider's answer has a head without end")
         return None
     first, *lines = data[:end].split(b"\r\n")
-    status = _STATUS.fullmatch(first)
+    plain = _PLAIN.fullmatch(data, 0, end)
+    status = plain or _STATUS.fullmatch(first)
     if status is None or len(lines) > _MOST_HEADERS:
         raise Broke("the provider's answer is not HTTP as it should be")
-    if _PLAIN.fullmatch(data, len(first), end):
-        headers = [(name.lower(), value) for name, _, value in (line.partition(b": ") for line in lines)]
+    if plain:
+        headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in lines]]
     else:
         headers = [_header(line) for line in lines]
-    lengths = {value for name, value in headers if name == b"content-length"}
-    if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
+    lengths = [value for name, value in headers if name == b"content-length"]
+    if lengths and (len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0])):
         raise Broke("the provider's answer has no one length")
-    closes = status[1] == b"0" or any(name == b"connection" and b"close" in value.lower() for name, value in headers)
+    said = b",".join([value for name, value in headers if name == b"connection"])
+    closes = status[1] == b"0" or b"close" in said.lower()
     return Answered(int(status[2]), headers, not closes), data[end + 4 :]
 
 

@@ -10,7 +10,6 @@ class Guard:
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secrets = tuple(secrets)
-        self._longest = max(map(len, self._secrets), default=0)
         self._kept = b""
         self.found = 0
 

@@ -1,27 +1,24 @@
 """The heads that clients send in practice, read quickly: one spelling of everything, and whatever is spelt otherwise is left to h11."""
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
 
 Header = tuple[bytes, bytes]
 
-_WHOLE = re.compile(
-    rb"(?P<method>GET|POST|CONNECT) (?P<target>[!-~]+) HTTP/1\.1(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+"
-)
+_WHOLE = re.compile(rb"(GET|POST|CONNECT) ([!-~]+) HTTP/1\.1(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}")
 # What changes where a body ends, or what may come after it, is read by a library that has thought of everything.
 _NOT_PLAIN: Final = frozenset(b"transfer-encoding expect upgrade connection trailer".split())
 
 
-@dataclass(frozen=True, slots=True)
-class PlainHead:
-    """A head whose body has a known length; `end` is where that begins. Header names are in lower case."""
+class PlainHead(NamedTuple):
+    """A head whose body has a known length; `end` is where that begins. Header names are in lower case, and none stands twice."""
 
     method: str
     target: str
     headers: list[Header]
-    names: frozenset[bytes]
+    names: AbstractSet[bytes]
     length: int
     end: int
 
@@ -34,12 +31,11 @@ def plain_head(data: bytes, most: int) -> PlainHead | None:
     request = _WHOLE.fullmatch(data, 0, end)
     if request is None:
         return None
-    parts = [line.partition(b": ") for line in data[:end].split(b"\r\n")[1:]]
-    headers = [(name.lower(), value) for name, _, value in parts]
-    names = [name for name, _ in headers]
-    if names.count(b"host") != 1 or names.count(b"content-length") > 1 or not _NOT_PLAIN.isdisjoint(names):
+    headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in data[:end].split(b"\r\n")[1:]]]
+    told = dict(headers)
+    if len(told) < len(headers) or b"host" not in told or not _NOT_PLAIN.isdisjoint(told):
         return None
-    length = next((value for name, value in headers if name == b"content-length"), b"0")
+    length = told.get(b"content-length", b"0")
     if not _LENGTH.fullmatch(length):
         return None
-    return PlainHead(request["method"].decode(), request["target"].decode(), headers, frozenset(names), int(length), end + 4)
+    return PlainHead(request[1].decode(), request[2].decode(), headers, told.keys(), int(length), end + 4)

@@ -12,8 +12,7 @@ from curtainwall.egress.requests import Load
 from curtainwall.egress.sentinels import Access, Keyring
 from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, Unmetered, no_tunnels, remove_what_can_be
 from curtainwall.egress.upstreams import Upstreams
-from curtainwall.egress.wire import Wire
-from curtainwall.host import BACKLOG, Dialler, SocketFile
+from curtainwall.host import BACKLOG, Dialler, SocketFile, Wire
 
 
 @dataclass(frozen=True, slots=True)

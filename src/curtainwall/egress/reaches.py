@@ -71,9 +71,10 @@ async def settle(body: Json, dialect: Dialect, provider: str, judge: Judge) -> t
 
 
 def _all(body: Json, dialect: Dialect, provider: str) -> Iterator[_Found]:
-    for key in list(body):
-        plain, value = _plain(key), body[key]
-        if (known := _AT_THE_TOP[dialect].get(plain)) and value:
+    at_the_top = _AT_THE_TOP[dialect]
+    for key, value in body.items():
+        plain = _plain(key)
+        if (known := at_the_top.get(plain)) and value:
             kind, removable = known
             yield _Found(Reach(provider, kind, key, key, removable), lambda key=key: cast("None", body.pop(key, None)))
         elif plain == "tools" and isinstance(value, list):
@@ -125,19 +126,24 @@ def _sources(value: JsonValue, place: str, parent: str, provider: str) -> Iterat
                 yield from _sources(inner, f"{place}[{at}]", parent, provider)
         return
     assert isinstance(value, dict)
-    spoken = _SPOKEN.get("toolcall" if _of(value, "type") in _TOOL_CALLS else parent)
+    kind = _of(value, "type")
+    spoken = _SPOKEN.get("toolcall" if isinstance(kind, str) and kind in _TOOL_CALLS else parent)
     for key, inner in value.items():
-        plain, here = _plain(key), f"{place}.{key[:80]}"
+        plain = _plain(key)
         if plain == spoken:
             continue
         if isinstance(inner, str):
             fetched = plain in _URLS or (plain in {"url", "uri"} and parent in _URL_PARENTS)
             if fetched and inner[:5].lower() != "data:":
-                yield _Found(Reach(provider, ReachKind.URL, inner[:200], here, removable=False), _nothing)
+                yield _Found(Reach(provider, ReachKind.URL, inner[:200], _within(place, key), removable=False), _nothing)
             elif plain in _IDS and inner:
-                yield _Found(Reach(provider, ReachKind.STORED, key[:80], here, removable=False), _nothing)
+                yield _Found(Reach(provider, ReachKind.STORED, key[:80], _within(place, key), removable=False), _nothing)
         elif isinstance(inner, dict | list):
-            yield from _sources(inner, here, plain, provider)
+            yield from _sources(inner, _within(place, key), plain, provider)
+
+
+def _within(place: str, key: str) -> str:
+    return f"{place}.{key[:80]}"
 
 
 def _removal(tools: list[JsonValue], tool: Json, key: str | None = None) -> Callable[[], None]:
@@ -170,7 +176,10 @@ def _kind_of(words: str) -> ReachKind:
 
 
 def _of(value: Json, plain: str) -> JsonValue:
-    return next((inner for key, inner in value.items() if _plain(key) == plain), None)
+    for key, inner in value.items():
+        if _plain(key) == plain:
+            return inner
+    return None
 
 
 @lru_cache(4096)

@@ -13,8 +13,7 @@ from curtainwall.egress.sentinels import Keyring
 from curtainwall.egress.terms import Bounds, Counted, Ended, Meter, ModelCall
 from curtainwall.egress.upstreams import Upstreams
 from curtainwall.egress.usage import StreamUsage, WholeUsage
-from curtainwall.egress.wire import Wire
-from curtainwall.host import Unreachable
+from curtainwall.host import Unreachable, Wire
 
 Header = tuple[bytes, bytes]
 
@@ -27,15 +26,15 @@ _NOT_SENT: Final = _HOP_BY_HOP | frozenset(
 # Another protocol that would go past us, and what a provider would remember a client by.
 _NOT_PASSED: Final = _HOP_BY_HOP | frozenset(b"content-length set-cookie set-cookie2 alt-svc strict-transport-security".split())
 _LAST_CHUNK: Final = b"0\r\n\r\n"
+_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}".encode() for status, reason in REASONS.items()}
 _UNAUTHORISED: Final = 401
 _OK: Final = 200
 
 
 def sendable(headers: Sequence[Header]) -> list[Header]:
     """Return what of a client's headers a provider gets: nothing about the hop, the framing, or where it came from."""
-    kept = [it for it in headers if it[0] not in _NOT_SENT and it[0][:12] != b"x-forwarded-"]
     named = _named(headers)
-    return [it for it in kept if it[0] not in named] if named else kept
+    return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in named and it[0][:12] != b"x-forwarded-"]
 
 
 def _named(headers: Sequence[Header]) -> frozenset[bytes]:
@@ -114,10 +113,10 @@ class _Passing:
     async def _begun(self, outgoing: Outgoing, key: Header) -> Exchange:
         relay = self._relay
         try:
-            connection = await relay.pool.take(relay.provider.upstream)
+            wire = await relay.pool.take(relay.provider.upstream)
         except Unreachable as fault:
             raise Refused(502, str(fault)) from None
-        exchange = Exchange(relay.pool, relay.provider.upstream, connection, relay.bounds.silence)
+        exchange = Exchange(relay.pool, relay.provider.upstream, wire, relay.bounds.silence)
         try:
             await exchange.start(outgoing, key)
         except Broke as fault:
@@ -137,9 +136,10 @@ class _Passing:
             raise Refused(502, "the provider answered in an encoding that was not asked for")
         is_stream = told.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         if self._call is not None and status == _OK:
-            reading = StreamUsage if is_stream else WholeUsage
-            made = reading(self._dialect, self._call.size, self._tell)
-            self._stream, self._whole = (made, None) if isinstance(made, StreamUsage) else (None, made)
+            if is_stream:
+                self._stream = StreamUsage(self._dialect, self._call.size, self._tell)
+            else:
+                self._whole = WholeUsage(self._dialect, self._call.size, self._tell)
         waiting = self._head(exchange, guard)
         if not exchange.has_begun:
             self._wire.write(waiting)
@@ -171,9 +171,8 @@ class _Passing:
 
     def _head(self, exchange: Exchange, guard: Guard) -> bytes:
         named = _named(exchange.headers)
-        lines = [b"HTTP/1.1 %d %s" % (exchange.status, REASONS.get(exchange.status, "Said").encode())]
         passing = [header for header in exchange.headers if header[0] not in _NOT_PASSED and header[0] not in named]
-        lines += [b"%b: %b" % header for header in guard.headers(passing)]
+        lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, guard.headers(passing))]
         lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
         if self._close:
             lines.append(b"connection: close")

@@ -2,21 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import h11
 
 from curtainwall.egress.plain_heads import plain_head
 from curtainwall.egress.refusal import Refused
 from curtainwall.egress.terms import Bounds
-from curtainwall.egress.wire import Wire
+from curtainwall.host import Wire
 
 Header = tuple[bytes, bytes]
 
 _MOST_HEADERS: Final = 100
 _UNREAD: Final = 1024 * 1024
+_TOO_LONG: Final = "the request's head is too long"
 
 
 class Load:
@@ -33,14 +34,13 @@ class Load:
         self.held += size
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """One request's head; header names are in lower case."""
 
     method: str
     target: str
     headers: Sequence[Header]
-    names: frozenset[bytes]
+    names: AbstractSet[bytes]
 
     def all(self, name: bytes) -> list[str]:
         """Return every value of a header."""
@@ -49,7 +49,7 @@ class Head:
     @property
     def wants_to_close(self) -> bool:
         """Tell whether the client ends the connection after this request."""
-        return any("close" in value.lower() for value in self.all(b"connection"))
+        return b"connection" in self.names and any("close" in value.lower() for value in self.all(b"connection"))
 
     @property
     def wants_upgrade(self) -> bool:
@@ -89,8 +89,9 @@ class Requests:
         plain = plain_head(data, self._bounds.head)
         if plain is None:
             return await self._careful_head(data)
-        self._rest, self._length = data[plain.end :], plain.length
-        return self._bounded(Head(plain.method, plain.target, plain.headers, plain.names))
+        method, target, headers, names, self._length, end = plain
+        self._rest = data[end:]
+        return self._bounded(Head(method, target, headers, names))
 
     async def _careful_head(self, data: bytes) -> Head | None:
         """Return a head that comes in pieces or is not plain, or None where the client has ended; raise `Refused`."""
@@ -216,11 +217,13 @@ class Requests:
             # h11 has seen to it that there is one at most, and that it is a number.
             self._length, self._rest = int(lengths[0]) if lengths else 0, http.trailing_data[0]
         self._is_awaited = http.they_are_waiting_for_100_continue
+        if sum(map(len, chain(*headers))) + len(head.target) > self._bounds.head:
+            raise Refused(431, _TOO_LONG, fatal=True)
         return self._bounded(head)
 
     def _bounded(self, head: Head) -> Head:
-        if len(head.headers) > _MOST_HEADERS or sum(map(len, chain(*head.headers))) + len(head.target) > self._bounds.head:
-            raise Refused(431, "the request's head is too long", fatal=True)
+        if len(head.headers) > _MOST_HEADERS:
+            raise Refused(431, _TOO_LONG, fatal=True)
         if self._length is not None and self._length > self._bounds.body:
             raise Refused(413, f"the body is longer than {self._bounds.body} bytes", fatal=True)
         return head

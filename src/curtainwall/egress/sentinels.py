@@ -74,7 +74,7 @@ class Keyring:
         self.sentinel = access.sentinel or mint(access.provider)
         self._value = ""
         self._until = 0.0
-        self._used: list[bytes] = []
+        self._used: tuple[bytes, ...] = ()
         self._one_at_a_time = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -83,22 +83,21 @@ class Keyring:
     @property
     def secrets(self) -> tuple[bytes, ...]:
         """Return the values that must not come back, the newest last."""
-        return tuple(self._used)
+        return self._used
 
     def stripped(self, headers: Sequence[Header]) -> tuple[list[Header], Carrier]:
         """Return the headers without the stand-in, and where it stood; raise `Refused` unless it is the one key among them."""
-        rest, found = list[Header](), list[Header]()
-        for header in headers:
-            (found if _holds_a_key(header[0]) else rest).append(header)
+        found = [header for header in headers if _holds_a_key(header[0])]
         if not found:
             raise Refused(403, f"the request has no key; send this session's own in {self._where}")
         if len(found) > 1:
             raise Refused(403, f"the request has more than one key; send this session's own in {self._where}, and nothing else")
-        ((name, value),) = found
+        (key,) = found
+        name, value = key
         carrier = self._carriers.get(name.decode("ascii", "replace"))
         if carrier is None or not compare_digest(value, f"{carrier.prefix}{self.sentinel}".encode()):
             raise Refused(403, f"that is not this session's key for {self._name} in {self._where}; no other key is sent from here")
-        return rest, carrier
+        return [header for header in headers if header is not key], carrier
 
     async def header(self, carrier: Carrier) -> Header:
         """Return the header with the real key; raise `Refused` where there is none."""
@@ -136,6 +135,4 @@ class Keyring:
     def _learn(self, value: str, now: float) -> None:
         self._value, self._until = value, now + _KEPT_SECONDS
         known = value.encode()
-        if known in self._used:
-            self._used.remove(known)
-        self._used = [*self._used, known][-_MOST_REMEMBERED:]
+        self._used = (*(each for each in self._used if each != known), known)[-_MOST_REMEMBERED:]

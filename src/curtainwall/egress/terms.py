@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from curtainwall.egress.refusal import Dialect
 from curtainwall.model import Basis, HostFacts, Usage
@@ -68,8 +68,7 @@ Judge = Callable[[Reach], Awaitable[Handling]]
 """Says what becomes of a reach; what cannot be removed is refused instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(NamedTuple):
     """One request to a model, as it goes out: `number` counts the calls of this proxy."""
 
     number: int
@@ -81,8 +80,7 @@ class ModelCall:
     removed: tuple[Reach, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """What a reply has used so far; `measured` says that the provider itself counted the whole of it. `cached` is a part of the input."""
 
     input_tokens: int = 0
@@ -106,8 +104,7 @@ Ending = Literal["done", "refused", "stopped", "broken", "left"]
 """How a call ended: answered whole, answered with an error, stopped by the meter, cut by the provider, or its client went away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """How a call ended, with what status the provider answered (0 for none), and why where it did not end well."""
 
     how: Ending

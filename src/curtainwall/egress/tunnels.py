@@ -5,9 +5,8 @@ import re
 from typing import Final
 
 from curtainwall.egress.refusal import Refused
-from curtainwall.egress.wire import Wire
 from curtainwall.facts import Unclear, canonical_url
-from curtainwall.host import Connection
+from curtainwall.host import Connection, Wire
 from curtainwall.model import HostFacts
 
 _PIECE: Final = 64 * 1024

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.host import Connection, Dialler
+from curtainwall.host import Dialler, Wire
 from curtainwall.model import HostFacts
 
 _KEPT: Final = 16
@@ -15,7 +15,7 @@ _KEPT_SECONDS: Final = 50.0
 @dataclass(slots=True)
 class _Idle:
     facts: HostFacts
-    connection: Connection
+    wire: Wire
     until: float
 
 
@@ -34,22 +34,23 @@ class Upstreams:
         """Return how many connections wait for a request."""
         return len(self._idle)
 
-    async def take(self, facts: HostFacts) -> Connection:
+    async def take(self, facts: HostFacts) -> Wire:
         """Return a connection that nobody else uses; raise `Unreachable`."""
-        for number in [number for number, each in reversed(self._idle.items()) if each.facts == facts]:
-            found = self._idle.pop(number)
-            if _is_quiet(found.connection):
-                return found.connection
-            found.connection.writer.transport.abort()
-        return await self._dialler.connect(facts)
+        for number in [number for number, each in reversed(self._idle.items()) if each.facts is facts or each.facts == facts]:
+            found = self._idle.pop(number).wire
+            # A byte that waits would be the beginning of the next reply.
+            if found.is_quiet:
+                return found
+            found.abort()
+        return await self._dialler.wire(facts)
 
-    def give_back(self, facts: HostFacts, connection: Connection) -> None:
+    def give_back(self, facts: HostFacts, wire: Wire) -> None:
         """Keep a connection whose last reply was read to its end."""
-        if not _is_quiet(connection):
-            connection.writer.transport.abort()
+        if not wire.is_quiet:
+            wire.abort()
             return
         loop = asyncio.get_running_loop()
-        self._idle[id(connection)] = _Idle(facts, connection, loop.time() + self._seconds)
+        self._idle[id(wire)] = _Idle(facts, wire, loop.time() + self._seconds)
         if self._sweep is None:
             self._sweep = loop.call_later(self._seconds, self._drop_the_old)
         while len(self._idle) > self._kept:
@@ -64,9 +65,7 @@ class Upstreams:
             self._drop(number)
 
     def _drop(self, number: int) -> None:
-        # Held until it is closed: a writer that is let go of while it is open complains.
-        found = self._idle.pop(number)
-        found.connection.writer.transport.abort()
+        self._idle.pop(number).wire.abort()
 
     def _drop_the_old(self) -> None:
         """Close what has waited too long, and look again when the next one will have; the oldest come first."""
@@ -75,12 +74,3 @@ class Upstreams:
             self._drop(first[0])
         oldest = next(iter(self._idle.values()), None)
         self._sweep = None if oldest is None else loop.call_at(oldest.until, self._drop_the_old)
-
-
-def _is_quiet(connection: Connection) -> bool:
-    """Tell whether a connection is open and nothing came on it that nobody asked for."""
-    transport, reader = connection.writer.transport, connection.reader
-    # A byte that waits would be the beginning of the next reply.
-    # There is no other way to ask without taking.
-    holds = bool(vars(reader).get("_buffer"))
-    return not (transport.is_closing() or reader.at_eof() or reader.exception() or holds)

@@ -6,7 +6,6 @@ Only events that count something are parsed; of the others no more is looked at 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, cast
 
 from pydantic import JsonValue
@@ -146,7 +145,7 @@ class WholeUsage:
             if isinstance(each, dict):
                 self.counted = _READERS[self._dialect](self.counted, each)
         if not self.counted.measured:
-            self.counted = replace(self.counted, output_tokens=-(-self._size // _BYTES_PER_TOKEN))
+            self.counted = self.counted._replace(output_tokens=-(-self._size // _BYTES_PER_TOKEN))
         self._tell(self.counted)
 
 

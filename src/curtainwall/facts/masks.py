@@ -20,6 +20,7 @@ _SHORTEST_KNOWN = 4
 _SHORTEST_ENCODED = 6
 _MAX_PASSES = 8
 _GLANCE = 8
+_KEYS_KEPT, _LONGEST_KEPT = 1_000, 40
 # Also half an escape, of which the rest may be on its way.
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{1,2}")
 
@@ -42,6 +43,7 @@ class Masker:
         self._key = key
         self._forms: dict[str, tuple[str, str]] = {}
         self._starts: set[str] = set()
+        self._keys: dict[str, tuple[str, str | None]] = {}
         for name, value in (known or {}).items():
             self.learn(name, value)
 
@@ -51,6 +53,7 @@ class Masker:
         # Others may be masking in a thread meanwhile, so what they look at stays as it is.
         self._forms = {**new, **self._forms}
         self._starts = {form[:size] for form in self._forms for size in range(1, min(_GLANCE, len(form)))}
+        self._keys = {}
 
     def holds_known(self, text: str) -> bool:
         """Tell whether a known secret stands in a text, in any spelling."""
@@ -156,11 +159,23 @@ class Masker:
             # `{"name": "API_TOKEN", "value": "…"}`, as in lists of headers and variables.
             told = next((name for label in ("name", "key", "Name", "Key") if isinstance(name := value.get(label), str)), "")
             named = is_secret_key(told)
-            return {
-                self.mask_text(key): self._json(item, named if named and key.lower() == "value" else is_secret_key(key), depth + 1)
-                for key, item in value.items()
-            }
+            masked: dict[str, JsonValue] = {}
+            for key, item in value.items():
+                shown, secret = self._key_of(key)
+                masked[shown] = self._json(item, named if named and key.lower() == "value" else secret, depth + 1)
+            return masked
         return value
+
+    def _key_of(self, key: str) -> tuple[str, str | None]:
+        """Return a key as it is shown, and which kind of secret it names; most keys come again and again."""
+        # Kept under what is known now: whoever learns meanwhile begins a new one.
+        keys = self._keys
+        found = keys.get(key)
+        if found is None:
+            found = self.mask_text(key), is_secret_key(key)
+            if len(key) <= _LONGEST_KEPT and len(keys) < _KEYS_KEPT:
+                keys[key] = found
+        return found
 
     def _whole(self, kind: str, value: str) -> str:
         """Mask all of a value that its key calls a secret."""

@@ -20,6 +20,7 @@ from curtainwall.host.doors import BACKLOG, SocketFile, is_served
 from curtainwall.host.later import Later, TooMany, find_later, set_aside
 from curtainwall.host.locks import FileLock, lock_file, locked
 from curtainwall.host.piped import Piped
+from curtainwall.host.wires import Wire
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "TooMany",
     "Unavailable",
     "Unreachable",
+    "Wire",
     "Worker",
     "confined_worker",
     "confinement_report",

@@ -102,15 +102,16 @@ class ConfinedProcess(Piped):
                 self._group.remove()
 
     async def _let_go(self) -> None:
+        # INVARIANT: what nobody reads any more is read here, meanwhile: asyncio tells of an end only after the last word.
+        readers = [each for each in (self._process.stdout, self._process.stderr) if each is not None]
+        reading = [asyncio.create_task(_read_out(each)) for each in readers]
         await asyncio.wait([self._ended])
         if self._process.stdin is not None:
             self._process.stdin.close()
-        for reader in (self._process.stdout, self._process.stderr):
-            # Where somebody else is reading, they read to the end.
-            with suppress(TimeoutError, RuntimeError):
-                async with asyncio.timeout(_SETTLE):
-                    while reader is not None and await reader.read(_CHUNK):
-                        pass
+        if reading:
+            await asyncio.wait(reading, timeout=_SETTLE)
+        for task in reading:
+            task.cancel()
 
     async def _until_gone(self) -> None:
         """Wait for the first process of the namespace; the kernel lets it go after all the others."""
@@ -138,6 +139,13 @@ class ConfinedProcess(Piped):
             if why is not None:
                 self.kill(why)
                 return
+
+
+async def _read_out(reader: asyncio.StreamReader) -> None:
+    # Where somebody else is reading, they read to the end.
+    with suppress(RuntimeError):
+        while await reader.read(_CHUNK):
+            pass
 
 
 def _kill(process: int) -> None:

@@ -7,13 +7,14 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
+from curtainwall.host.wires import Wire
 from curtainwall.model import CurtainwallError, HostFacts, Scope
 
 CONNECT_SECONDS: Final = 10.0
@@ -23,6 +24,8 @@ _MOST_ADDRESSES: Final = 32
 _RESOLVING_AT_ONCE: Final = 8
 # Where distributions keep the certificates, for a Python whose OpenSSL looks elsewhere.
 _BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+
+Opened = TypeVar("Opened")
 
 ScopeOf = Callable[[str, int], Scope]
 """Says which part of the network an address and port belong to."""
@@ -83,12 +86,19 @@ class Dialler:
     seconds: float = CONNECT_SECONDS
 
     async def connect(self, facts: HostFacts) -> Connection:
+        """Return the streams of a connection to one checked address, as `wire` does; raise `Unreachable`."""
+        return await self._reached(facts, self._streams)
+
+    async def wire(self, facts: HostFacts) -> Wire:
         """Return a connection to one checked address, with TLS for the judged name where the URL says so; raise `Unreachable`."""
+        return await self._reached(facts, self._wire)
+
+    async def _reached(self, facts: HostFacts, opening: Callable[[socket.socket, str, HostFacts], Awaitable[Opened]]) -> Opened:
         addresses = await self._checked(facts)
         try:
             async with asyncio.timeout(self.seconds):
                 sock, address = await _first_to_answer(addresses, facts.port)
-                return await self._opened(sock, address, facts)
+                return await opening(sock, address, facts)
         except ssl.SSLCertVerificationError as fault:
             raise Unreachable(f"`{facts.host}` showed a certificate that is not valid for it: {fault.verify_message}") from None
         except ssl.SSLError as fault:
@@ -123,14 +133,32 @@ class Dialler:
                 )
         return _alternating(found)[:_MOST_ADDRESSES]
 
-    async def _opened(self, sock: socket.socket, address: str, facts: HostFacts) -> Connection:
-        context = (self.trust or system_trust()) if facts.secure else None
+    async def _streams(self, sock: socket.socket, address: str, facts: HostFacts) -> Connection:
+        context = self._context(facts)
         try:
             reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=facts.host if context else None)
         except BaseException:
             sock.close()
             raise
         return Connection(reader, writer, address)
+
+    async def _wire(self, sock: socket.socket, _address: str, facts: HostFacts) -> Wire:
+        context = self._context(facts)
+        try:
+            _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        if context is not None:
+            try:
+                await wire.secure(context, self.seconds, server=facts.host)
+            except BaseException:
+                wire.abort()
+                raise
+        return wire
+
+    def _context(self, facts: HostFacts) -> ssl.SSLContext | None:
+        return (self.trust or system_trust()) if facts.secure else None
 
 
 @cache

@@ -37,6 +37,7 @@ class OpenSession(Command):
     labels: tuple[LabelSource, ...] = ()
     routes: tuple[Route, ...] = ()
     team: str = ""
+    job: str = ""
     channel: str = ""
     """Where its people talk; left out, where whoever opens it does."""
 
@@ -209,6 +210,7 @@ class EndTurn(Command):
     turn: TurnId
     status: TurnStatus
     failure: str = ""
+    fault: str = ""
     waits_for: tuple[CallId, ...] = ()
     last: tuple[Told, ...] = ()
 

@@ -57,6 +57,8 @@ class SessionOpened(Event):
     by: Who
     parent: SessionId | None = None
     team: str = ""
+    job: str = ""
+    """The job that it is a firing of, or that a session before it was."""
 
 
 class SessionReady(Event):
@@ -182,6 +184,8 @@ class AgentSpoke(Event):
 
     turn: TurnId
     text: str
+    ours: bool = False
+    """It is a note of ours about the agent, and no answer of its own."""
 
 
 class TurnEnded(Event):
@@ -190,6 +194,8 @@ class TurnEnded(Event):
     turn: TurnId
     status: TurnStatus
     failure: str = ""
+    fault: str = ""
+    """The name of what went wrong, for programs; `failure` has it in words."""
     waits_for: tuple[CallId, ...] = ()
 
 

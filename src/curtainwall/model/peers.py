@@ -47,5 +47,7 @@ class PeerAnswer(Frozen):
     message: MessageId
     status: PeerStatus
     text: str
+    fault: str = ""
+    """The name of what went wrong, for programs; the text has it in words."""
     labels: tuple[LabelSource, ...] = ()
     usage: Usage = Usage()

@@ -290,6 +290,8 @@ class TurnResult(Frozen):
 
     status: TurnStatus
     failure: str = ""
+    fault: str = ""
+    """The name of what went wrong, for programs."""
     waits_for: tuple[CallId, ...] = ()
     last: tuple[Told, ...] = ()
     """What the agent has not recorded yet, to be kept together with the end of the turn."""

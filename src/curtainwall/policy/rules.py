@@ -96,6 +96,10 @@ def read_rule(source: Source, written: Written, number: int) -> Rule:
         raise Broken(
             f"{where}: a yes would make this stricter; use `context.approved` plainly, in `when` of a permit or `unless` of a forbid"
         )
+    if label is None and source.narrows and expr["effect"] == "permit":
+        raise Broken(
+            f"{where}: the file of one team or job only narrows what holds for all; write a `forbid`, or put the rule into `policy/`"
+        )
     kind = "label" if label is not None else kind_of(expr)
     title = notes.get("title") or name.replace("-", " ")
     labels, modes = needs(expr)

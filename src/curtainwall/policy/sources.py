@@ -6,11 +6,12 @@ from pkgutil import get_data
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One rule file: its name as people know it, its text, and whether a user wrote it."""
+    """One rule file: its name as people know it, its text, whether a user wrote it, and whether it may allow nothing."""
 
     name: str
     text: str
     user: bool
+    narrows: bool = False
 
 
 def _packaged(name: str) -> str:

@@ -30,6 +30,7 @@ from curtainwall.runtime.results import (
 from curtainwall.runtime.turns import (
     AgentOf,
     LastWords,
+    Lifetimes,
     Turns,
 )
 from curtainwall.runtime.wakes import (
@@ -43,6 +44,7 @@ __all__ = [
     "House",
     "HouseJournal",
     "LastWords",
+    "Lifetimes",
     "LogFeed",
     "NoHooks",
     "RulesNow",

@@ -28,11 +28,13 @@ from curtainwall.model import (
     Millis,
     Moment,
     Outcome,
+    Post,
     RepairSession,
     StreamId,
     Write,
     project_stream,
 )
+from curtainwall.runtime.feed import Tail
 from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift, posts_of
 from curtainwall.session import apply as apply_event
 
@@ -44,6 +46,9 @@ RulesNow = Callable[[], Rules]
 
 Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
 """Looks at what was just decided, and where it leads; names a command that is decided along with it, in the same commit."""
+
+Neighbour = Callable[[StreamId], "Actor | None"]
+"""Finds another session's actor in this process."""
 
 
 @dataclass(slots=True)
@@ -65,15 +70,20 @@ class Actor:
     def __init__(self, stream: StreamId, lease: Lease, log: Log, inbox: Inbox, clock: Clock, rules: RulesNow) -> None:
         self.stream = stream
         self.holders = 0
+        # How often the session was used: whoever wants to drop it sees by this that nobody did meanwhile.
+        self.uses = 0
         self._lease = lease
         self._log = log
         self._inbox = inbox
         self._clock = clock
         self._rules = rules
+        self._neighbour: Neighbour = lambda _stream: None
         self._tickets: list[_Ticket] = []
         # Commands that are on their way; the inbox knows those that arrived.
         self._keyed: dict[str, asyncio.Future[tuple[AnyEvent, ...]]] = {}
         self._work = asyncio.Event()
+        self._is_free = asyncio.Event()
+        self._is_free.set()
         self._has_grown = asyncio.Event()
         self._follows: list[Follow] = []
         self._inbox_changed = True
@@ -81,12 +91,13 @@ class Actor:
         self._task: asyncio.Task[None] | None = None
         self._alarm: asyncio.Task[None] | None = None
         self.state = SessionState()
-        self.seq = 0
+        self.tail = Tail(stream, 0)
         self._logged = 0
         self._project = ProjectState()
 
-    def start(self) -> None:
+    def start(self, neighbour: Neighbour) -> None:
         """Fold the log, close what a crash left open, and begin to take commands."""
+        self._neighbour = neighbour
         self._refold()
         if self.state.opened is not None:
             self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None))
@@ -131,6 +142,11 @@ class Actor:
         self._has_grown.clear()
         await self._has_grown.wait()
 
+    @property
+    def seq(self) -> int:
+        """The number of the last entry that the state holds."""
+        return self.tail.seq
+
     @contextmanager
     def followed_by(self, follow: Follow) -> Generator[None]:
         """Let somebody add to each decision for a while. They see events that are not durable yet, and may see them twice."""
@@ -144,10 +160,11 @@ class Actor:
     def is_idle(self) -> bool:
         """Tell whether the session can be dropped from memory: nobody holds it, nothing waits, no permitted call is out."""
         running = any(call.standing is Standing.PERMITTED for call in self.state.calls.values())
-        return not (self.holders or self._tickets or self._work.is_set() or self._is_deciding or running)
+        return not (self.holders or self._tickets or self._work.is_set() or self._is_deciding or running) and self._is_free.is_set()
 
     async def stop(self) -> None:
         """Let go of the session; what waits in the inbox stays for the next owner."""
+        await self._is_free.wait()
         tasks = [task for task in (self._task, self._alarm) if task is not None]
         for task in tasks:
             task.cancel()
@@ -165,9 +182,11 @@ class Actor:
     async def _run(self) -> None:
         while True:
             await self._work.wait()
+            await self._is_free.wait()
             self._work.clear()
             tickets, self._tickets = self._tickets, []
             self._is_deciding = True
+            self.uses += 1
             try:
                 if self._inbox_changed:
                     direct = {ticket.key for ticket in tickets}
@@ -206,22 +225,70 @@ class Actor:
                 await self._settle(owed)
 
     async def _settle(self, tickets: list[_Ticket]) -> None:
-        for _ in range(20):
-            draft, batch = self._decide_all(tickets)
+        for attempt in range(20):
+            own = Decision(self, tickets, *self._decide_all(tickets))
+            guests: list[Decision] = []
             try:
+                if attempt == 0:
+                    self._invite(own.batch.posts, guests)
+                batch = _together(own.batch, guests)
                 if batch.writes or batch.consumed:
                     await self._log.append(batch)
             except Conflict:
                 self._refold()
                 tickets[:] = [ticket for ticket in tickets if not self._was_decided(ticket)]
                 continue
-            self.state = draft
-            self._note(batch)
-            self._has_grown.set()
-            for ticket in tickets:
-                _tell(ticket)
-            return
+            else:
+                for decision in (own, *guests):
+                    decision.actor.take_in(decision)
+                self._tell_neighbours(batch.posts)
+                return
+            finally:
+                for decision in (own, *guests):
+                    decision.actor.set_free()
         raise Conflict(f"others keep writing to `{self.stream}`")
+
+    def join(self, post: Post) -> "Decision | None":
+        """Decide a command that leaves another session of this process, to be written in the same commit; None where it has to be posted.
+
+        That is done only where the session rests and somebody waits for what comes next. It stays bound until it is `set_free`.
+        """
+        rests = self._is_free.is_set() and not (self._is_deciding or self._tickets or self._inbox_changed)
+        if not rests or not self._follows or self._task is None or self._task.done():
+            return None
+        tickets = [_Ticket(post.command, post.key, None)]
+        decision = Decision(self, tickets, *self._decide_all(tickets))
+        self._is_free.clear()
+        self.uses += 1
+        return decision
+
+    def take_in(self, decision: "Decision") -> None:
+        """Let the state be what is durable by now, and tell everyone who waits."""
+        self.state = decision.draft
+        self._note(decision.batch)
+        self._has_grown.set()
+        for ticket in decision.tickets:
+            _tell(ticket)
+
+    def set_free(self) -> None:
+        """Let the session decide for itself again."""
+        self._is_free.set()
+
+    def _invite(self, posts: Sequence[Post], guests: "list[Decision]") -> None:
+        """Let the sessions to which commands leave decide along with us where they can; none of us is stopped meanwhile."""
+        for post in posts:
+            there = self._neighbour(post.stream)
+            decision = None if there is None else there.join(post)
+            if decision is not None:
+                self._is_free.clear()
+                guests.append(decision)
+
+    def _tell_neighbours(self, posts: Sequence[Post]) -> None:
+        """See to it that no later command of ours overtakes one that has just been posted."""
+        for post in posts:
+            there = self._neighbour(post.stream)
+            if there is not None:
+                there.look_at_inbox()
 
     def _decide_all(self, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
         draft, batch = self._decide_with(self._rules_now(), tickets)
@@ -232,8 +299,7 @@ class Actor:
         return draft, batch
 
     def _rules_now(self) -> Rules:
-        team = "" if self.state.opened is None else self.state.opened.team
-        return self._rules().for_team(team).with_project_grants(self._project.grants)
+        return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
 
     def _decide_with(self, rules: Rules, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
         draft = self.state.copy()
@@ -297,7 +363,7 @@ class Actor:
     def _note(self, batch: Batch) -> None:
         for write in batch.writes:
             if write.stream == self.stream:
-                self.seq += len(write.events)
+                self.tail.extend(write.events)
                 self._logged += sum(len(payload) for _, _, payload in write.encoded)
             else:
                 self._project = fold_project(write.events, self._project)
@@ -308,7 +374,7 @@ class Actor:
         while page := self._log.read(self.stream, seq, _PAGE):
             state = fold(map(lift, page), state)
             seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
-        self.state, self.seq, self._logged = state, seq, logged
+        self.state, self.tail, self._logged = state, Tail(self.stream, seq), logged
         self._has_grown.set()
         self._project = ProjectState()
         self._look_at_project(state)
@@ -333,6 +399,30 @@ class Actor:
         await self._clock.sleep_until(at)
         self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
         self._work.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one session makes of some commands, before it is durable."""
+
+    actor: Actor
+    tickets: Sequence[_Ticket]
+    draft: SessionState
+    batch: Batch
+
+
+def _together(own: Batch, guests: Sequence[Decision]) -> Batch:
+    """Return one batch for a session and its guests, whose commands need no inbox then."""
+    if not guests:
+        return own
+    taken = {(guest.actor.stream, guest.tickets[0].key) for guest in guests}
+    posts = tuple(post for post in own.posts if (post.stream, post.key) not in taken)
+    batches = [Batch(own.writes, own.consumed, posts), *(guest.batch for guest in guests)]
+    return Batch(
+        tuple(write for batch in batches for write in batch.writes),
+        tuple(consumed for batch in batches for consumed in batch.consumed),
+        tuple(post for batch in batches for post in batch.posts),
+    )
 
 
 async def _shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent, ...]:

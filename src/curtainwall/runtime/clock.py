@@ -2,21 +2,33 @@
 
 import asyncio
 import os
+import threading
 import time
 
 from curtainwall.model import Millis
 
+_AT_ONCE = 4096
+
 
 class SystemClock:
     """Time of day and chance from this machine."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._chance = b""
+        self._owner = 0
 
     def now(self) -> Millis:
         """Return the time of day."""
         return time.time_ns() // 1_000_000
 
     def entropy(self, size: int) -> bytes:
-        """Return random bytes."""
-        return os.urandom(size)
+        """Return random bytes, each given once. They are fetched many at a time: asking the system takes longer than its answer."""
+        with self._lock:
+            if len(self._chance) < size or self._owner != os.getpid():
+                self._chance, self._owner = os.urandom(max(size, _AT_ONCE)), os.getpid()
+            given, self._chance = self._chance[:size], self._chance[size:]
+        return given
 
     async def sleep_until(self, at: Millis) -> None:
         """Return when that time has come."""

@@ -1,23 +1,56 @@
 """The log as others read it, from their own cursor."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from curtainwall.model import Log, Recorded, StreamId
+from curtainwall.model import AnyEvent, Log, Recorded, StreamId
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import lift
 
 _PAGE = 1_000
+_RECENT = 64
+
+
+class Tail:
+    """The last entries of a stream that only this process writes, as they are in the log."""
+
+    def __init__(self, stream: StreamId, seq: int) -> None:
+        self.seq = seq
+        self._stream = stream
+        self._recent: deque[Recorded] = deque(maxlen=_RECENT)
+
+    def extend(self, events: Sequence[AnyEvent]) -> None:
+        """Add what is durable by now."""
+        for event in events:
+            self.seq += 1
+            self._recent.append(Recorded(self._stream, self.seq, event))
+
+    def after(self, cursor: int) -> Sequence[Recorded] | None:
+        """Return what comes after the cursor; None where that goes further back than is remembered."""
+        count = self.seq - cursor
+        if count > len(self._recent):
+            return None
+        return [self._recent[place] for place in range(-count, 0)]
+
+
+TailOf = Callable[[StreamId], Tail | None]
+"""Finds the tail of a stream that this process writes."""
 
 
 class LogFeed:
     """Events of any stream, whoever writes it."""
 
-    def __init__(self, log: Log, wakes: Wakes) -> None:
+    def __init__(self, log: Log, wakes: Wakes, tail_of: TailOf) -> None:
         self._log = log
         self._wakes = wakes
+        self._tail_of = tail_of
 
     def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
         """Return what is there after the cursor."""
+        tail = self._tail_of(stream)
+        recent = None if tail is None else tail.after(after)
+        if recent is not None:
+            return recent
         return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after)]
 
     async def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
@@ -37,4 +70,5 @@ class LogFeed:
 
     def head(self, stream: StreamId) -> int:
         """Return the cursor behind everything that is there now."""
-        return self._log.head(stream)
+        tail = self._tail_of(stream)
+        return self._log.head(stream) if tail is None else tail.seq

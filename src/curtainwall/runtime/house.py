@@ -42,7 +42,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime.actor import Actor, RulesNow
-from curtainwall.runtime.feed import LogFeed
+from curtainwall.runtime.feed import LogFeed, Tail
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
@@ -91,7 +91,7 @@ class House:
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
-        self.feed = LogFeed(stores.log, self.wakes)
+        self.feed = LogFeed(stores.log, self.wakes, self._tail)
         self._actors: dict[StreamId, Actor] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
@@ -147,6 +147,7 @@ class House:
             owner = self.stores.leases.owner(stream)
             raise TryLater(f"session `{session}` is in use by process {owner.pid if owner else 'unknown'}; stop it or use that one")
         actor.holders += 1
+        actor.uses += 1
         try:
             yield actor
         finally:
@@ -239,12 +240,16 @@ class House:
             return None
         actor = Actor(stream, lease, self.stores.log, self.stores.inbox, self.clock, self.rules)
         try:
-            actor.start()
+            actor.start(self._actors.get)
         except BaseException:
             lease.release()
             raise
         self._actors[stream] = actor
         return actor
+
+    def _tail(self, stream: StreamId) -> Tail | None:
+        actor = self._actors.get(stream)
+        return None if actor is None else actor.tail
 
     async def _outcome(self, stream: StreamId, key: str) -> Outcome:
         """Wait for the owner's decision; take over at once where the owner ends."""
@@ -294,9 +299,10 @@ class House:
 
     async def _sweep(self) -> None:
         while True:
+            before = {stream: (actor, actor.uses) for stream, actor in self._actors.items() if actor.is_idle}
             await asyncio.sleep(self._linger)
-            for stream, actor in tuple(self._actors.items()):
-                if actor.is_idle:
+            for stream, (actor, uses) in before.items():
+                if self._actors.get(stream) is actor and actor.is_idle and actor.uses == uses:
                     del self._actors[stream]
                     await actor.stop()
 

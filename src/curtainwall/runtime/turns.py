@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from curtainwall.model import (
     LEFT,
@@ -13,6 +14,7 @@ from curtainwall.model import (
     AnyEvent,
     Closed,
     CommandRefused,
+    CompactionSkipped,
     CurtainwallError,
     EndTurn,
     ExpireMessages,
@@ -52,17 +54,39 @@ LastWords = Callable[[SessionId], str]
 _HOOKS_MAY_SEND_BACK = 3
 
 
+class Lifetimes(Protocol):
+    """Who hears of the beginning and of the end of sessions whose agents work here; hearing of one again changes nothing."""
+
+    async def begun(self, place: Place) -> None:
+        """Hear that a session is ready, before its agent works for the first time here."""
+        ...
+
+    async def ended(self, place: Place) -> None:
+        """Hear that a session is closed."""
+        ...
+
+
 class Turns:
     """One process's agents at work, at most one turn at a time in each session."""
 
-    def __init__(self, house: House, agent_of: AgentOf, hooks: Hooks, last_words: LastWords, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        house: House,
+        agent_of: AgentOf,
+        hooks: Hooks,
+        last_words: LastWords,
+        gate: Gate | None = None,
+        lifetimes: Lifetimes | None = None,
+    ) -> None:
         self._house = house
+        self._lifetimes = lifetimes
         self._held = None if gate is None else HeldAnswers(house, gate)
         self._agent_of = agent_of
         self._hooks = hooks
         self._last_words = last_words
         self._attended: dict[SessionId, asyncio.Task[None]] = {}
         self._begun: dict[SessionId, TurnId] = {}
+        self._greeted: set[SessionId] = set()
 
     def attend(self, session: SessionId) -> None:
         """Look after a session from here on: whatever it can do by itself is done by this process."""
@@ -73,6 +97,7 @@ class Turns:
     async def leave(self, session: SessionId) -> None:
         """Stop looking after a session; a turn that works is parked as a crash would park it."""
         task = self._attended.pop(session, None)
+        self._greeted.discard(session)
         if task is not None:
             task.cancel(LEFT)
             await asyncio.gather(task, return_exceptions=True)
@@ -97,12 +122,16 @@ class Turns:
                     async with self._house.hold(session) as actor:
                         if actor.state.opened is None:
                             raise NotFound(f"there is no session `{session}`")
+                        await self._greet(session, actor)
                         if actor.state.closed is not None:
+                            await self._part(session, actor)
                             return
                         while await self._step(session, actor):
                             pass
                 except Closed:
-                    return
+                    # Closed since it was held, which is told here as well.
+                    await woken.wait()
+                    continue
                 except TryLater:
                     # Another process decides for it, and lets its agent work.
                     await asyncio.sleep(_LOOK_AGAIN)
@@ -110,11 +139,25 @@ class Turns:
                 with actor.followed_by(self._beginning(session)):
                     await woken.wait()
 
+    async def _greet(self, session: SessionId, actor: Actor) -> None:
+        """Have it told that the session has begun, before anything is done in it here."""
+        if session in self._greeted or not actor.state.ready or actor.state.closed is not None:
+            return
+        if self._lifetimes is not None:
+            await self._lifetimes.begun(_place_of(session, actor.state))
+        self._greeted.add(session)
+
+    async def _part(self, session: SessionId, actor: Actor) -> None:
+        """Have it told that the session has ended."""
+        if self._lifetimes is not None:
+            await self._lifetimes.ended(_place_of(session, actor.state))
+
     def _beginning(self, session: SessionId) -> Follow:
         """Return what begins a turn in the same commit as the message that it is about, while nothing else goes on there."""
 
         def begin(state: SessionState, events: Sequence[AnyEvent]) -> AnyCommand | None:
-            if not any(isinstance(event, MessageAccepted) for event in events) or not self._can_begin(state):
+            is_new = any(isinstance(event, MessageAccepted) for event in events)
+            if not is_new or session not in self._greeted or not self._can_begin(state):
                 return None
             turn = self._begun[session] = TurnId(self._house.mint())
             return StartTurn(by=SYSTEM, turn=turn)
@@ -141,13 +184,23 @@ class Turns:
         if state.turn is not None and state.can_go_on:
             at = TurnAt(session=session, turn=state.turn, resumed=True)
             return await self._go(agent, actor, at, ResumeTurn(by=SYSTEM, turn=at.turn))
+        if state.turn is None and state.compaction_asked is not None:
+            return await self._compact(agent, actor, session, state.compaction_asked)
         if state.turn is None and state.queue and not state.exhausted:
             at = TurnAt(session=session, turn=TurnId(self._house.mint()))
             return await self._go(agent, actor, at, StartTurn(by=SYSTEM, turn=at.turn))
-        if state.turn is None and state.compaction_asked is not None:
-            await agent.compact(session, state.compaction_asked)
-            return True
         return False
+
+    async def _compact(self, agent: Agent, actor: Actor, session: SessionId, instructions: str) -> bool:
+        """Have older messages summarised; what waits is worked on afterwards, also where that could not be done."""
+        try:
+            await agent.compact(session, instructions)
+        except (Closed, TryLater):
+            raise
+        except CurtainwallError as fault:
+            skipped = CompactionSkipped(at=self._house.clock.now(), why=str(fault))
+            await actor.submit(RecordProgress(by=SYSTEM, events=(skipped,)))
+        return True
 
     async def _go(self, agent: Agent, actor: Actor, at: TurnAt, begin: AnyCommand | None = None) -> bool:
         """Let the agent work on a turn and write down how it ended; False where the turn could not begin."""
@@ -156,7 +209,7 @@ class Turns:
                 await actor.submit(begin)
         except CommandRefused:
             return False
-        place = Place(session=at.session, workspace=actor.state.workspace, mode=actor.state.mode)
+        place = _place_of(at.session, actor.state)
         result = await self._worked(agent, at, actor)
         reply = await self._told(result, at, place, is_again=False)
         for _ in range(_HOOKS_MAY_SEND_BACK):
@@ -169,7 +222,15 @@ class Turns:
             at = at.model_copy(update={"resumed": True})
             result = await self._worked(agent, at, actor)
             reply = await self._told(result, at, place, is_again=True)
-        end = EndTurn(by=SYSTEM, turn=at.turn, status=result.status, failure=result.failure, waits_for=result.waits_for, last=result.last)
+        end = EndTurn(
+            by=SYSTEM,
+            turn=at.turn,
+            status=result.status,
+            failure=result.failure,
+            fault=result.fault,
+            waits_for=result.waits_for,
+            last=result.last,
+        )
         # Where somebody closed the session meanwhile, the turn is over already.
         with suppress(CommandRefused):
             await actor.submit(end)
@@ -213,12 +274,16 @@ class Turns:
 _LOOK_AGAIN = 1.0
 
 
+def _place_of(session: SessionId, state: SessionState) -> Place:
+    return Place(session=session, workspace=state.workspace, mode=state.mode)
+
+
 def _result_of(working: "asyncio.Task[TurnResult]") -> TurnResult:
     if working.cancelled() or isinstance(working.exception(), Closed):
         return TurnResult(status=TurnStatus.INTERRUPTED, failure="interrupted")
     fault = working.exception()
     if fault is None:
         return working.result()
-    if isinstance(fault, CurtainwallError):
-        return TurnResult(status=TurnStatus.FAILED, failure=str(fault))
-    return TurnResult(status=TurnStatus.FAILED, failure=f"a fault of ours: {type(fault).__name__}: {fault}")
+    name = type(fault).__name__
+    why = str(fault) if isinstance(fault, CurtainwallError) else f"a fault of ours: {name}: {fault}"
+    return TurnResult(status=TurnStatus.FAILED, failure=why, fault=name)

@@ -80,6 +80,7 @@ from curtainwall.session.replay import (
 )
 from curtainwall.session.rules import (
     Rules,
+    Whose,
 )
 from curtainwall.session.standing import (
     covered,
@@ -138,6 +139,7 @@ __all__ = [
     "Transcript",
     "Turn",
     "Violation",
+    "Whose",
     "answer",
     "answer_arguments",
     "apply",

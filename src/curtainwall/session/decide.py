@@ -244,6 +244,7 @@ def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:
         by=command.by,
         parent=command.parent,
         team=command.team,
+        job=command.job,
     )
     labels = (LabelsAdded(at=moment.at, labels=command.labels),) if command.labels else ()
     routes = (RouteAdded(at=moment.at, route=route, by=command.by) for route in command.routes)
@@ -275,11 +276,12 @@ def _with_message(
 
 def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     at, status = moment.at, command.status
-    ended = TurnEnded(at=at, turn=command.turn, status=status, failure=command.failure, waits_for=command.waits_for)
+    ended = TurnEnded(at=at, turn=command.turn, status=status, failure=command.failure, fault=command.fault, waits_for=command.waits_for)
     if status is TurnStatus.WAITING:
         return (ended,)
     # The answers go first: with the turn's end, what was said in it is no longer at hand.
-    return (*peers.answers(state, status, command.failure, rules, moment), ended, *peers.compaction(state, rules, at))
+    told = peers.answers(state, status, command.failure, rules, moment, fault=command.fault)
+    return (*told, ended, *peers.compaction(state, rules, at))
 
 
 def _taken(state: SessionState, events: tuple[AnyEvent, ...], moment: Moment) -> tuple[AnyEvent, ...]:

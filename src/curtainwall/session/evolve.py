@@ -106,7 +106,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case TextStreamed():
             pass
         case AgentSpoke():
-            if state.peers:
+            if state.peers and event.ours:
+                state.notes = (*state.notes, event.text)
+            elif state.peers:
                 state.spoken = event.text
         case MessageAccepted():
             state.totals.messages += 1
@@ -122,13 +124,15 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.turn, state.turn_waits, state.interrupting = event.turn, False, False
             taken = frozenset(event.messages)
             state.queue = [message for message in state.queue if message not in taken]
-            state.turn_messages, state.turn_began, state.spoken = event.messages, state.spent.copy(), ""
+            state.turn_messages, state.turn_began = event.messages, state.spent.copy()
+            state.spoken, state.notes = "", ()
         case TurnEnded():
             state.turn_waits = event.status is TurnStatus.WAITING
             state.turn = event.turn if state.turn_waits else None
             state.parked_on, state.interrupting = event.waits_for, False
             if not state.turn_waits:
-                state.turn_messages, state.turn_began, state.spoken = (), None, ""
+                state.turn_messages, state.turn_began = (), None
+                state.spoken, state.notes = "", ()
         case CallRequested():
             state.totals.calls += 1
             state.calls[event.call] = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)

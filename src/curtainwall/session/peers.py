@@ -138,7 +138,9 @@ def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSourc
     return judge(rules.policy, _subject(RECEIVE, team, {"team": team}), facts)
 
 
-def answers(state: SessionState, status: TurnStatus, words: str, rules: Rules | None, moment: Moment) -> tuple[AnyEvent, ...]:
+def answers(
+    state: SessionState, status: TurnStatus, words: str, rules: Rules | None, moment: Moment, *, fault: str = ""
+) -> tuple[AnyEvent, ...]:
     """Return the answers to the teams whose messages the turn was about; one that needs a yes first is held.
 
     Without rules nothing of the agent's goes out, only words of ours.
@@ -150,7 +152,8 @@ def answers(state: SessionState, status: TurnStatus, words: str, rules: Rules | 
             answer = PeerAnswer(
                 message=message,
                 status=_ENDS[status],
-                text=state.spoken if status is TurnStatus.DONE else words,
+                text="\n\n".join(filter(None, (*state.notes, state.spoken if status is TurnStatus.DONE else words))),
+                fault=fault,
                 labels=tuple(state.labels.values()),
                 usage=_used(state),
             )

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, Who
+from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, SessionOpened, Who
 from curtainwall.policy import Policy
 from curtainwall.session.breaker import BreakerLimits
+
+Whose = tuple[Literal["team", "job"], str]
+"""Who has rules besides the house's: a team, or a job, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class Rules:
     logged_bytes: int = 1_000_000_000
     askers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Who may ask a team, where not everybody may."""
-    team_policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
+    own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
+    """Of teams and jobs with a rule file of their own: the house's rules, with those of that file among them."""
     depth: int = 4
     """Through how many teams a question may go."""
     compact_after: int = 1_000
@@ -33,10 +37,14 @@ class Rules:
         """Tell whether someone may answer asks and use control words: the local user, or an operator of their channel."""
         return who.channel in HOUSE_CHANNELS or who.name in self.operators.get(who.channel, frozenset())
 
-    def for_team(self, team: str) -> "Rules":
-        """Return the rules of a session that speaks for a team: the house's, or those with the team's own among them."""
-        policy = self.team_policies.get(team)
+    def of(self, *, team: str = "", job: str = "") -> "Rules":
+        """Return the rules of a session that speaks for a team, or is a firing of a job; none is both."""
+        policy = self.own_policies.get(("team", team) if team else ("job", job))
         return self if policy is None else replace(self, policy=policy)
+
+    def of_session(self, opened: SessionOpened | None) -> "Rules":
+        """Return the rules of a session by how it was opened, also where that was long ago."""
+        return self if opened is None else self.of(team=opened.team, job=opened.job)
 
     def with_project_grants(self, grants: Mapping[GrantId, Grant]) -> "Rules":
         """Return the rules of a session that works in a project with these grants."""

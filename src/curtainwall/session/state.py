@@ -168,6 +168,8 @@ class SessionState:
     turn_messages: tuple[MessageId, ...] = ()
     turn_began: Spent | None = None
     spoken: str = ""
+    notes: tuple[str, ...] = ()
+    """What we had to say about the agent in this turn, which goes out with its answer."""
     compacted_at: int = 0
 
     def copy(self) -> "SessionState":
@@ -212,6 +214,7 @@ class SessionState:
             turn_messages=self.turn_messages,
             turn_began=None if self.turn_began is None else self.turn_began.copy(),
             spoken=self.spoken,
+            notes=self.notes,
             compacted_at=self.compacted_at,
         )
 

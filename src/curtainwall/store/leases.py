@@ -50,12 +50,13 @@ class OfdLeases:
         byte = _byte_of(stream)
         descriptor = self._open()
         try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+            is_ours = lock_byte(descriptor, byte)
         except OSError as error:
             os.close(descriptor)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return None
             raise explain_file(error, self._path) from error
+        if not is_ours:
+            os.close(descriptor)
+            return None
         # A full disk does not keep anyone from deciding; the message is poorer then.
         with contextlib.suppress(OSError):
             os.pwrite(descriptor, _SLOT.pack(byte, os.getpid(), self._clock.now()), byte % _SLOTS * _SLOT.size)
@@ -90,6 +91,17 @@ class OfdLeases:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise TryLater("too many files are open to take a lease: raise the limit or close sessions") from error
             raise explain_file(error, self._path) from error
+
+
+def lock_byte(descriptor: int, byte: int) -> bool:
+    """Lock one byte of a file until its description is closed; False while somebody else holds it."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
 
 
 def _byte_of(stream: StreamId) -> int:

@@ -1,19 +1,22 @@
 """A damaged database: it is set aside as it is, and every stream in it that is whole and proven goes on in a new one."""
 
 import hmac
+import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, encode_event
+from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event
 from curtainwall.store import chain
-from curtainwall.store.home import Home, read_audit_key, sync_directory
+from curtainwall.store.home import Home, private_file, read_audit_key, sync_directory
+from curtainwall.store.leases import lock_byte
 from curtainwall.store.ledger import Ledger, PreparedBatch, PreparedWrite
 from curtainwall.store.schema import STREAM_SHIFT, connect, create
 from curtainwall.store.sqlite import rebuild_lists
@@ -21,6 +24,9 @@ from curtainwall.store.trail import Decode
 
 EXTENSION: Final = "rescue"
 _WAL: Final = "-wal"
+_SHARED: Final = "-shm"
+_CONNECTED: Final = 128
+"""The byte of SQLite's shared file that every open connection holds a lock on."""
 _KEPT_NAMES: Final = 200
 _INBOX: Final = "stream, key, kind, payload, decided, seq, code, message"
 
@@ -62,12 +68,30 @@ def damage_in(database: Path) -> str:
 
 
 def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
-    """Set a damaged database aside and go on with what is whole in it; None where nothing is damaged. Others must not use it meanwhile."""
+    """Set a damaged database aside and go on with what is whole in it; None where nothing is damaged, `TryLater` while others use it."""
     home = Home(root.absolute())
     damage = damage_in(home.database)
     if not damage:
         return None
-    key, now = read_audit_key(home.audit_key), clock.now()
+    with _alone(home.database, damage):
+        return _rescued(home, clock.now(), decode)
+
+
+@contextmanager
+def _alone(database: Path, damage: str) -> Generator[None]:
+    """Keep others out of a database; raise `TryLater` where somebody is in it, who would go on writing to what was set aside."""
+    descriptor = private_file(Path(f"{database}{_SHARED}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    try:
+        if not lock_byte(descriptor, _CONNECTED):
+            words = f"the database `{database}` is damaged ({damage}), and another process uses it"
+            raise TryLater(f"{words}: end that process, then run `curtainwall audit rescue` or `curtainwall serve`")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
+    key = read_audit_key(home.audit_key)
     aside = home.database.with_name(f"{home.database.name}.damaged-{now}")
     with tempfile.TemporaryDirectory(dir=home.root, prefix=".rescue-") as scratch:
         # Reading it would change it: what is looked at is a copy.
@@ -75,6 +99,10 @@ def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
         for suffix in ("", _WAL):
             if Path(f"{home.database}{suffix}").exists():
                 shutil.copy(f"{home.database}{suffix}", f"{copy}{suffix}")
+        damage = damage_in(copy)
+        if not damage:
+            # Somebody else has just done it.
+            return None
         whole, lost, inbox = _salvaged(copy, key)
         told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost))
         create(made, lambda db: chain.seal_empty(db, key))
@@ -87,7 +115,7 @@ def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
 def _exchange(database: Path, made: Path, aside: Path) -> None:
     """Put a new database in the place of the damaged one, which keeps its content under another name; there is always one."""
     aside.hardlink_to(database)
-    for suffix in (_WAL, "-shm"):
+    for suffix in (_WAL, _SHARED):
         if Path(f"{database}{suffix}").exists():
             Path(f"{database}{suffix}").rename(f"{aside}{suffix}")
     made.replace(database)

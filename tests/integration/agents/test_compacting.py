@@ -10,7 +10,7 @@ from curtainwall.app.library import Session
 from curtainwall.model import Basis, CompactionSkipped, HistoryCompacted, ModelRequested, TurnFailed, TurnStatus, Usage
 from tests.support.covers import covers
 from tests.support.hooking import python
-from tests.support.talking import Counted, Home, Line, Playing, of, playing, run, runs, until, words
+from tests.support.talking import Counted, Held, Home, Line, Playing, of, playing, run, runs, until, words
 
 SIZE = 40_000
 
@@ -205,6 +205,30 @@ def test_where_there_is_nothing_to_compact_that_is_said(home: Home) -> None:
             assert [asked.purpose for asked in of(ModelRequested, session.timeline())] == ["turn"]
 
     run(main())
+
+
+@covers("agents.compaction-when-asked")
+def test_what_is_said_after_somebody_asked_for_a_summary_is_worked_on_after_it(home: Home) -> None:
+    held = Held("thinking")
+    model = small("one", "two", held, "four", summaries=["in short"])
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            await talked(session, "a", "b")
+            working = asyncio.create_task(session.send("c"))
+            await held.shown.wait()
+            await session.compact()
+            waiting = asyncio.create_task(session.send("d"))
+            while not session.info.queue:  # noqa: ASYNC110 - nobody tells when it is
+                await asyncio.sleep(0.01)
+            await session.interrupt()
+            assert (await working).status is TurnStatus.INTERRUPTED
+            assert (await waiting).text == "four"
+            assert len(of(HistoryCompacted, session.timeline())) == 1
+
+    run(main())
+    assert model.heard[0].startswith("human: [Summary of our conversation so far]\nin short")
+    assert model.heard[-1] == "human: d"
 
 
 @covers("agents.compaction-when-asked")

@@ -231,3 +231,45 @@ def test_an_ask_of_a_delivery_is_shown_in_the_room_answered_in_the_web_and_run_o
             running.kill_everything()
 
     run(talk(), 280)
+
+
+@pytest.mark.timeout(300)
+@covers("teams.a-sensitive-answer-asks")
+def test_a_teams_answer_from_a_secret_is_asked_about_in_its_teams_room_alone_and_leaves_after_a_yes_there(
+    program: Program, synapse: Synapse, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            room, wall = await ann.room(synapse.user("wall")), synapse.user("wall")
+            text = f'''
+                [channels.matrix]
+                operators = ["{ann.user}"]
+                [matrix]
+                homeserver = "{synapse.url}"
+                user = "{wall}"
+                password-env = "WALL_PASSWORD"
+                [lists]
+                teams = ["*"]
+                '''
+            for team, colour in (("backend", "blue"), ("data", "green")):
+                (program.scratch / team).mkdir()
+                (program.scratch / team / ".env").write_text(f"COLOUR={colour}\n")
+                reads = {"code": "print(await filesystem.read_file(path='.env'))"}
+                model = script_of(program.scratch / f"{team}.jsonl", [reads, {"text": f"it is {colour}"}])
+                text += f'[teams.{team}]\nproject = "{program.scratch / team}"\nmodel = "{model}"\n'
+            program.configure(text.replace("[teams.data]", f'approval-target = "matrix:{room}"\n[teams.data]'))
+            running = program.begin("serve", WALL_PASSWORD="secret")
+            await ann.joined(room, wall)
+            elsewhere = await asyncio.to_thread(program, "teams", "ask", "--timeout", "1s", "data", "which colour?", fails=True)
+            assert elsewhere.returncode == 3
+            asking = program.begin("teams", "ask", "--timeout", "4m", "backend", "which colour?")
+            card = await ann.until(lambda: next((heard.text for heard in ann.heard(room, wall) if "it is blue" in heard.text), None))
+            assert asking.out == ""
+            await ann.say(room, f"/approve {card.split()[0]}")
+            assert (await asyncio.to_thread(asking.code, 90), asking.out) == (0, "it is blue\n")
+            (other,) = await asyncio.to_thread(program.json, "approvals", "list")
+            told = [heard.text for heard in ann.heard(room, wall)]
+            assert not any("green" in each or other["id"] in each for each in told), "a team without a target asks nowhere"
+            running.kill_everything()
+
+    run(story())

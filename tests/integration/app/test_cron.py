@@ -1,9 +1,13 @@
 """Jobs at the real program: fired by hand, killed in the middle, and listed with what became of them."""
 
+import re
 from typing import Any
 
+from curtainwall.model import CallDenied, CallFinished
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
+from tests.support.ports import free_port
+from tests.support.serving import Home, health, script_of
 from tests.support.waiting import until
 
 JOBS = """
@@ -55,3 +59,46 @@ def test_a_job_fires_while_the_house_is_served_and_what_is_slashed_is_plain_text
     again.kill_everything()
     (first, *_) = reversed(program.json("cron", "history", "minutely"))
     assert "/approve everything" in program("sessions", "show", first["session"]).stdout
+
+
+FORBID = '@id("no-notes") forbid (principal, action == Action::"write-path", resource);\n'
+
+
+@covers("cron.a-job-has-rules-of-its-own")
+def test_the_rules_of_a_job_forbid_what_others_may_and_hold_as_they_are_when_an_old_firing_goes_on(program: Program) -> None:
+    port, own = free_port(), program.scratch / "strict.cedar"
+    own.write_text('@id("elsewhere") forbid (principal, action == Action::"write-path", resource in Path::"/nowhere");\n')
+    write = {"tool": "filesystem.write_file", "arguments": {"path": "note.txt", "content": "x"}}
+    ask = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
+    model = script_of(program.scratch / "said", [ask, write, {"text": "over"}])
+    job = f'[cron.NAME]\nschedule = "0 3 1 1 *"\ninstructions = "go"\nmodel = "{model}"\n'
+    program.configure(
+        f"[serve]\nstatus-port = {port}\n[web]\nenabled = false\n[channels.web]\noperators = ['ann']\n"
+        + job.replace("NAME", "strict") + f'policy = "{own}"\n' + job.replace("NAME", "free")
+    )  # fmt: skip
+    for name in ("strict", "free"):
+        assert program("cron", "run", name, fails=True).returncode == 3
+    sessions = {row["job"]: row["session"] for row in program.json("cron", "history")}
+    asks, home = program.json("approvals", "list"), Home(program.environ)
+    serving = program.begin("serve")
+    until(lambda: health(port).get("pid") == serving.child.pid, 60)
+    own.write_text(FORBID)
+    version = serving.says(r"in force from now on: rules of job `strict` ([0-9a-f]{12})")
+    own.write_text(f'{FORBID}\n@id("more") permit (principal, action, resource);')
+    fault = until(lambda: health(port)["config"]["fault"])
+    assert re.search(r"`cron.strict.policy`: `\S+strict.cedar`, line 3, rule `more`: ", fault)
+    for row in asks:
+        home.answer(row["id"], row["session"])
+    until(lambda: {row["status"] for row in program.json("cron", "history")} == {"done"}, 60)
+    denied = [event for event in home.events(sessions["strict"]) if isinstance(event, CallDenied)]
+    assert [event.verdict.because for event in denied] == [("no-notes",)], "what was valid stays in force"
+    assert sum(isinstance(event, CallFinished) for event in home.events(sessions["free"])) == 2
+    assert [(program.home / "sessions" / sessions[name] / "workspace" / "note.txt").exists() for name in ("strict", "free")] == [
+        False,
+        True,
+    ]
+    own.write_text(FORBID)
+    until(lambda: health(port)["config"]["valid"])
+    assert version not in health(port)["policy"], "the rules of the house are as they were"
+    serving.interrupt()
+    assert serving.code() == 0

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.app.home import find_home
+from curtainwall.app.wiring import open_store
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.ports import free_port
@@ -34,6 +36,13 @@ class Phone:
         return reply(503) if self.is_broken else reply(200, "{}")
 
 
+def remembered(program: Program) -> bool:
+    """Tell whether it is written down that the program was told."""
+    with open_store(find_home(program.environ)) as store:
+        return bool(store.marks.all("notify-command"))
+
+
+@pytest.mark.timeout(300)
 @covers("notify.once", "notify.says-little")
 def test_an_ask_is_told_once_over_failures_and_restarts_and_says_nothing_of_the_ask(program: Program, site: Site) -> None:
     phone, port, told = Phone(), free_port(), program.scratch / "told.jsonl"
@@ -53,9 +62,16 @@ def test_an_ask_is_told_once_over_failures_and_restarts_and_says_nothing_of_the_
     until(lambda: site.seen, 60)
     until(lambda: "a message did not arrive: `127.0.0.1` answered with status 503" in health(port)["services"]["notify"])
     assert told.read_text().count("title") == 1, "what works is not kept waiting, nor repeated, because of what does not"
+    until(lambda: remembered(program), 60)
+    running.kill_everything()
+    running = program.begin("serve", NTFY_TOKEN="tk_very_secret_words")
+    until(lambda: health(port).get("pid") == running.child.pid, 60)
+    until(lambda: "a message did not arrive" in health(port)["services"]["notify"])
     phone.is_broken = False
     until(lambda: health(port)["services"]["notify"] == "ok", 60)
     before = len(site.seen)
+    assert told.read_text().count("title") == 1, "also where somebody died before the other way worked"
+    assert len({seen.headers["x-sequence-id"] for seen in site.seen}) == 1, "a repeated message says that it is the same"
     running.child.send_signal(signal.SIGTERM)
     assert running.code() == 0
     running = program.begin("serve", NTFY_TOKEN="tk_very_secret_words")

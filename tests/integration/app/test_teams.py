@@ -1,6 +1,7 @@
 """`curtainwall teams` as people use it: a process for each command, and conversations that outlive them all."""
 
 import json
+import re
 from typing import Any
 
 from tests.integration.app.conftest import Program
@@ -41,7 +42,12 @@ def test_the_second_answer_knows_the_first_and_nobody_else_does(program: Program
         ("frontend", 3, 0, "active"),
         ("mobile", 1, 0, "active"),
     ]
-    assert told["totals"]["messages"] == 4
+    totals = told["totals"]
+    assert (totals["messages"], totals["average"]) == (4, 2)
+    assert totals["tokens"] == sum(it["tokens"] for it in told["conversations"]) > 0
+    shown = program("teams", "list").stdout
+    assert re.search(r"frontend → backend +active +3 +0 +[1-9]\d* ", shown)
+    assert re.search(r"4 messages in 2 conversations, 2\.0 each, [1-9]\d* tokens", shown)
     history = program("teams", "history", "backend", "--from", "mobile").stdout
     assert "mobile: what did they ask?" in history
     assert "done: which port?" in history
@@ -58,6 +64,20 @@ def test_a_notice_waits_for_whoever_works_next_and_a_late_answer_for_whoever_loo
         told = program.json("teams", "history", "backend")
     assert [it["message"] for it in told] == ["we deploy at five", "did you hear?"]
     assert [it["status"] for it in told] == ["done", "done"]
+
+
+@covers("teams.import")
+def test_teams_of_iris_are_imported_and_listed(program: Program) -> None:
+    frontend = {"project": str(program.workspace), "path": "/old", "description": "the pages", "skipPermissions": True, "color": "#E91E63"}
+    source = program.scratch / "teams.json"
+    source.write_text(json.dumps({"settings": {"idleTimeout": 300_000, "maxProcesses": 3}, "teams": {"frontend": frontend}}))
+    done = program("teams", "import", source)
+    assert done.stdout == f"frontend: {program.workspace}\n"
+    assert "`skipPermissions` is not taken over" in done.stderr
+    (team,) = program.json("teams", "list")["teams"]
+    assert (team["team"], team["agent"], team["description"]) == ("frontend", "claude-local", "the pages")
+    again = program("teams", "import", source, fails=True)
+    assert (again.returncode, "there is a team `frontend` already" in again.stderr) == (1, True)
 
 
 def test_mistakes_are_named(program: Program) -> None:

@@ -5,6 +5,9 @@ import json
 from pathlib import Path
 from urllib.parse import quote
 
+from curtainwall.app.openings import Wanted, open_new
+from curtainwall.app.wiring import open_house, set_up
+from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, Ask, Route, SessionId, Who
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, configure, halting, process, served
 from tests.support.synapse import Person, Synapse, person
@@ -80,6 +83,41 @@ def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_re
             assert heard_by_echo(ann, room, wall) == ["first", *(f"m{after}" for after in range(9)), "last"]
 
     run(talk(), 115)
+
+
+@covers("matrix.once-and-in-order")
+def test_a_card_of_which_nothing_was_remembered_does_not_look_open_once_it_is_settled(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall, nightly = synapse.user("wall"), Who(name="nightly", channel="cron")
+
+    async def asked(room: str) -> tuple[SessionId, ApprovalId]:
+        async with open_house(set_up()) as wired:
+            session = await open_new(wired, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
+            await wired.gate.request(session, Ask(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
+            return session, wired.store.index.approvals(ApprovalQuery(session=session))[0].approval
+
+    async def approved(session: SessionId, approval: ApprovalId) -> None:
+        async with open_house(set_up()) as wired:
+            await wired.house.send(session, AnswerApproval(by=Who(name="ann"), approval=approval, granted=True))
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served():
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+            # Before it is said, after it is said, and after it is known under which name it was said.
+            for named, after, is_said in (("asked", 0, False), ("sent card", 0, True), ("asked", 1, True)):
+                session, approval = await asked(room)
+                async with halting(home, after, named=named) as marks:
+                    await asyncio.wait_for(marks.halted.wait(), 60)
+                await approved(session, approval)
+                if is_said:
+                    card = await ann.hears(room, wall, f"{approval} waits for an answer")
+                    async with served():
+                        await ann.until(lambda card=card: card.text.startswith("already answered by `ann`: granted"))
+            assert not [it.text for it in ann.heard(room, wall) if not it.text.startswith("already answered by `ann`: granted")]
+
+    run(talk(), 110)
 
 
 @covers("matrix.late-keys")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
-from curtainwall.channels.notices import Announcer, Notice
+from curtainwall.channels.notices import Announcer, Notice, Pace
 from curtainwall.model import AnswerApproval, Route
 from curtainwall.runtime import SystemClock
 from tests.integration.channels.test_asks import ROOM, Stage, stage, there
@@ -42,12 +42,18 @@ class TurnedClock:
 
 
 def announcer(it: Stage, clock: TurnedClock, remind: int | None = 3_600_000) -> Announcer:
-    return Announcer("phone", it.board(), it.house.stores.marks, clock, after=60_000, remind=remind)
+    return Announcer("phone", it.board(), it.house.stores.marks, clock, Pace(after=60_000, remind=remind))
 
 
 async def next_of(notices: AsyncIterator[Notice]) -> Notice:
     async with asyncio.timeout(30):
         return await anext(notices)
+
+
+async def crashed(it: Stage, clock: TurnedClock) -> Notice:
+    """Return what is told by somebody who dies before remembering it."""
+    async with aclosing(announcer(it, clock).follow()) as notices:
+        return await next_of(notices)
 
 
 @covers("notify.remind")
@@ -64,12 +70,14 @@ def test_an_ask_is_told_when_it_has_waited_and_again_while_nobody_answers(tmp_pa
                 assert not first.done(), "whoever answers at once need not be told"
                 clock.turn(60_000)
                 told = await first
+                assert told.id == (await crashed(it, clock)).id, "what may have been told is told under the same name"
                 assert (told.new, told.again, told.title) == ((card,), (), "an answer is wanted")
                 assert told.text == "filesystem.read_file in cron: nightly, test"
                 later = asyncio.create_task(next_of(notices))
                 await until(lambda: clock.sleepers)
                 clock.turn(3_600_000)
                 assert (await later).title == "an answer is still wanted"
+                assert later.result().id != told.id
                 told_on = asyncio.create_task(next_of(notices))
                 await until(lambda: clock.sleepers)
                 told_on.cancel()

@@ -1,5 +1,5 @@
 """What every test of teams uses."""
 
-from tests.support.teams import team_home
+from tests.support.teams import fake, short_home, team_home
 
-__all__ = ["team_home"]
+__all__ = ["fake", "short_home", "team_home"]

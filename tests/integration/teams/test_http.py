@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +17,9 @@ from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.mcp import ERAS
 from tests.support.ports import free_port
+from tests.support.real_parts import CLAUDE
 from tests.support.teams import LISTED, TeamHome
+from tests.support.upstream import KEY, Says, upstream_beside
 
 TOKEN, OTHER = "t" * 32, "o" * 32
 
@@ -86,5 +89,66 @@ def test_nobody_comes_in_without_a_token_or_into_the_session_of_another_team(por
             assert (await http.get("/mcp", headers=mine)).status_code == 405
             assert (await http.request("DELETE", "/mcp", headers={**mine, **name})).status_code == 204
             assert (await http.post("/mcp", json=listing, headers={**mine, **name})).status_code == 404
+
+    run(story())
+
+
+@covers("teams.over-http")
+def test_the_sdks_client_gets_nowhere_without_a_known_token(port: int) -> None:
+    async def story() -> None:
+        async with served():
+            for shown in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Bearer {TOKEN}x"}):
+                heard: list[int] = []
+
+                async def note(response: httpx2.Response, heard: list[int] = heard) -> None:
+                    heard.append(response.status_code)
+
+                async with httpx2.AsyncClient(headers=shown, timeout=60, event_hooks={"response": [note]}) as http:
+                    with pytest.raises(Exception, match=r"unhandled errors|error response"):
+                        async with Client(streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)) as mcp:
+                            await mcp.list_tools()
+                assert set(heard) == {401}
+
+    run(story())
+
+
+@covers("teams.over-http")
+def test_claude_code_asks_a_team_over_http_as_the_team_whose_token_it_shows(
+    team_home: TeamHome, port: int, real_part: Callable[[str], str]
+) -> None:
+    real_part("claude-code")
+
+    async def claude(url: str, token: str) -> dict[str, Any]:
+        config = team_home.scratch / "mcp.json"
+        way = {"type": "http", "url": f"http://127.0.0.1:{port}/mcp", "headers": {"Authorization": f"Bearer {token}"}}
+        config.write_text(json.dumps({"mcpServers": {"teams": way}}))
+        started = await asyncio.create_subprocess_exec(
+            CLAUDE, "-p", "--output-format", "stream-json", "--verbose", "--mcp-config", config, "--strict-mcp-config",
+            "--setting-sources", "user", "--allowedTools", "mcp__teams", "--model", "claude-sonnet-4-5", "--", "ask the backend team",
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            cwd=team_home.project("mobile"),
+            env={
+                "PATH": os.environ["PATH"], "HOME": str(team_home.scratch), "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY,
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false", "CLAUDE_CODE_MAX_RETRIES": "1",
+            },
+        )  # fmt: skip
+        out, err = await started.communicate()
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert started.returncode == 0, (out, err)
+        begun = next(line for line in lines if line.get("subtype") == "init")
+        return {"server": begun["mcp_servers"][0]["status"], "result": lines[-1]["result"]}
+
+    async def story() -> None:
+        with upstream_beside() as upstream:
+            async with served() as house:
+                question = json.dumps({"team": "backend", "question": "hello", "timeout": 60_000})
+                upstream.will(Says(tool="mcp__teams__teams_ask", arguments=(question,)), Says(("they said it",)))
+                assert await claude(upstream.url, OTHER) == {"server": "connected", "result": "they said it"}
+                assert "answer 0" in json.dumps(upstream.asked[-1].body["messages"][-1])
+                (pair,) = house.wired.talk.figures()
+                assert str(pair.pair) == "mobile → backend"
+                upstream.will(Says(("I have no such tool",)))
+                refused = await claude(upstream.url, "wrong")
+                assert refused["server"] in ("failed", "needs-auth"), refused
 
     run(story())

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,35 +23,8 @@ from tests.support.covers import covers
 from tests.support.houses import run, until
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import CLAUDE
-from tests.support.teams import LISTED, TeamHome, events_in, pair_sessions, wired_of
+from tests.support.teams import LISTED, LOCAL, TeamHome, events_in, pair_sessions, serve_with, wired_of
 from tests.support.upstream import KEY
-
-LOCAL = {"agent": '"claude-local"', "model": '"anthropic:claude-sonnet-4-5"'}
-
-
-@pytest.fixture
-def short_home(bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TeamHome]:
-    """Return a home whose sockets have short names, on a machine that can confine."""
-    with tempfile.TemporaryDirectory(prefix="cw-") as name:
-        made = TeamHome(Path(name).resolve())
-        monkeypatch.setenv("CURTAINWALL_HOME", str(made.home))
-        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-        yield made
-
-
-@pytest.fixture
-def fake(short_home: TeamHome) -> Path:
-    """Return a program that stands in for Claude Code and misbehaves on request; it serves the team `backend`."""
-    program = short_home.scratch / "fake"
-    shutil.copy(fake_claude.__file__, program)
-    program.chmod(0o755)
-    serve_with(short_home, program)
-    return program
-
-
-def serve_with(home: TeamHome, program: Path, more: str = "silence = 3\n") -> None:
-    home.more = f'{LISTED}[processes]\nprogram = "{program}"\n{more}'
-    home.write(backend=LOCAL)
 
 
 @pytest.fixture
@@ -170,8 +141,36 @@ def test_a_fault_is_told_by_its_name_in_bounded_time_and_the_pair_works_again(
     run(story())
 
 
-@covers("teams.four-commits")
-def test_a_warm_ask_is_four_commits(short_home: TeamHome, fake: Path) -> None:
+@pytest.mark.parametrize(
+    ("does", "fault"),
+    [
+        ("exec sleep 600", "AgentSilent"),
+        ("exec cat /dev/urandom", "AgentGarbled"),
+        ("exit 0", "NoAnswer"),
+        ("echo \"error: unknown option '--tools'\" >&2; exit 1", "WrongVersion"),
+    ],
+)
+@covers("teams.local-agents-fail-by-name")
+def test_a_program_that_is_no_agent_at_all_is_told_by_its_fault_and_the_right_one_works_again(
+    short_home: TeamHome, fake: Path, does: str, fault: str
+) -> None:
+    right, wrong = fake.read_text(), f"#!/bin/sh\n{does}\n"
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await asyncio.to_thread(fake.write_text, wrong)
+            began = time.monotonic()
+            failed = await teams.ask("backend", "first", wait=60)
+            assert time.monotonic() - began < 30
+            assert (failed.status, failed.fault) == ("failed", fault), failed
+            await asyncio.to_thread(fake.write_text, right)
+            assert (await teams.ask("backend", "second", wait=60)).text.endswith("second")
+
+    run(story())
+
+
+@covers("teams.two-commits")
+def test_a_warm_ask_is_two_commits(short_home: TeamHome, fake: Path) -> None:
     async def story() -> None:
         async with SqliteStore.open(short_home.home, SystemClock(), decode=lift) as store:
             counted = Counted(store.log)
@@ -183,10 +182,11 @@ def test_a_warm_ask_is_four_commits(short_home: TeamHome, fake: Path) -> None:
                 assert (await teams.ask("backend", "second")).text == "message 2: second"
                 told = [[type(event).__name__ for write in batch.writes for event in write.events] for batch in counted.batches]
                 assert told == [
-                    ["CallRequested", "CallPermitted", "PeerMessageSent"],
-                    ["MessageAccepted", "TurnStarted"],
-                    ["ExtensionNoted", "AgentSpoke", "ExtensionNoted", "WorkTimed", "PeerAnswered", "TurnEnded"],
-                    ["PeerAnswerTaken", "CallFinished"],
+                    ["CallRequested", "CallPermitted", "PeerMessageSent", "MessageAccepted", "TurnStarted"],
+                    [
+                        *("ExtensionNoted", "AgentSpoke", "ExtensionNoted", "WorkTimed"),
+                        *("PeerAnswered", "TurnEnded", "PeerAnswerTaken", "CallFinished"),
+                    ],
                 ]
 
     run(story())
@@ -241,3 +241,71 @@ def test_a_missing_program_and_a_thought_before_the_answer_are_told_right(short_
             assert (await teams.ask("backend", "again")).text.startswith("message 2: ")
 
     run(story())
+
+
+@covers("teams.the-most-used-are-warm")
+def test_the_most_used_pairs_are_got_ready_before_anybody_asks(short_home: TeamHome, fake: Path) -> None:
+    def starts(words: str) -> int:
+        (found,) = [path for path in short_home.home.glob("sessions/*/state/projects/*/*.jsonl") if words in path.read_text()]
+        return len(list(found.parents[2].glob("started-*")))
+
+    async def talked() -> None:
+        async with open_teams() as teams:
+            await teams.ask("backend", "often")
+            await teams.ask("backend", "often")
+            await teams.ask("backend", "seldom", thread="aside")
+
+    run(talked())
+    home = short_home.home / "config.toml"
+    home.write_text(f"{home.read_text()}[peers]\nwarm = 1\n")
+    before = starts("often"), starts("seldom")
+
+    async def warmed() -> None:
+        async with open_teams() as teams:
+            await until(lambda: starts("often") == before[0] + 1, 30)
+            assert (await teams.ask("backend", "again")).text == "message 3: again"
+            assert (starts("often"), starts("seldom")) == (before[0] + 1, before[1])
+
+    run(warmed())
+
+
+@covers("teams.archived-by-age")
+def test_a_pair_that_nobody_uses_counts_as_archived_is_not_got_ready_and_wakes_with_a_message(short_home: TeamHome, fake: Path) -> None:
+    serve_with(short_home, fake, "silence = 5\n[peers]\narchive-after = 1\nwarm = 5\n")
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await teams.ask("backend", "first")
+            assert [it.status for it in teams.figures()] == ["active"]
+            await until(lambda: [it.status for it in teams.figures()] == ["archived"], 30)
+
+    run(story())
+
+    async def again() -> None:
+        async with open_teams() as teams:
+            assert [it.status for it in teams.figures()] == ["archived"]
+            assert (await teams.ask("backend", "second")).text == "message 2: second"
+            assert [it.status for it in teams.figures()] == ["active"]
+
+    run(again())
+    assert len(list(short_home.home.glob("sessions/*/state/started-*"))) == 2
+
+
+@covers("process.carries-over")
+def test_a_pair_near_the_limit_of_its_model_goes_on_in_a_new_conversation_with_a_summary(short_home: TeamHome, fake: Path) -> None:
+    async def story() -> None:
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "first")).text == "message 1: first"
+            assert (await teams.ask("backend", fake_claude.FULL)).text == f"message 2: {fake_claude.FULL}"
+            told = (await teams.ask("backend", "third", wait=60)).text
+            assert told.startswith(
+                "message 1: This goes on from an earlier conversation, which came to this:\n\nmessage 3: This conversation"
+            )
+            assert told.endswith("third")
+            assert (await teams.ask("backend", "fourth")).text == "message 2: fourth"
+            (pair,) = pair_sessions(teams)
+            assert [event.trigger for event in events_in(teams, pair) if isinstance(event, HistoryCompacted)] == ["overflow"]
+            assert [it.messages for it in teams.figures()] == [4]
+
+    run(story())
+    assert len(list(short_home.home.glob("sessions/*/state/projects/*/*.jsonl"))) == 2

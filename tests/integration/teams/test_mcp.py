@@ -58,6 +58,13 @@ def test_a_client_talks_to_teams(era: str, team_home: TeamHome) -> None:
             assert (teams["you"], [it["team"] for it in teams["teams"]]) == ("frontend", ["backend", "frontend"])
             assert told(await mcp.call_tool("teams_sleep", {"team": "backend"}))["status"] == "asleep"
             assert told(await mcp.call_tool("teams_wake", {"team": "backend"}))["status"] == "awake"
+            forked = told(await mcp.call_tool("teams_fork", {"team": "backend", "newThread": "aside"}))
+            assert (forked["status"], forked["thread"]) == ("forked", "aside")
+            aside = await mcp.call_tool("teams_ask", {"team": "backend", "question": "you too?", "thread": "aside", "timeout": 60_000})
+            assert told(aside)["answer"] == "answer 4", "it begins with what the other one knew"
+            assert told(await mcp.call_tool("teams_compact", {"team": "backend"}))["status"] == "compact-pending"
+            nothing = await mcp.call_tool("teams_cancel", {"team": "backend"})
+            assert (nothing.is_error, nothing.content[0].text) == (True, "nothing is open there")
             unknown = await mcp.call_tool("teams_ask", {"team": "nobody-such", "question": "x"})
             assert unknown.is_error
             assert "must be one of" in unknown.content[0].text

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from curtainwall import open_teams
 from curtainwall.model import MessageAccepted, PeerAnswered
 from tests.support.covers import covers
 from tests.support.houses import run
-from tests.support.teams import LISTED, TeamHome, events_in, pair_sessions
+from tests.support.teams import LISTED, TeamHome, events_in, pair_sessions, serve_with
 from tests.support.upstream import KEY, Says, upstream_beside
 
 _ROUNDS = 50
@@ -82,6 +83,22 @@ def test_two_processes_that_ask_a_new_pair_at_once_share_one_conversation(team_h
                 assert answered == list(zip(asked, ("first", "second"), strict=True))
 
     run(look())
+
+
+@pytest.mark.timeout(300)
+@covers("teams.one-conversation-for-a-pair")
+def test_a_local_agent_has_one_transcript_for_each_pair_that_two_processes_begin_at_once(short_home: TeamHome, fake: Path) -> None:
+    serve_with(short_home, fake, "most = 3\n", frontend="demo")
+    with talkers((), ()) as both:
+        for number in range(_ROUNDS):
+            for name, talker in zip("ab", both, strict=True):
+                talker.tell(f"ask round-{number} {name}")
+            told = [talker.hears() for talker in both]
+            assert {it["text"] for it in told} in ({"message 1: a", "message 2: b"}, {"message 1: b", "message 2: a"}), f"{number}: {told}"
+    transcripts = list(short_home.home.glob("sessions/*/state/projects/*/*.jsonl"))
+    assert len(transcripts) == len({path.parents[3] for path in transcripts}) == _ROUNDS, "no orphan"
+    asked = [[line for line in path.read_text().splitlines() if '"type":"user"' in line] for path in transcripts]
+    assert {len(lines) for lines in asked} == {2}
 
 
 @pytest.mark.timeout(300)

@@ -1,5 +1,6 @@
 """A person at a real browser: signs in, begins a session, watches it, answers, takes back, looks things up; on a screen and on a phone."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ from tests.integration.web.conftest import Screens
 from tests.support.covers import covers
 from tests.support.webs import Web
 
-LOOK = Path(__file__).with_name("accessible.js").read_text()
+WATCH = """() => {
+  window.lengths = [];
+  const look = () => { const it = document.querySelector(".saying"); if (it) window.lengths.push(it.textContent.length); };
+  new MutationObserver(look).observe(document.getElementById("items"), { childList: true, subtree: true, characterData: true });
+}"""
 SIZES: dict[str, dict[str, Any]] = {
     "screen": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"},
     "phone": {"viewport": {"width": 375, "height": 740}, "color_scheme": "dark", "has_touch": True},
@@ -115,6 +120,27 @@ def test_the_inbox_is_driven_by_keys(screens: Screens, web: Web) -> None:
     assert [grant.scope for grant in view.grants] == ["session"]
 
 
+@covers("web.keys")
+def test_a_key_that_is_held_down_answers_one_ask_alone(screens: Screens, web: Web) -> None:
+    session = web.session("held down")
+    for name in ("hostname", "hosts"):
+        web.an_ask(session, f"/etc/{name}")
+    page = screens.window()
+    waiting = page.locator(".card:not(.settled)")
+    expect(waiting).to_have_count(2)
+    page.keyboard.press("j")
+    page.keyboard.down("a")
+    expect(waiting).to_have_count(1)
+    expect(page.locator(".card.at")).to_contain_text("hosts")
+    for _ in range(3):
+        # It was never let go of, so the browser repeats it.
+        page.keyboard.down("a")
+    page.keyboard.up("a")
+    page.keyboard.press("w")
+    expect(page.locator(".card.at .why")).to_contain_text("read-outside")
+    assert len(web.asks(session)) == 1
+
+
 @covers("web.works-without-scripts")
 def test_without_scripts_everything_can_be_read_and_answered(screens: Screens, web: Web) -> None:
     session = web.session("without scripts")
@@ -130,10 +156,17 @@ def test_without_scripts_everything_can_be_read_and_answered(screens: Screens, w
     expect(page.locator(".row")).to_have_count(1)
 
 
+@covers("web.a-day-in-the-browser")
 def test_the_agents_words_are_seen_while_they_come_and_after_a_restart_of_the_stream(screens: Screens, web: Web) -> None:
     page = screens.window()
-    begin(page, web.base, "read notes.txt", web.scratch / "project")
-    expect(page.locator("#items .spoke").first).to_be_visible()
+    begin(page, web.base, "", web.scratch / "project")
+    expect(page.locator(".live.on")).to_be_visible()
+    page.evaluate(WATCH)
+    page.get_by_label("Message to the agent").fill("read notes.txt")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#items .prose")).to_have_count(2)
+    lengths = page.evaluate("window.lengths")
+    assert any(shorter < longer for shorter, longer in pairwise(lengths)), lengths
     expect(page.locator("#rail-status .state")).to_have_text("ready")
     page.context.set_offline(True)
     web.do(_rename(web, page.url.rpartition("/")[2], "renamed while away"))
@@ -156,12 +189,23 @@ def test_the_colours_can_be_chosen_and_stay(screens: Screens, web: Web) -> None:
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") != light
 
 
-def test_every_control_has_a_name_and_text_stands_out_enough(screens: Screens, web: Web) -> None:
-    session = web.session("accessible")
-    web.an_ask(session)
-    for scheme in ("light", "dark"):
-        page = screens.window("ann", color_scheme=scheme)
-        for path in ("/", f"/sessions/{session}", "/sessions", "/sessions/new", "/audit", "/rules", "/usage", "/health"):
-            page.goto(f"{web.base}{path}")
-            found = page.evaluate(LOOK)
-            assert found == {"nameless": [], "pale": [], "landmarks": True}, (scheme, path, found)
+@covers("web.refused-files-are-told")
+def test_a_configuration_or_rule_that_is_not_valid_is_told_on_the_health_page_with_its_line(screens: Screens, web: Web) -> None:
+    page, home = screens.window(), web.served.wired.setup.home.root
+    rules, config = home / "policy" / "broken.cedar", home / "config.toml"
+    rules.parent.mkdir(mode=0o700, exist_ok=True)
+    told, before = page.locator(".row.finding", has_text="configuration and rules"), config.read_text()
+
+    def says(words: str) -> None:
+        web.until(lambda: page.goto(f"{web.base}/health") and words in told.inner_text())
+
+    rules.write_text("permit (principal, action, resource)\nnonsense")
+    says("`broken.cedar`, line 1, is no Cedar".replace("`", ""))
+    expect(told.locator(".state")).to_have_text("fail")
+    expect(told).to_contain_text("the old ones stay in force")
+    rules.unlink()
+    says("in force as they are written")
+    config.write_text(f"{before}\n[lists]\nhostz = 1\n")
+    says("unknown key lists.hostz")
+    config.write_text(before)
+    says("in force as they are written")

@@ -1,5 +1,6 @@
 """Hostile text in every field, and hostile requests to every route: nothing is executed, nothing is misread, nothing breaks."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,15 +10,21 @@ from urllib.parse import quote, urljoin, urlsplit
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
+from curtainwall.app.callers import OutsideCaller
+from curtainwall.app.openings import Wanted, open_new
 from curtainwall.channels.web.server import pages
 from curtainwall.channels.web.site import Site
 from curtainwall.model import (
     SYSTEM,
     AgentSpoke,
     AnswerApproval,
+    Ask,
     EndTurn,
+    GrantScope,
     MessageId,
+    Mode,
     RecordProgress,
     SendMessage,
     SessionId,
@@ -40,8 +47,23 @@ TRICKS = "\x1b[2J\x1b]0;gone\x07\u202egpj.exe\u2066\u200b\x00\x85\u2028\r\x9b31m
 ENORMOUS = "A" * 300_000
 
 
+PLANNED = """
+[cron.hostile]
+schedule = "0 3 * * *"
+instructions = {words}
+
+[teams.hostile]
+project = {project}
+description = {words}
+"""
+
+
 def _in_cedar(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(letter if letter.isalnum() and letter.isascii() else f"\\u{{{ord(letter):x}}}" for letter in text)
+
+
+def _in_toml(text: str) -> str:
+    return json.dumps(text.replace("\0", ""), ensure_ascii=True).replace("\x7f", "")
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +71,14 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     scratch = tmp_path_factory.mktemp("hostile").resolve()
     policy = scratch / "cw" / "policy"
     policy.mkdir(parents=True, mode=0o700)
+    project = scratch / "<img src=x onerror=alert(2)>"
+    project.mkdir()
     (policy / "own.cedar").write_text(
-        f'@id("hostile-rule") @title("{_in_cedar(MARKUP)}") @reason("{_in_cedar(MARKUP)}")\n'
+        f'@id("hostile-rule") @title("{_in_cedar(MARKUP + TRICKS)}") @reason("{_in_cedar(MARKUP + TRICKS)}")\n'
         'forbid (principal, action == Action::"read-path", resource) unless { context.approved };\n'
     )
-    with web_at(scratch, CONFIG) as made:
+    planned = PLANNED.replace("{words}", _in_toml(MARKUP + TRICKS)).replace("{project}", _in_toml(str(project)))
+    with web_at(scratch, CONFIG + planned.replace("{", "{{").replace("}", "}}")) as made:
         yield made
 
 
@@ -63,7 +88,9 @@ def hostile_session(web: Web) -> SessionId:
     project = web.scratch / f"<b>{'x' * 20}"
     project.mkdir(exist_ok=True)
     name = MARKUP + TRICKS.replace("\0", "")
-    session = web.session(name, project, channel="local")
+    model = f"script:{web.scratch}/{MARKUP.replace('/', '')}"
+    wanted = Wanted(model, project, name, "nobody", Mode.DEFAULT)
+    session = web.do(open_new(web.served.wired, wanted, Who(name="ann", channel="local")))
     file = project / "<img src=x onerror=alert(1)>.txt"
     file.write_text(MARKUP + TRICKS + ENORMOUS)
     turn = TurnId("t1")
@@ -79,9 +106,25 @@ def hostile_session(web: Web) -> SessionId:
     web.wish(session, "filesystem.write_file", path=f"{MARKUP[:40].replace('/', '')}", content=MARKUP + TRICKS)
     web.wish(session, "filesystem.list_directory", path=".")
     web.wish(session, f"{MARKUP}.{MARKUP}", nothing=MARKUP)
+    # A grant and an open ask, both about a file with such a name.
+    for number in range(2):
+        assert web.wish(session, "filesystem.read_file", path=f"/etc/{number}{MARKUP.replace('/', '')}").waiting
+        if not number:
+            granted = AnswerApproval(by=ANN, approval=web.asks(session)[-1], granted=True, scope=GrantScope.SESSION)
+            web.do(send(session, granted))
     web.do(send(session, EndTurn(by=SYSTEM, turn=turn, status=TurnStatus.FAILED, failure=MARKUP + TRICKS)))
     web.do(send(session, SendMessage(by=ANN, message=MessageId("m9"), text=MARKUP + ENORMOUS)))
     return session
+
+
+def hostile_conversation(web: Web) -> None:
+    """Let somebody talk to the team with the hostile words, in a thread of such a name, and let the job fire once."""
+    caller = OutsideCaller(web.served.wired, Who(name="ann"), "", Mode.BYPASS)
+    told: dict[str, JsonValue] = {"team": "hostile", "question": MARKUP + TRICKS, "thread": MARKUP[:64]}
+    answer = web.do(caller.request(caller.session, Ask(tool="teams.ask", arguments=told), wait=False))
+    assert answer.waiting or answer.result is not None, answer.verdict
+    ann = web.visit("ann")
+    assert ann.post("/cron/hostile/run").status_code == 303
 
 
 _SEEN = Path(__file__).with_name("seen.js").read_text()
@@ -91,6 +134,7 @@ _FINE = {"pwned": None, "foreign": [], "odd": [], "seven": False}
 @covers("web.nothing-of-others-is-markup")
 def test_a_crawler_finds_hostile_text_everywhere_and_nothing_of_it_lives(screens: Screens, web: Web) -> None:
     session = hostile_session(web)
+    hostile_conversation(web)
     page = screens.window("ann", viewport={"width": 375, "height": 740})
     waiting = [
         "/",
@@ -104,6 +148,9 @@ def test_a_crawler_finds_hostile_text_everywhere_and_nothing_of_it_lives(screens
     waiting += [
         f"/sessions/{session}/why?about=",
         "/grants?all",
+        "/grants",
+        "/teams",
+        "/cron",
         "/usage",
         "/health",
         "/sessions/new",

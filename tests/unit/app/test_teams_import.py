@@ -26,15 +26,28 @@ def test_teams_come_over_and_their_permissions_do_not(tmp_path: Path) -> None:
         frontend={"project": str(tmp_path), "path": "/old", "description": "the pages", "skipPermissions": True, "color": "#E91E63"},
         backend={"path": "/nowhere/at/all", "idleTimeout": 3},
     )
-    frontend, backend = import_teams(config, source)
+    frontend, backend = import_teams(config, source).teams
     told = load_config(config)
     assert told.limits.steps == 7
     assert config.read_text().startswith("# mine")
     team = told.teams["frontend"]
     assert (team.project, team.description, team.colour, team.mode) == (str(tmp_path), "the pages", "#E91E63", Mode.DEFAULT)
+    assert team.agent == "claude-local"
     assert any("skipPermissions" in note for note in frontend.notes)
     assert any("no directory" in note for note in backend.notes)
     assert any("`idleTimeout`" in note for note in backend.notes)
+
+
+@covers("teams.import")
+def test_what_is_set_for_all_teams_comes_over_where_nothing_is_said_here(tmp_path: Path) -> None:
+    config, source = tmp_path / "config.toml", tmp_path / "teams.json"
+    config.write_text("[processes]\nidle = 60\n")
+    settings = {"idleTimeout": 300_000, "maxProcesses": 4, "healthCheckInterval": 20_000, "httpPort": 1615}
+    source.write_text(json.dumps({"settings": settings, "teams": {"one": {"project": str(tmp_path)}}}))
+    taken = import_teams(config, source)
+    processes = load_config(config).processes
+    assert (processes.idle, processes.most, processes.health) == (60, 4, 20)
+    assert taken.notes == ("`settings.httpPort` is not known here, or means nothing, and was left out",)
 
 
 @covers("teams.import")

@@ -63,6 +63,7 @@ REFUSED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
         ReachKind.URL,
     ),
     (Dialect.ANTHROPIC, user({"type": "document", "source": {"type": "file", "file_id": "file_1"}}), ReachKind.STORED),
+    (Dialect.ANTHROPIC, user({"type": ["tool_use"], "source": {"type": {}, "url": "https://evil.test"}}), ReachKind.URL),
     (Dialect.ANTHROPIC, {"system": [{"type": "image", "source": {"type": "url", "url": "ftp://x"}}]}, ReachKind.URL),
     (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x"}]}]}, ReachKind.URL),
     (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x"}]}]}, ReachKind.URL),

@@ -296,6 +296,15 @@ def test_a_server_talks_until_it_is_closed() -> None:
     asyncio.run(main())
 
 
+def test_one_that_prints_for_ever_and_that_nobody_reads_any_more_is_ended_all_the_same() -> None:
+    async def scenario() -> None:
+        async with await start_confined(["cat", "/dev/zero"], Confinement(cwd="/tmp")) as process:
+            assert await process.stdout.read(1)
+        assert await process.wait() == 128 + signal.SIGKILL
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 def test_what_is_printed_can_go_to_a_file(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         done = asyncio.run(run_confined(["/bin/echo", "hi"], Confinement(cwd="/"), stdout=file.fileno()))

@@ -3,18 +3,20 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from curtainwall.host import Connection, Dialler, SystemResolver, Unreachable
+from curtainwall.host import Dialler, SystemResolver, Unreachable
 from curtainwall.model import HostFacts, Scope
 from tests.support.certificates import Authority
 from tests.support.houses import run
 from tests.support.web import FakeNames, Site, reply, site
 
 HERE = "127.0.0.1"
+
+Way = Callable[[Dialler, HostFacts], Awaitable[bytes]]
 
 
 def everything_private(_address: str, _port: int) -> Scope:
@@ -31,25 +33,36 @@ def names_for(name: str, *addresses: str) -> FakeNames:
     return names
 
 
-async def spoken(connection: Connection) -> bytes:
-    connection.writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+ASKING = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+async def by_streams(dialler: Dialler, there: HostFacts) -> bytes:
+    connection = await dialler.connect(there)
+    connection.writer.write(ASKING)
     try:
         return await connection.reader.read()
     finally:
         await connection.close()
 
 
+async def by_wire(dialler: Dialler, there: HostFacts) -> bytes:
+    wire = await dialler.wire(there)
+    wire.write(ASKING)
+    came = b""
+    while piece := await wire.read(30):
+        came += piece
+    wire.finish()
+    return came
+
+
 def connects(dialler: Dialler, there: HostFacts) -> bytes:
-    async def story() -> bytes:
-        return await spoken(await dialler.connect(there))
-
-    return run(story())
+    return run(by_streams(dialler, there))
 
 
-def refusal(dialler: Dialler, there: HostFacts) -> str:
+def refusal(dialler: Dialler, there: HostFacts, way: Way = by_streams) -> str:
     async def story() -> str:
         with pytest.raises(Unreachable) as fault:
-            await dialler.connect(there)
+            await way(dialler, there)
         return str(fault.value)
 
     return run(story())
@@ -123,7 +136,9 @@ def test_slow_names_and_silent_servers_end_in_time(tmp_path: Path) -> None:
         mute.bind((HERE, 0))
         mute.listen()
         there = facts(HERE, mute.getsockname()[1], secure=True)
-        assert "did not answer" in refusal(Dialler(everything_private, trust=Authority(tmp_path).trust, seconds=0.3), there)
+        dialler = Dialler(everything_private, trust=Authority(tmp_path).trust, seconds=0.3)
+        assert "did not answer" in refusal(dialler, there)
+        assert "did not answer" in refusal(dialler, there, by_wire)
 
 
 def test_the_system_resolver_knows_this_machine() -> None:
@@ -134,21 +149,23 @@ def test_the_system_resolver_knows_this_machine() -> None:
 
 
 def served(authority: Authority, context: ssl.SSLContext, host: str, resolves: str = HERE) -> str:
-    """Return how a TLS connection to a server ended: the body it sent, or the refusal."""
+    """Return how TLS connections to a server ended, by streams and by wire alike: the body it sent, or the refusal."""
     with site(HERE, context) as server:
         server.pages["/"] = reply(200, "hello")
         dialler = Dialler(everything_private, names_for(host, resolves), authority.trust)
-        return _ending(dialler, server, host)
+        one, other = (_ending(way, dialler, server, host) for way in (by_streams, by_wire))
+    assert one == other
+    return one
 
 
-def _ending(dialler: Dialler, server: Site, host: str) -> str:
+def _ending(way: Way, dialler: Dialler, server: Site, host: str) -> str:
     async def story() -> str:
         try:
-            connection = await dialler.connect(facts(host, server.port, secure=True))
+            came = await way(dialler, facts(host, server.port, secure=True))
         except Unreachable as fault:
             assert server.seen == []
             return str(fault)
-        return (await spoken(connection)).decode().rpartition("\r\n")[2]
+        return came.decode().rpartition("\r\n")[2]
 
     return run(story())
 
@@ -164,7 +181,7 @@ def test_the_server_hears_the_judged_name_in_the_handshake(tmp_path: Path) -> No
     context = authority.server("box.lan")
     context.sni_callback = lambda _socket, name, _context: heard.append(name)
     served(authority, context, "box.lan")
-    assert heard == ["box.lan"]
+    assert heard == ["box.lan", "box.lan"]
 
 
 def test_a_wrong_certificate_is_refused(tmp_path: Path) -> None:
@@ -176,7 +193,8 @@ def test_a_wrong_certificate_is_refused(tmp_path: Path) -> None:
     assert "certificate that is not valid" in served(authority, authority.server("127.0.0.5"), HERE)
 
 
-def test_a_server_without_tls_is_no_https(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [by_streams, by_wire])
+def test_a_server_without_tls_is_no_https(way: Way, tmp_path: Path) -> None:
     async def story() -> None:
         async def plain(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -187,6 +205,6 @@ def test_a_server_without_tls_is_no_https(tmp_path: Path) -> None:
         async with server:
             port = server.sockets[0].getsockname()[1]
             with pytest.raises(Unreachable, match=r"no TLS connection to `127\.0\.0\.1` could be made"):
-                await Dialler(everything_private, trust=Authority(tmp_path).trust).connect(facts(HERE, port, secure=True))
+                await way(Dialler(everything_private, trust=Authority(tmp_path).trust), facts(HERE, port, secure=True))
 
     run(story())

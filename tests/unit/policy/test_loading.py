@@ -4,6 +4,7 @@ import pytest
 
 from curtainwall.model import Broken, RuleId
 from curtainwall.policy import SCHEMA, Lists, Protection, Source, load, may_disable, shipped
+from tests.support.covers import covers
 from tests.support.policies import NO_LISTS, NO_PATHS, policy
 
 READ = 'permit (principal, action == Action::"read-path", resource)'
@@ -106,6 +107,21 @@ def test_a_rule_that_would_not_hold_as_written_is_refused(rules: str, words: str
 )
 def test_a_rule_that_holds_loads(rules: str) -> None:
     assert policy(rules).warnings == ()
+
+
+@covers("policy.own-files-only-narrow")
+@pytest.mark.parametrize("rule", [f"{READ};", f"{READ} when {{ context.approved }};"])
+def test_a_file_that_only_narrows_allows_nothing_and_has_nothing_asked_that_is_denied(rule: str) -> None:
+    own = Source("own.cedar", f'@id("less") {FORBID};\n@id("more") {rule}', user=True, narrows=True)
+    with pytest.raises(Broken, match=r"`own\.cedar`, line 2, rule `more`: the file of one team or job only narrows"):
+        load((*shipped(), own), lists=NO_LISTS, protection=NO_PATHS)
+
+
+def test_a_file_that_only_narrows_may_deny_ask_and_set_labels() -> None:
+    label = '@id("finance") @label("sensitive") permit (principal, action == Action::"label", resource in Path::"/finance");'
+    text = f'@id("no") {FORBID};\n@id("ask") {FORBID} unless {{ context.approved }};\n{label}'
+    found = load((*shipped(), Source("own.cedar", text, user=True, narrows=True)), lists=NO_LISTS, protection=NO_PATHS)
+    assert [found.card(RuleId(name)) is not None for name in ("no", "ask", "finance")] == [True, True, True]
 
 
 def test_a_schema_that_does_not_load_is_refused() -> None:

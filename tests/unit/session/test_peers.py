@@ -136,6 +136,21 @@ def test_each_message_is_worked_on_alone_and_gets_its_own_answer() -> None:
     assert not here.state.peers
 
 
+@covers("teams.notes-go-out")
+def test_what_we_have_to_say_about_the_agent_goes_out_with_its_answer_and_never_in_its_place() -> None:
+    here = Session()
+    for turn, status, text in (("t1", TurnStatus.DONE, "[n]\n\n[n]\n\nso"), ("t2", TurnStatus.FAILED, "[n]\n\n[n]\n\nit broke")):
+        here.is_asked(turn)
+        one = TurnId(turn)
+        note = AgentSpoke(at=NOW, turn=one, text="[n]", ours=True)
+        spoke = AgentSpoke(at=NOW, turn=one, text="so")
+        here.does(StartTurn(by=SYSTEM, turn=one), RecordProgress(by=SYSTEM, events=(note, spoke, note)))
+        ended = EndTurn(by=SYSTEM, turn=one, status=status, failure="it broke", fault="" if status is TurnStatus.DONE else "AgentCrashed")
+        told = here.does(ended)[0]
+        assert isinstance(told, PeerAnswered)
+        assert (told.answer.text, told.answer.fault) == (text, ended.fault)
+
+
 def test_what_people_said_before_a_message_of_a_team_is_a_turn_of_its_own() -> None:
     here = Session()
     here.does(SendMessage(by=ANN, message=MessageId("h1"), text="hello"), SendMessage(by=ANN, message=MessageId("h2"), text="there"))
@@ -244,7 +259,7 @@ def test_who_may_not_ask_gets_the_rule_as_the_answer() -> None:
 def test_a_rule_of_the_team_can_forbid_an_asker() -> None:
     text = '@id("not-them") forbid (principal in Team::"frontend", action == Action::"message-team", resource == Team::"backend");'
     own = load((*shipped(), Source("own.cedar", text, user=True)), lists=Lists(), protection=Protection())
-    here = Session(rules=Rules(policy=RULES.policy, team_policies={"backend": own}).for_team("backend"))
+    here = Session(rules=Rules(policy=RULES.policy, own_policies={("team", "backend"): own}).of(team="backend"))
     (told,) = here.is_asked()
     assert isinstance(told, PeerAnswered)
     assert "refused by `not-them`" in told.answer.text

@@ -59,7 +59,8 @@ class Telling:
     async def note(self, text: str) -> None:
         """Say something ourselves, in brackets, among what the agent says."""
         await self.cut()
-        await self.whole(f"[{text}]")
+        spoke = await self.worded(f"[{text}]")
+        await self.record(spoke.model_copy(update={"ours": True}))
 
     def masked(self, text: str) -> str:
         """Return a text without secrets."""

@@ -1,13 +1,15 @@
 """Claude Code as a local process, confined, with the session's tools and none of its own; its conversations, and a pool for all of them."""
 
 from curtainwall.agents.process.agent import ProcessAgent
-from curtainwall.agents.process.discovery import Standing
+from curtainwall.agents.process.discovery import Standing, adoption, claim, standing
 from curtainwall.agents.process.keeper import Around
 from curtainwall.agents.process.launching import find_claude
+from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.slugs import slug, transcript_of
 from curtainwall.agents.process.terms import (
     BETWEEN_TURNS,
     EGRESS_SOCKET,
+    EXTENSION,
     TOOLS_SOCKET,
     AgentCrashed,
     AgentErred,
@@ -23,11 +25,12 @@ from curtainwall.agents.process.terms import (
     Reach,
     WrongVersion,
 )
-from curtainwall.agents.process.transcripts import Found
+from curtainwall.agents.process.transcripts import Found, conversations_in
 
 __all__ = [
     "BETWEEN_TURNS",
     "EGRESS_SOCKET",
+    "EXTENSION",
     "TOOLS_SOCKET",
     "AgentCrashed",
     "AgentErred",
@@ -41,12 +44,17 @@ __all__ = [
     "LoginNeeded",
     "NoAnswer",
     "Outside",
+    "Past",
     "ProcessAgent",
     "ProgramMissing",
     "Reach",
     "Standing",
     "WrongVersion",
+    "adoption",
+    "claim",
+    "conversations_in",
     "find_claude",
     "slug",
+    "standing",
     "transcript_of",
 ]

@@ -4,10 +4,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from pydantic import JsonValue
-
 from curtainwall.agents.foreign import Telling
-from curtainwall.agents.process.discovery import Standing, claim, standing
+from curtainwall.agents.process.discovery import Standing, adoption, claim, standing
 from curtainwall.agents.process.keeper import Around, Keeper
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.pool import Pool
@@ -17,14 +15,11 @@ from curtainwall.agents.process.work import Work
 from curtainwall.model import (
     CompactionSkipped,
     CurtainwallError,
-    ExtensionNoted,
     Live,
-    NotFound,
     SessionId,
     TurnAt,
     TurnResult,
     TurnStatus,
-    session_stream,
 )
 
 
@@ -92,9 +87,7 @@ class ProcessAgent:
         folders = self._folders(session, self._synced(session))
         await self._pool.drop(session)
         await asyncio.to_thread(claim, folders, conversation, source)
-        data: dict[str, JsonValue] = {"conversation": conversation, "adopted": True}
-        noted = ExtensionNoted(at=self._around.clock.now(), extension=EXTENSION, data=data)
-        await self._around.journal.record(session, (noted,))
+        await self._around.journal.record(session, (adoption(conversation, self._around.clock.now()),))
 
     async def sleep(self, session: SessionId) -> None:
         """End a session's process, unless it is at work; the next message resumes the conversation."""
@@ -115,9 +108,5 @@ class ProcessAgent:
 
     def _synced(self, session: SessionId) -> Past:
         past = self._known.setdefault(session, Past(EXTENSION, self._around.journal.load))
-        for recorded in self._around.feed.read(session_stream(session), past.cursor):
-            past.take(recorded.event)
-            past.cursor = recorded.seq
-        if past.workspace is None:
-            raise NotFound(f"there is no session `{session}`")
+        past.sync(self._around.feed, session)
         return past

@@ -7,10 +7,10 @@ from typing import Final, Literal
 
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.slugs import transcript_of
-from curtainwall.agents.process.terms import Folders
+from curtainwall.agents.process.terms import EXTENSION, Folders
 from curtainwall.agents.process.transcripts import Damage, Found, conversations_in, read_transcript, take_over
 from curtainwall.facts import quoted
-from curtainwall.model import CommandRefused
+from curtainwall.model import CommandRefused, ExtensionNoted, Millis
 
 _NAME: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -35,6 +35,11 @@ def standing(past: Past, folders: Folders) -> Standing:
     if isinstance(read, Damage):
         return Standing(past.conversation, "broken", read.why, orphans)
     return Standing(past.conversation, "kept", orphans=orphans)
+
+
+def adoption(conversation: str, at: Millis) -> ExtensionNoted:
+    """Return the event by which a session's agent goes on with a conversation that was claimed for it."""
+    return ExtensionNoted(at=at, extension=EXTENSION, data={"conversation": conversation, "adopted": True})
 
 
 def claim(folders: Folders, conversation: str, source: Path | None) -> None:

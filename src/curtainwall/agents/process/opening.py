@@ -31,7 +31,7 @@ def opening(past: Past, state: Path, workspace: Path, mark: str, fresh: str) -> 
     """Look at what is on disk; `fresh` is the name of a conversation that may have to begin."""
     if not past.conversation:
         return Opening(fresh, True, _told(past))
-    found = read_transcript(transcript_of(state, workspace, past.conversation))
+    found = read_transcript(transcript_of(state, workspace, past.conversation), mend=True)
     if isinstance(found, Transcript):
         return _kept(past, found, mark, fresh)
     if not past.marks and found == Damage("its file is gone"):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from curtainwall.agents import foreign
-from curtainwall.model import AnyEvent, ContextMeasured
+from curtainwall.model import AnyEvent, ContextMeasured, Feed, NotFound, SessionId, session_stream
 
 
 @dataclass(slots=True)
@@ -17,6 +17,14 @@ class Past(foreign.Past):
     """What the conversation before this one came to, until the agent was told."""
     used: int = 0
     size: int = 0
+
+    def sync(self, feed: Feed, session: SessionId) -> None:
+        """Take in what the log has beyond the cursor; raise `NotFound` where it has nothing at all."""
+        for recorded in feed.read(session_stream(session), self.cursor):
+            self.take(recorded.event)
+            self.cursor = recorded.seq
+        if self.workspace is None:
+            raise NotFound(f"there is no session `{session}`")
 
     def take(self, event: AnyEvent) -> None:
         """Take in the next event."""

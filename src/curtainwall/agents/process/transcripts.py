@@ -71,8 +71,8 @@ class Transcript:
                 yield cast("Mapping[str, JsonValue]", entry)
 
 
-def read_transcript(path: Path) -> Transcript | Damage:
-    """Read a conversation; half a line at its end, as a killed process leaves it, is cut off, or the next line would be spoilt too."""
+def read_transcript(path: Path, *, mend: bool = False) -> Transcript | Damage:
+    """Read a conversation; to mend it, for whoever goes on with it, is to cut off half a line at its end, as a killed process leaves it."""
     try:
         content = _content(path)
     except FileNotFoundError:
@@ -80,7 +80,8 @@ def read_transcript(path: Path) -> Transcript | Damage:
     except (OSError, ValueError) as fault:
         return Damage(f"its file cannot be read: {_words(fault)}")
     whole, newline, rest = content.rpartition(b"\n")
-    if rest:
+    if rest and mend:
+        # The next line would otherwise be spoilt too.
         try:
             os.truncate(path, len(whole) + len(newline))
         except OSError as fault:

@@ -1,5 +1,6 @@
 """`curtainwall audit`: whether the log is what we wrote, heads to keep elsewhere, and a session's verdicts as they come."""
 
+import asyncio
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +11,13 @@ import typer
 from curtainwall.app.finding import find_session
 from curtainwall.app.following import last_lines, lines_as_they_come
 from curtainwall.app.home import find_home
+from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
-from curtainwall.model import NotFound, SessionId, SessionQuery, session_of, session_stream
+from curtainwall.app.wiring import open_house, set_up
+from curtainwall.model import CurtainwallError, NotFound, SessionId, SessionQuery, session_of, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
-from curtainwall.store import Head, SqliteStore, parse_head, rescue
+from curtainwall.store import Head, Rescued, SqliteStore, parse_head, rescue
 
 app = typer.Typer()
 
@@ -80,13 +83,25 @@ def verify(
 def rescue_(output: OutputOption = Output.TEXT) -> None:
     """Set a damaged database aside, which is kept, and go on with every session in it that is whole; end all other processes first."""
     told = rescue(find_home().root, SystemClock(), lift)
+    rebuilt = [] if told is None else asyncio.run(_rebuilt(told))
     if output is Output.JSON:
         lost = [] if told is None else [str(each) for each in told.lost]
-        show_json({"damaged": told is not None, "aside": None if told is None else str(told.aside), "lost": lost})
+        show_json({"damaged": told is not None, "aside": None if told is None else str(told.aside), "lost": lost, "rebuilt": rebuilt})
     else:
         show("the database is whole; nothing was changed" if told is None else f"{told}")
         for stream in () if told is None else told.lost:
             note(f"lost: {stream}")
+        for words in rebuilt:
+            note(words)
+
+
+async def _rebuilt(told: Rescued) -> list[str]:
+    try:
+        async with open_house(set_up()) as wired:
+            return [words async for words in rebuild(wired, told.lost)]
+    except CurtainwallError as fault:
+        # What was saved is saved; a configuration that cannot be read must not hide that.
+        return [f"the conversations with teams could not be put right: {fault}"]
 
 
 def _is_new() -> bool:

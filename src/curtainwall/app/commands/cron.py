@@ -13,7 +13,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, open_store, set_up
-from curtainwall.channels.cron import FiringRow, Past, firing_rows, job_rows, pasts
+from curtainwall.channels.cron import Firing, FiringRow, Past, firing_rows, job_rows, pasts
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
 from curtainwall.session import lift
@@ -32,7 +32,14 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
     if output is Output.JSON:
         show_json(
             [
-                {"job": it.job, "status": it.status, "session": it.session or "", "next": timestamp(it.next), "last": timestamp(it.last)}
+                {
+                    "job": it.job,
+                    "status": it.status,
+                    "session": it.session or "",
+                    "next": timestamp(it.next),
+                    "last": timestamp(it.last),
+                    "policy": it.policy,
+                }
                 for it in rows
             ]
         )
@@ -40,8 +47,10 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
     if not rows:
         note("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
         return
-    lines = [(it.job, it.schedule, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "") for it in rows]
-    show(columns(("job", "schedule", "next", "last", "status", "session"), lines))
+    lines = [
+        (it.job, it.schedule, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "", it.policy) for it in rows
+    ]
+    show(columns(("job", "schedule", "next", "last", "status", "session", "rules of its own"), lines))
 
 
 @app.command()
@@ -92,7 +101,7 @@ async def _ran(setup: Setup, job: str, output: Output) -> int:
         wired = await stack.enter_async_context(open_house(setup))
         model = default_model_of(wired)
         work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), Wanted(model)))
-        session = await HouseFirings(wired, work.turns.attend, model).fire(job, wired.house.clock.now())
+        session = await HouseFirings(wired, work.turns.attend, model).fire(Firing(job, wired.house.clock.now(), by_hand=True))
         note(f"{job} fired: session {session}")
         await stack.enter_async_context(files_of(wired, session))
         await stack.enter_async_context(hooks_of(wired, session))

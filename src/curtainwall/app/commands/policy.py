@@ -25,7 +25,7 @@ from curtainwall.app.screen import (
 )
 from curtainwall.app.trials import run_trials
 from curtainwall.app.wiring import Setup, set_up
-from curtainwall.model import BadCall, Broken, CommandRefused, CurtainwallError, Mode, RuleId, denial
+from curtainwall.model import BadCall, Broken, CommandRefused, CurtainwallError, Mode, denial
 from curtainwall.policy import RuleCard, import_permissions
 from curtainwall.session import inert
 
@@ -42,7 +42,7 @@ def _judge(workspace: Path | None, project: Path | None, policy: list[Path] | No
     if workspace is not None and project is not None:
         raise Misuse("give --workspace or --project, not both")
     setup = set_up(policy or ())
-    for warning in setup.policy.warnings:
+    for warning in setup.warnings:
         note(f"warning: {warning}")
     try:
         place, remark = workspace_for(setup, workspace, project)
@@ -134,12 +134,13 @@ def rules(
     policy: PolicyOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List the rules in force, structural ones first."""
-    found = set_up(policy or ()).policy
-    for warning in found.warnings:
+    """List the rules in force, structural ones first, and those of one team or job last."""
+    setup = set_up(policy or ())
+    for warning in setup.warnings:
         note(f"warning: {warning}")
+    found = {**dict.fromkeys(setup.policy.rules, ""), **setup.own_cards}
     if rule is not None:
-        card = found.card(RuleId(rule))
+        card = next((card for card in found if card.id == rule), None)
         if card is None:
             raise CommandRefused(f"there is no rule `{rule}`; `curtainwall policy rules` lists them")
         if output is Output.JSON:
@@ -147,9 +148,10 @@ def rules(
         else:
             show(f"{card.id} ({card.kind}, {card.source})\n{card.title}\n{card.reason}\n\n{card.text}".rstrip())
     elif output is Output.JSON:
-        show_json({"version": found.version, "rules": [_as_json(card) for card in found.rules]})
+        show_json({"version": setup.policy.version, "rules": [{**_as_json(card), "for": whose} for card, whose in found.items()]})
     else:
-        show(columns(("rule", "kind", "from", "says"), [(card.id, card.kind, card.source, card.title) for card in found.rules]))
+        lines = [(card.id, card.kind, f"{card.source}, for {whose}" if whose else card.source, card.title) for card, whose in found.items()]
+        show(columns(("rule", "kind", "from", "says"), lines))
 
 
 def _as_json(card: RuleCard) -> dict[str, str]:

@@ -250,7 +250,7 @@ def fork(
 
     async def run() -> None:
         async with open_house(setup) as wired:
-            forked = await fork_session(wired, row.session, name)
+            forked = await fork_session(wired, row.session, local_user(), name)
         if forked.copied is None:
             note(f"warning: both sessions work in the project `{inert(forked.workspace)}` from now on")
         elif forked.copied.skipped:

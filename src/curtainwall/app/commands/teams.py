@@ -3,19 +3,23 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.durations import parse_duration, show_duration
 from curtainwall.app.home import find_home
-from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, when
+from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.teams import TeamReply, Teams, Told, open_teams
 from curtainwall.app.teams_import import import_teams
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.app.wiring import Wired, open_house, set_up
 from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
 from curtainwall.model import NOBODY
 from curtainwall.session import inert
+
+if TYPE_CHECKING:
+    from curtainwall.agents.process import Found, Standing
 
 app = typer.Typer()
 
@@ -34,17 +38,18 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     setup = set_up()
     teams = setup.config.teams
 
-    async def look() -> list[PairFigures]:
+    async def look() -> tuple[list[PairFigures], dict[str, "Standing"]]:
         async with open_house(setup) as wired:
-            return wired.talk.figures()
+            return wired.talk.figures(), _standings(wired)
 
-    told = asyncio.run(look()) if setup.home.database.exists() else []
+    told, standings = asyncio.run(look()) if setup.home.database.exists() else ([], {})
     if output is Output.JSON:
         cards = [
             {"team": name, "project": team.project, "agent": team.agent, "description": team.description, "askers": team.askers}
             for name, team in sorted(teams.items())
         ]
-        show_json({"teams": cards, "conversations": [figures_json(it) for it in told], "totals": _totals(told)})
+        pairs = [{**figures_json(it), **_transcript_json(standings.get(it.session))} for it in told]
+        show_json({"teams": cards, "conversations": pairs, "totals": _totals(told)})
         return
     if not teams:
         note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
@@ -58,6 +63,10 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
         totals = _totals(told)
         show("")
         show(f"{totals['messages']} messages in {len(told)} conversations, {totals['average']:.1f} each, {totals['tokens']} tokens")
+    for it in told:
+        stands = standings.get(it.session)
+        if stands is not None and stands.state == "broken":
+            note(f"{inert(str(it.pair))}: the agent's conversation is lost ({stands.why}); the next message begins a new one")
 
 
 @app.command()
@@ -126,16 +135,57 @@ def history(
         show(_exchange(each))
 
 
+@app.command()
+def adopt(
+    team: TeamArgument,
+    conversation: Annotated[str, typer.Argument(metavar="[ID]", help="left out, those that could be adopted are listed")] = "",
+    asker: FromOption = "",
+    thread: ThreadOption = "",
+    file: Annotated[Path | None, typer.Option(help="the transcript, where it lies elsewhere; it is copied")] = None,
+    clean: Annotated[bool, typer.Option(help="nothing sensitive was read in it; left out, it counts as if something was")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Let a team that Claude Code serves go on with a conversation: one that lost its log, or one of your own in the project."""
+    # Start-up time: local agents take long to load.
+    from curtainwall.app.adopting import adopt, of_the_user, unclaimed
+
+    pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), set_up()
+    for name in filter(None, (team, asker)):
+        if name not in setup.config.teams:
+            raise Misuse(f"there is no team `{name}`; `curtainwall teams list` shows them")
+
+    async def do() -> list["Found"]:
+        async with open_house(setup) as wired:
+            if conversation:
+                await adopt(wired, pair, conversation, file, is_clean=clean)
+                return []
+            return [*unclaimed(wired, pair), *of_the_user(wired, team)]
+
+    found = asyncio.run(do())
+    told = [{"id": it.conversation, "file": str(it.path), "size": it.size, "changed": timestamp(int(it.changed * 1000))} for it in found]
+    if output is Output.JSON:
+        show_json({"adopted": conversation} if conversation else told)
+    elif conversation:
+        show(f"{pair} goes on with {conversation}")
+    elif told:
+        rows = [(it.conversation, when(int(it.changed * 1000)), it.size, it.path) for it in found]
+        show(columns(("CONVERSATION", "CHANGED", "BYTES", "FILE"), rows))
+    else:
+        note(f"there is no conversation that `{inert(str(pair))}` could adopt; name one with its ID and --file")
+
+
 @app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="a `teams.json` of Iris")], output: OutputOption = Output.TEXT
 ) -> None:
-    """Take over the teams of a `teams.json`; what it permits is not taken over."""
-    teams = import_teams(find_home().config, source)
+    """Take over the teams of a `teams.json`, served by Claude Code as there; what it permits is not taken over."""
+    taken = import_teams(find_home().config, source)
     if output is Output.JSON:
-        show_json([{"team": team.name, **team.settings, "notes": list(team.notes)} for team in teams])
+        show_json([{"team": team.name, **team.settings, "notes": list(team.notes)} for team in taken.teams])
         return
-    for team in teams:
+    for words in taken.notes:
+        note(inert(words))
+    for team in taken.teams:
         show(f"{inert(team.name)}: {inert(str(team.settings['project']))}")
         for words in team.notes:
             note(f"  {inert(words)}")
@@ -152,7 +202,8 @@ def _with(asker: str, do: Callable[[Teams], Awaitable[T]]) -> T:
 def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
     if output is Output.JSON:
-        show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, "text": reply.text})
+        fault = {"fault": reply.fault} if reply.fault else {}
+        show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **fault, "text": reply.text})
         return code
     if reply.status == "done":
         show(reply.text)
@@ -182,6 +233,21 @@ def _totals(told: list[PairFigures]) -> dict[str, float]:
         "dollars": round(sum(it.dollars for it in told), 6),
         "lifetime": sum((it.used - it.created) / 1000 for it in told) / len(told) if told else 0.0,
     }
+
+
+def _standings(wired: Wired) -> dict[str, "Standing"]:
+    if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
+        return {}
+    # Start-up time: local agents take long to load.
+    from curtainwall.app.adopting import on_disk
+
+    return {str(told.session): told.standing for told in on_disk(wired)}
+
+
+def _transcript_json(stands: "Standing | None") -> dict[str, object]:
+    if stands is None:
+        return {}
+    return {"transcript": {"id": stands.conversation, "state": stands.state, "why": stands.why, "unclaimed": len(stands.orphans)}}
 
 
 def _lifetime(told: PairFigures) -> str:

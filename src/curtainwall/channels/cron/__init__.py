@@ -1,7 +1,7 @@
 """Jobs at certain times: a session for each firing, whose asks go to whoever may answer them."""
 
 from curtainwall.channels.cron.cron import LATE, Cron, Firings
-from curtainwall.channels.cron.jobs import CHANNEL, Job, Missed, Overlap, Past, Pasts, due_of, pasts, place_of
+from curtainwall.channels.cron.jobs import CHANNEL, Firing, Job, Missed, Overlap, Past, Pasts, firing_of, pasts, place_of
 from curtainwall.channels.cron.schedules import Schedule
 from curtainwall.channels.cron.showing import FiringRow, JobRow, firing_rows, job_rows
 
@@ -9,6 +9,7 @@ __all__ = [
     "CHANNEL",
     "LATE",
     "Cron",
+    "Firing",
     "FiringRow",
     "Firings",
     "Job",
@@ -18,7 +19,7 @@ __all__ = [
     "Past",
     "Pasts",
     "Schedule",
-    "due_of",
+    "firing_of",
     "firing_rows",
     "job_rows",
     "pasts",

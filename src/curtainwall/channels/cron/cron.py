@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from pydantic import JsonValue
 
-from curtainwall.channels.cron.jobs import Job, Pasts, passed, seen
+from curtainwall.channels.cron.jobs import Firing, Job, Pasts, passed, seen
 from curtainwall.model import Clock, Feed, Millis, SessionId
 
 LATE: Final = 60_000
@@ -19,7 +19,7 @@ _LONGEST_SLEEP: Final = 3_600_000
 class Firings(Protocol):
     """What a schedule does to the house."""
 
-    async def fire(self, job: str, due: Millis) -> SessionId:
+    async def fire(self, firing: Firing) -> SessionId:
         """Let a job begin: one session for each firing, however often this is called for it."""
         ...
 
@@ -63,10 +63,10 @@ class Cron:
 
     async def _look_after(self, job: Job) -> None:
         past = self._pasts.of(job.name)
-        for due, session in sorted(past.fired.items()):
+        for firing, session in sorted(past.fired.items()):
             # Where somebody died in the middle of a beginning, this completes it. What was deleted has run, and does not run again.
             if session not in past.deleted and not self._firings.is_begun(session):
-                await self._fire(job, due)
+                await self._fire(job, firing)
         if past.schedule != job.schedule:
             await self._firings.note(seen(job))
         while True:
@@ -91,7 +91,7 @@ class Cron:
     async def _begin(self, job: Job, due: Millis) -> None:
         last = self._pasts.of(job.name).last
         if job.overlap == "allow" or last is None or self._firings.is_over(last):
-            await self._fire(job, due)
+            await self._fire(job, Firing(job.name, due))
         elif job.overlap == "skip":
             await self._firings.note(passed(job, due, "skipped", f"the one before is not over: session {last}"))
         else:
@@ -105,13 +105,13 @@ class Cron:
             async for _ in self._feed.changes():
                 if self._firings.is_over(last):
                     break
-        await self._fire(job, due)
+        await self._fire(job, Firing(job.name, due))
 
-    async def _fire(self, job: Job, due: Millis) -> None:
+    async def _fire(self, job: Job, firing: Firing) -> None:
         try:
-            await self._firings.fire(job.name, due)
+            await self._firings.fire(firing)
         except Exception as fault:  # noqa: BLE001 - a job that cannot begin keeps no other from beginning; health says why
             self._faults[job.name] = str(fault) or type(fault).__name__
-            await self._firings.note(passed(job, due, "skipped", f"it could not begin: {self._faults[job.name]}"))
+            await self._firings.note(passed(job, firing.due, "skipped", f"it could not begin: {self._faults[job.name]}"))
         else:
             self._faults.pop(job.name, None)

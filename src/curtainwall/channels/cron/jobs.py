@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic import JsonValue
 
@@ -11,6 +11,7 @@ from curtainwall.channels.cron.schedules import Schedule
 from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Route, RouteSet, SessionDeleted, SessionId
 
 CHANNEL: Final = "cron"
+_BY_HAND: Final = " by hand"
 Overlap = Literal["skip", "queue", "allow"]
 Missed = Literal["skip", "once", "all"]
 
@@ -23,20 +24,32 @@ class Job:
     schedule: Schedule
     overlap: Overlap = "skip"
     missed: Missed = "once"
+    policy: str = ""
+    """The file with rules for this job alone."""
 
 
-def place_of(job: str, due: Millis) -> Route:
-    """Return the place that one firing of a job is: no two firings have the same, and none has two."""
-    return Route(channel=CHANNEL, reference=f"{job}@{datetime.fromtimestamp(due / 1000, UTC).isoformat(timespec='milliseconds')}")
+class Firing(NamedTuple):
+    """One firing of a job: when it was due, or when somebody wanted it."""
+
+    job: str
+    due: Millis
+    by_hand: bool = False
 
 
-def due_of(place: Route) -> tuple[str, Millis] | None:
-    """Return which job and which firing a place is, or None for a place of another kind."""
+def place_of(firing: Firing) -> Route:
+    """Return the place that a firing is: no two firings have the same, also where one was wanted when the other was due."""
+    when = datetime.fromtimestamp(firing.due / 1000, UTC).isoformat(timespec="milliseconds")
+    return Route(channel=CHANNEL, reference=f"{firing.job}@{when}{_BY_HAND if firing.by_hand else ''}")
+
+
+def firing_of(place: Route) -> Firing | None:
+    """Return which firing a place is, or None for a place of another kind."""
     job, found, told = place.reference.partition("@")
     if place.channel != CHANNEL or not found:
         return None
+    when = told.removesuffix(_BY_HAND)
     try:
-        return job, round(datetime.fromisoformat(told).timestamp() * 1000)
+        return Firing(job, round(datetime.fromisoformat(when).timestamp() * 1000), when != told)
     except ValueError:
         return None
 
@@ -58,7 +71,7 @@ class Past:
     schedule: Schedule | None = None
     upto: Millis = 0
     """Everything that was due until here has been dealt with."""
-    fired: dict[Millis, SessionId] = field(default_factory=dict[Millis, SessionId])
+    fired: dict[Firing, SessionId] = field(default_factory=dict[Firing, SessionId])
     skipped: dict[Millis, str] = field(default_factory=dict[Millis, str])
     queued: list[Millis] = field(default_factory=list[Millis])
     deleted: set[SessionId] = field(default_factory=set[SessionId])
@@ -66,7 +79,12 @@ class Past:
     @property
     def last(self) -> SessionId | None:
         """The session of the last firing that ran."""
-        return self.fired[max(self.fired)] if self.fired else None
+        return self.fired[self.latest] if self.fired else None
+
+    @property
+    def latest(self) -> Firing:
+        """The last firing that ran; there must be one."""
+        return max(self.fired, key=lambda firing: (firing.due, firing.by_hand))
 
 
 class Pasts:
@@ -101,11 +119,11 @@ def pasts(events: Iterable[AnyEvent]) -> dict[str, Past]:
 def tell(found: dict[str, Past], event: AnyEvent) -> None:
     """Take one event of the house's log in; most are about something else."""
     match event:
-        case RouteSet(session=session) if session is not None and (firing := due_of(event.route)) is not None:
-            job, due = firing
-            past = found.setdefault(job, Past())
-            past.fired[due] = session
-            _dealt_with(past, due)
+        case RouteSet(session=session) if session is not None and (firing := firing_of(event.route)) is not None:
+            past = found.setdefault(firing.job, Past())
+            past.fired[firing] = session
+            if not firing.by_hand:
+                _dealt_with(past, firing.due)
         case SessionDeleted(session=session):
             for past in found.values():
                 if session in past.fired.values():

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from curtainwall.channels.cron.jobs import Job, Past
+from curtainwall.channels.cron.jobs import Firing, Job, Past
 from curtainwall.model import Millis, SessionId
 
 StatusOf = Callable[[SessionId], str]
@@ -21,11 +21,12 @@ class JobRow:
     status: str
     last: Millis | None = None
     session: SessionId | None = None
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FiringRow:
-    """One firing: the session that it became, or why it did not run."""
+    """One firing: the session that it became, or why it did not run; `why` also tells where somebody wanted it."""
 
     due: Millis
     job: str
@@ -43,22 +44,21 @@ def firing_rows(told: Mapping[str, Past], status_of: StatusOf, most: int, job: s
     """Return the last firings, of one job or of all, the last first."""
     found = (firing for name, past in told.items() if job in (None, name) for firing in _firings(name, past))
     newest = sorted(found, key=lambda it: (it.due, it.job), reverse=True)[:most]
-    return [it if it.session is None else FiringRow(it.due, it.job, status_of(it.session), it.session) for it in newest]
+    return [it if it.session is None else FiringRow(it.due, it.job, status_of(it.session), it.session, it.why) for it in newest]
 
 
 def _row(job: Job, past: Past, status_of: StatusOf, now: Millis) -> JobRow:
     schedule, session = job.schedule, past.last
     due = schedule.next(now)
-    if session is None:
-        return JobRow(job.name, schedule.expression, schedule.zone, due, "never fired")
-    return JobRow(job.name, schedule.expression, schedule.zone, due, status_of(session), max(past.fired), session)
+    status, last = ("never fired", None) if session is None else (status_of(session), past.latest.due)
+    return JobRow(job.name, schedule.expression, schedule.zone, due, status, last, session, job.policy)
 
 
 def _firings(job: str, past: Past) -> Iterator[FiringRow]:
-    for due, session in past.fired.items():
-        yield FiringRow(due, job, "", session)
+    for firing, session in past.fired.items():
+        yield FiringRow(firing.due, job, "", session, "by hand" if firing.by_hand else "")
     for due, why in past.skipped.items():
-        if due not in past.fired:
+        if Firing(job, due) not in past.fired:
             yield FiringRow(due, job, "skipped", why=why)
     for due in past.queued:
         yield FiringRow(due, job, "queued", why="the one before is not over")

@@ -86,10 +86,14 @@ class Asking:
     async def _show(self, card: Card) -> None:
         name = self._name(card.session, card.approval)
         words = _words(card, self._operators)
+        before = json.loads(self._memory.get(f"asked {name}") or "{}")
+        if not before:
+            # Remembered before it is said: where we die in between, whoever comes next knows that there may be a card to settle.
+            await self._memory.set({f"asked {name}": json.dumps({"event": "", "text": words.text})})
         event = await insist(lambda: self._speaking.say(self._room, f"card {name}", words))
         if event is None:
+            await self._memory.set({f"asked {name}": None})
             return
-        before = json.loads(self._memory.get(f"asked {name}") or "{}")
         if before and before["text"] != words.text:
             await insist(lambda: self._speaking.change(self._room, f"card {name} {transaction(words.text)}", event, words))
         await self._memory.set({f"asked {name}": json.dumps({"event": event, "text": words.text})})
@@ -104,10 +108,13 @@ class Asking:
             words = Words(
                 text, html=f"<strong>{html.escape(how)}</strong><br>{html.escape(first)}<pre><code>{html.escape(card)}</code></pre>"
             )
-            await insist(lambda: self._speaking.change(self._room, f"card {name} settled", told["event"], words))
-            await self._memory.set(
-                {f"asked {name}": None, f"sent card {name}": None, f"settled {self._room} {told['event']}": f"{session} {approval}"}
-            )
+            # Said again under its name, a card that is there stays as it is and tells its event; one that is not there is settled at once.
+            event = told["event"] or await insist(lambda: self._speaking.say(self._room, f"card {name}", words))
+            settled: dict[str, str | None] = {f"asked {name}": None, f"sent card {name}": None}
+            if event:
+                await insist(lambda: self._speaking.change(self._room, f"card {name} settled", event, words))
+                settled[f"settled {self._room} {event}"] = f"{session} {approval}"
+            await self._memory.set(settled)
 
     def _name(self, session: SessionId, approval: ApprovalId) -> str:
         return f"{self._room} {session} {approval}"

@@ -111,5 +111,6 @@ def told(team: str, heard: Told) -> ToolResult:
         return ToolResult(ok=True, value={"team": team, "handle": heard.handle, "status": "waiting", "note": words})
     status = heard.answer.status
     key = "answer" if status is PeerStatus.DONE else "reason"
-    value: dict[str, JsonValue] = {"team": team, "handle": heard.handle, "status": status.value, key: heard.answer.text}
+    fault: dict[str, JsonValue] = {"fault": heard.answer.fault} if heard.answer.fault else {}
+    value: dict[str, JsonValue] = {"team": team, "handle": heard.handle, "status": status.value, **fault, key: heard.answer.text}
     return ToolResult(ok=status is PeerStatus.DONE, value=value)

@@ -1,8 +1,12 @@
 """A pair: who asks, which team, in which thread; each has one place, which leads to one session."""
 
+import re
+from typing import Final
 from urllib.parse import quote, unquote
 
 from curtainwall.model import TEAMS, Frozen, Route
+
+_NAMED: Final = re.compile(r"([\w.-]+) → ([\w.-]+)(?: \((.+)\))?", re.ASCII | re.DOTALL)
 
 
 class Pair(Frozen):
@@ -26,6 +30,12 @@ class Pair(Frozen):
         asker, team, thread = map(unquote, parts)
         found = Pair(asker=asker, team=team, thread=thread)
         return found if found.route == route else None
+
+    @staticmethod
+    def named(name: str) -> "Pair | None":
+        """Return the pair that a session was opened for, by the name that it was given then, or None for any other name."""
+        parts = _NAMED.fullmatch(name)
+        return None if parts is None else Pair(asker=parts[1], team=parts[2], thread=parts[3] or "")
 
     def __str__(self) -> str:
         return f"{self.asker} → {self.team}{f' ({self.thread})' if self.thread else ''}"

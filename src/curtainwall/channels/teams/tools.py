@@ -202,7 +202,8 @@ def exchange_json(told: Exchange) -> dict[str, JsonValue]:
     if told.answer is None or told.answered is None:
         return {**value, "status": told.state}
     key = "answer" if told.answer.status is PeerStatus.DONE else "reason"
-    return {**value, "status": told.answer.status.value, "answered": _time(told.answered), key: told.answer.text}
+    fault: dict[str, JsonValue] = {"fault": told.answer.fault} if told.answer.fault else {}
+    return {**value, "status": told.answer.status.value, **fault, "answered": _time(told.answered), key: told.answer.text}
 
 
 def _time(at: Millis) -> str:

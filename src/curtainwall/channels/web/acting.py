@@ -170,6 +170,8 @@ class Acting:
     async def _close(self, request: Request, session: SessionId) -> Response:
         reason = form_of(request).get("reason", "").strip() or f"closed by {who(request)}"
         await self._site.house.line.desk.send(session, CloseSession(by=who(request), reason=reason))
+        # Whoever looks after a session tells hooks of its end.
+        self._site.house.beginnings.attend(session)
         return self._site.done(request, "the session is closed; its log and workspace stay")
 
     async def _budget(self, request: Request, session: SessionId) -> Response:

@@ -1,44 +1,57 @@
-"""The audit: verdicts, approvals and outcomes over all sessions, filtered, and as files to keep."""
+"""The audit: verdicts, approvals and outcomes over all sessions, filtered, page by page, and as files to keep."""
 
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from itertools import chain, groupby
 from urllib.parse import urlencode
 
 from pydantic import JsonValue
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from curtainwall.channels.web.house import House
 from curtainwall.channels.web.site import Site
-from curtainwall.model import SessionId, SessionQuery
+from curtainwall.channels.web.timeline import KINDS, LATEST, Cursor, Told, Wanted, backwards, piece_of, read_cursor
 
 _DAYS = 7
-_SESSIONS, _LINES = 60, 500
-_SHOWN = 300
+_DAY = 86_400_000
 _LONGEST = 200
 _CSV = ("at", "session", "name", "seq", "type", "tool", "call", "approval", "because", "by", "detail", "hash")
 # Programs for tables take a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "verdicts": ("CallRequested", "CallPermitted", "CallDenied"),
-    "asks": ("ApprovalAsked", "ApprovalJoined", "ApprovalAnswered", "ApprovalExpired", "ApprovalWithdrawn"),
-    "outcomes": ("CallFinished", "CallLost", "CallDropped"),
-    "grants": ("GrantGiven", "GrantUsed", "GrantRevoked"),
-    "rules and modes": ("RuleDisabled", "RuleEnabled", "ModeChanged", "LabelsAdded"),
+# What a person looks for first stands first, and numbers stand last.
+_ORDER = {"tool": 0, "resources": 1, "covers": 1, "granted": 2, "ok": 2, "reason": 3, "because": 4, "call": 9, "approval": 8, "grant": 8}
+_WORDS = {
+    "CallRequested": "wanted",
+    "CallPermitted": "permitted",
+    "CallDenied": "denied",
+    "CallFinished": "finished",
+    "CallLost": "outcome unknown",
+    "CallDropped": "dropped",
+    "ApprovalAsked": "asked",
+    "ApprovalJoined": "joined an ask",
+    "ApprovalAnswered": "answered",
+    "ApprovalExpired": "expired",
+    "ApprovalWithdrawn": "withdrawn",
+    "GrantGiven": "grant given",
+    "GrantUsed": "grant used",
+    "GrantRevoked": "grant revoked",
+    "RuleDisabled": "rule disabled",
+    "RuleEnabled": "rule enabled",
+    "ModeChanged": "mode changed",
+    "LabelsAdded": "labels added",
 }
-
-Line = Mapping[str, JsonValue]
+_HIDDEN = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which lines are wanted."""
+    """What the form on the page says."""
 
     session: str = ""
     kind: str = ""
@@ -50,51 +63,52 @@ class Filter:
         """Return the same as part of an address."""
         return urlencode({"session": self.session, "kind": self.kind, "q": self.text, "days": self.days})
 
+    def wanted(self, now: int) -> Wanted:
+        """Return the lines that it is about."""
+        return Wanted(now - self.days * _DAY, self.session, self.kind, self.text)
+
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A line of some session's audit."""
+class Shown:
+    """A line as the page has it; `tool` is the one that its call is of, where the page knows that."""
 
-    session: SessionId
-    name: str
-    line: Line
-
-    @property
-    def at(self) -> str:
-        """When it was."""
-        return str(self.line.get("at", ""))
+    told: Told
+    tool: str = ""
 
     @property
-    def kind(self) -> str:
-        """What kind of thing happened."""
-        return str(self.line.get("type", ""))
+    def day(self) -> str:
+        """The day it was, as its heading says."""
+        return _local(self.told.at).strftime("%A, %d %B %Y")
+
+    @property
+    def clock(self) -> str:
+        """The time of that day."""
+        return _local(self.told.at).strftime("%H:%M:%S")
 
     @property
     def tone(self) -> str:
         """How good or bad the news is, as a class of the style sheet."""
-        if self.kind == "ApprovalAnswered":
-            return "good" if self.line.get("granted") is True else "bad"
-        return {"CallDenied": "bad", "ApprovalExpired": "bad", "ApprovalAsked": "open", "GrantGiven": "good"}.get(self.kind, "")
+        kind, line = self.told.kind, self.told.line
+        if kind == "ApprovalAnswered":
+            return "good" if line.get("granted") is True else "bad"
+        if kind == "CallFinished":
+            return "" if line.get("ok") is True else "bad"
+        return {"CallDenied": "bad", "ApprovalExpired": "bad", "CallLost": "bad", "ApprovalAsked": "open", "GrantGiven": "good"}.get(
+            kind, ""
+        )
 
     @property
-    def about(self) -> str:
-        """What it says besides, in one line."""
-        hidden = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
-        told = {name: value for name, value in self.line.items() if name not in hidden and value not in ("", [], None)}
-        return ", ".join(_yes_or_no(name, value) if isinstance(value, bool) else f"{name} {_short(value)}" for name, value in told.items())
+    def words(self) -> str:
+        """What happened."""
+        return _WORDS.get(self.told.kind, self.told.kind)
 
-
-def lines_of(house: House, wanted: Filter) -> list[Told]:
-    """Return the lines that fit, newest first, of the sessions that changed last."""
-    since = datetime.now(UTC) - timedelta(days=wanted.days)
-    millis = int(since.timestamp() * 1000)
-    query = SessionQuery(prefix=wanted.session or None, since=millis, limit=_SESSIONS)
-    found: list[Told] = []
-    for row in house.index.sessions(query):
-        found += (Told(row.session, row.name, line) for line in house.records.audit(row.session, _LINES))
-    begun = since.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    fitting = [it for it in found if it.at >= begun and _fits(it, wanted)]
-    return sorted(fitting, key=lambda it: (it.at, it.session, str(it.line.get("seq", 0)).zfill(12)), reverse=True)
+    @property
+    def about(self) -> Sequence[tuple[str, str]]:
+        """What it says besides, each with its name; what is true or not is its name alone."""
+        told = {name: value for name, value in self.told.line.items() if name not in _HIDDEN and value not in ("", [], None)}
+        if self.tool:
+            told = {"tool": self.tool, **told}
+        return [_fact(name.replace("_", " "), value) for name, value in sorted(told.items(), key=lambda it: _ORDER.get(it[0], 5))]
 
 
 class Auditing:
@@ -113,24 +127,33 @@ class Auditing:
         ]
 
     async def _page(self, request: Request) -> Response:
-        wanted = _filter(request)
-        found = lines_of(self._site.house, wanted)
-        bounds = {"sessions": _SESSIONS, "lines": _LINES}
+        told, behind = _filter(request), read_cursor(request.query_params.get("before", ""))
+        # Files are read, perhaps many; nobody else should wait for that.
+        piece = await run_in_threadpool(piece_of, self._site.house, told.wanted(self._now()), behind)
         return self._site.page(
-            request, "audit.html", lines=found[:_SHOWN], count=len(found), wanted=wanted, kinds=tuple(KINDS), bounds=bounds
+            request,
+            "audit.html",
+            days=_by_day(_shown(piece.lines)),
+            wanted=told,
+            kinds=tuple(KINDS),
+            older=_address(told, piece.older),
+            newest=_address(told, LATEST) if behind != LATEST else "",
         )
 
     async def _jsonl(self, request: Request) -> Response:
-        found = lines_of(self._site.house, _filter(request))
-        body = "".join(f"{json.dumps({'session': it.session, 'name': it.name, **it.line})}\n" for it in reversed(found))
-        return _file(body, "application/x-ndjson", "audit.jsonl")
+        lines = (f"{json.dumps({'session': it.session, 'name': it.name, **it.line})}\n" for it in self._everything(request))
+        return _file(lines, "application/x-ndjson", "audit.jsonl")
 
     async def _csv(self, request: Request) -> Response:
-        out = io.StringIO()
-        table = csv.writer(out)
-        table.writerow(_CSV)
-        table.writerows(_cells(it) for it in reversed(lines_of(self._site.house, _filter(request))))
-        return _file(out.getvalue(), "text/csv", "audit.csv")
+        rows = (_row(tuple(_cells(it))) for it in self._everything(request))
+        return _file(chain((_row(_CSV),), rows), "text/csv", "audit.csv")
+
+    def _everything(self, request: Request) -> Iterator[Told]:
+        wanted = _filter(request).wanted(self._now())
+        return (it for it in backwards(self._site.house, wanted) if wanted.fits(it))
+
+    def _now(self) -> int:
+        return self._site.house.line.clock.now()
 
 
 def _filter(request: Request) -> Filter:
@@ -144,10 +167,27 @@ def _filter(request: Request) -> Filter:
     )
 
 
-def _fits(told: Told, wanted: Filter) -> bool:
-    if wanted.kind and told.kind not in KINDS[wanted.kind]:
-        return False
-    return not wanted.text or wanted.text.casefold() in json.dumps([told.name, dict(told.line)], ensure_ascii=False).casefold()
+def _shown(lines: Sequence[Told]) -> Iterator[Shown]:
+    """Go through the lines; those that name a call by its number alone are told with what was called."""
+    tools = {(it.session, it.line["call"]): str(it.line["tool"]) for it in lines if "call" in it.line and "tool" in it.line}
+    return (Shown(it, tools.get((it.session, it.line.get("call")), "")) for it in lines)
+
+
+def _by_day(lines: Iterator[Shown]) -> Sequence[tuple[str, Sequence[Shown]]]:
+    return [(day, tuple(those)) for day, those in groupby(lines, lambda it: it.day)]
+
+
+def _address(told: Filter, behind: Cursor | None) -> str:
+    if behind is None:
+        return ""
+    return f"/audit?{told.query}" if behind == LATEST else f"/audit?{told.query}&{urlencode({'before': str(behind)})}"
+
+
+def _local(at: str) -> datetime:
+    try:
+        return datetime.fromisoformat(at).astimezone()
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def _cells(told: Told) -> Iterator[str]:
@@ -170,8 +210,25 @@ def _cells(told: Told) -> Iterator[str]:
         yield f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
-def _yes_or_no(name: str, value: bool) -> str:
-    return name if value else f"not {name}"
+def _row(cells: Sequence[str]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerow(cells)
+    return out.getvalue()
+
+
+def _fact(name: str, value: JsonValue) -> tuple[str, str]:
+    match name, value:
+        case _, bool():
+            return "", name if value else f"not {name}"
+        case "tool", str():
+            return "", value
+        case "resources", list():
+            # That a tool is used says its name already.
+            return "", "; ".join(_short(it) for it in value if not (isinstance(it, dict) and it.get("role") == "use-tool"))
+        case "covers", _:
+            return "", _short(value)
+        case _:
+            return name, _short(value)
 
 
 def _short(value: JsonValue) -> str:
@@ -182,10 +239,14 @@ def _short(value: JsonValue) -> str:
             return f"{role} {what}"
         case list():
             return "; ".join(map(_short, value))
+        case {"size": int(size), "digest": str()}:
+            return f"{size:,} bytes"
+        case {"label": str(label)}:
+            return label
         case _:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _file(body: str, kind: str, name: str) -> Response:
+def _file(lines: Iterator[str], kind: str, name: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="curtainwall-{name}"'}
-    return Response(body.encode("utf-8", "backslashreplace"), media_type=kind, headers=headers)
+    return StreamingResponse((line.encode("utf-8", "backslashreplace") for line in lines), media_type=kind, headers=headers)

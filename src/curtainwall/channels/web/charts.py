@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 640, 150
-_LEFT, _RIGHT, _BOTTOM, _TOP = 48, 16, 20, 8
+WIDTH, HEIGHT = 640, 230
+_LEFT, _RIGHT, _BOTTOM, _TOP = 74, 16, 42, 12
+_MINUTE, _HOUR = 60, 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Chart:
     days: tuple[tuple[float, str], ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     is_empty: bool
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Series:
 def bars(title: str, days: Sequence[str], series: Sequence[Series], unit: str = "") -> Chart:
     """Return the chart of stacked bars, one for each day."""
     totals = [sum(it.values[place] for it in series) for place in range(len(days))]
-    top = _round_up(max(totals, default=0))
+    top = _top(max(totals, default=0), unit)
     step = (WIDTH - _LEFT - _RIGHT) / max(len(days), 1)
     drawn: list[Bar] = []
     for place, day in enumerate(days):
@@ -77,16 +82,24 @@ def words_of(value: float, unit: str) -> str:
     if unit == "$":
         return f"${value:,.2f}"
     if unit == "s":
-        return f"{value:,.0f} s" if value < 120 else f"{value / 60:,.0f} min" if value < 7_200 else f"{value / 3_600:,.1f} h"
+        return f"{value:.3g} s" if value < 2 * _MINUTE else f"{value / _MINUTE:.3g} min" if value < 2 * _HOUR else f"{value / _HOUR:,.1f} h"
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"
 
 
+def _top(value: float, unit: str) -> float:
+    """Return the top of the scale: a figure that is not below this one, round in the unit that it is told in, as is its half."""
+    if unit == "s":
+        size = 1 if value < 2 * _MINUTE else _MINUTE if value < 2 * _HOUR else _HOUR
+        return size * _round_up(value / size)
+    # Half an ask, or half a token, is nothing that anybody counts.
+    return _round_up(value) if unit else max(2.0, _round_up(value))
+
+
 def _round_up(value: float) -> float:
-    """Return a round figure that is not below this one, for the top of the scale."""
     if value <= 0:
         return 1.0
     size = 10 ** math.floor(math.log10(value))
-    return next(step * size for step in (1, 2, 5, 10) if step * size >= value)
+    return next(step * size for step in (1, 2, 4, 6, 8, 10) if step * size >= value)

@@ -1,6 +1,6 @@
 """What the web is given by the house beyond a channel's line: lists, rules to try, beginnings, and records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -120,8 +120,8 @@ class Beginnings(Protocol):
 class Records(Protocol):
     """What was kept, as the web shows it."""
 
-    def audit(self, session: SessionId, most: int) -> Sequence[Mapping[str, JsonValue]]:
-        """Return the last lines of a session's audit, oldest first."""
+    def audit(self, session: SessionId, until: str) -> Iterator[Mapping[str, JsonValue]]:
+        """Go back through a session's audit, from its last line that is no later than a time."""
         ...
 
     def spending(self, since: Millis) -> Sequence[Spending]:

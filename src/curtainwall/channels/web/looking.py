@@ -1,6 +1,7 @@
 """The pages of sessions: the inbox, the list, one session, a new one, and why a call was judged as it was."""
 
 from typing import cast, get_args
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,8 +14,10 @@ from curtainwall.model import ApprovalQuery, Mode, SessionQuery, SessionStatus
 _SHOWN_ITEMS = 150
 _MOST_ITEMS = 5_000
 _SHOWN_ROWS = 100
+_MOST_ROWS = 5_000
 _SETTLED = 8
 _LONGEST_SEARCH = 200
+_MOST_DIGITS = 8
 
 
 class Looking:
@@ -46,21 +49,24 @@ class Looking:
         told = request.query_params
         status = told.get("status", "")
         text = told.get("q", "").strip()[:_LONGEST_SEARCH]
+        shown = _count(told.get("rows", ""), _SHOWN_ROWS, _MOST_ROWS)
         query = SessionQuery(
             status=cast("SessionStatus", status) if status in get_args(SessionStatus) else None,
             channel=told.get("channel") or None,
             text=text or None,
-            limit=_SHOWN_ROWS + 1,
+            limit=shown + 1,
         )
         rows = self._site.house.index.sessions(query)
+        wider = {"q": text, "status": query.status or "", "channel": query.channel or "", "rows": min(shown * 4, _MOST_ROWS)}
         # Rows that come live would not know of a search.
-        live = "on=rows" if query == SessionQuery(limit=_SHOWN_ROWS + 1) else "on="
-        return self._site.page(
+        live = "on=rows" if query == SessionQuery(limit=shown + 1) else "on="
+        return await self._site.long_page(
             request,
             "sessions.html",
             live=live,
-            rows=rows[:_SHOWN_ROWS],
-            more=len(rows) > _SHOWN_ROWS,
+            rows=rows[:shown],
+            more=urlencode(wider) if len(rows) > shown else "",
+            is_all=shown >= _MOST_ROWS,
             text=text,
             chosen=query.status or "",
             statuses=get_args(SessionStatus),
@@ -75,9 +81,8 @@ class Looking:
         hub = await self._site.hubs.session(session)
         conversation = hub.conversation
         items = list(conversation.items.values())
-        told = request.query_params.get("items", "")
-        shown = min(int(told), _MOST_ITEMS) if told.isascii() and told.isdecimal() and len(told) < 9 else _SHOWN_ITEMS
-        return self._site.page(
+        shown = _count(request.query_params.get("items", ""), _SHOWN_ITEMS, _MOST_ITEMS)
+        return await self._site.long_page(
             request,
             "session.html",
             view=view,
@@ -102,3 +107,8 @@ class Looking:
     async def _grants(self, request: Request) -> Response:
         everything = "all" in request.query_params
         return self._site.page(request, "grants.html", rows=self._site.house.index.grants(all_of_them=everything), everything=everything)
+
+
+def _count(told: str, usual: int, most: int) -> int:
+    """Return how many things an address asks for, within bounds; the usual number for anything that is none."""
+    return min(int(told), most) if told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS else usual

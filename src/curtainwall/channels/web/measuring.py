@@ -60,7 +60,10 @@ class Measuring:
 
     async def _health(self, request: Request) -> Response:
         findings = await run_in_threadpool(self._site.house.records.health)
-        return self._site.page(request, "health.html", findings=findings)
+        # What somebody should look at stands first.
+        findings = sorted(findings, key=lambda it: ("fail", "warn", "ok").index(it.standing))
+        bad = [it for it in findings if it.standing != "ok"]
+        return self._site.page(request, "health.html", findings=findings, bad=len(bad), fails=any(it.standing == "fail" for it in bad))
 
 
 def _day(at: Millis) -> str:

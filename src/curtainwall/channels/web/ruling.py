@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,20 +14,31 @@ from curtainwall.model import ApprovalQuery, CommandRefused, Mode, RuleStanding,
 
 _ASKS_READ = 2_000
 _LONGEST_CALL = 100_000
-_ORDER = {"structural": 0, "deny": 1, "ask": 2, "allow": 3, "label": 4}
+KINDS = {
+    "ask": "a human is asked",
+    "deny": "refused, whoever would say yes",
+    "allow": "let through without asking",
+    "label": "what was touched is remembered",
+    "structural": "looked at before any rule; these cannot be switched off",
+}
+"""The kinds of rules in the order of the page, each with what it means."""
 
 
-def standings(house: House, session: SessionId | None) -> list[RuleStanding]:
-    """Return every rule, structural ones first: as it stands in a session, or in general with how often it asked anywhere."""
+def standings(house: House, session: SessionId | None) -> Sequence[RuleStanding]:
+    """Return every rule as it stands in a session, or in general with how often it asked anywhere."""
     if session is not None:
-        return sorted(house.explaining.rules(session), key=lambda it: _ORDER.get(it.kind, 9))
+        return house.explaining.rules(session)
     counted = Counter(
         rule
         for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_ASKS_READ))
         for rule in {rule for cover in row.covers for rule in cover.rules}
     )
-    rules = sorted(house.judging.rules(), key=lambda it: _ORDER.get(it.kind, 9))
-    return [it.model_copy(update={"asked": counted[it.rule]}) for it in rules]
+    return [it.model_copy(update={"asked": counted[it.rule]}) for it in house.judging.rules()]
+
+
+def _by_kind(rules: Sequence[RuleStanding]) -> Sequence[tuple[str, str, Sequence[RuleStanding]]]:
+    groups = ((kind, words, [it for it in rules if it.kind == kind]) for kind, words in KINDS.items())
+    return [group for group in groups if group[2]]
 
 
 class Ruling:
@@ -52,7 +64,7 @@ class Ruling:
         return self._site.page(
             request,
             "rules.html",
-            standings=standings(house, session),
+            groups=_by_kind(standings(house, session)),
             warnings=house.judging.warnings(),
             tools=house.judging.tools(),
             session=house.line.desk.view(session) if session else None,

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -36,8 +37,17 @@ class Site:
 
     def page(self, request: Request, template: str, *, status: int = 200, **values: object) -> Response:
         """Return a whole page."""
+        return HTMLResponse(draw(template, **(self._around(request) | values)), status)
+
+    async def long_page(self, request: Request, template: str, **values: object) -> Response:
+        """Return a whole page that takes long to draw, while others go on."""
+        around = self._around(request)
+        return HTMLResponse(await run_in_threadpool(draw, template, **(around | values)))
+
+    def _around(self, request: Request) -> dict[str, object]:
+        """Return what stands on every page."""
         visitor = visitor_of(request)
-        shown = {
+        return {
             "visitor": visitor,
             "csrf": visitor.csrf if visitor else "",
             "theme": theme_of(request),
@@ -46,7 +56,6 @@ class Site:
             "words": self._words.pop(visitor.token, "") if visitor else "",
             "live": "",
         }
-        return HTMLResponse(draw(template, **(shown | values)), status)
 
     def piece(self, template: str, *, status: int = 200, **values: object) -> Response:
         """Return a piece of a page."""
@@ -69,7 +78,8 @@ class Site:
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), _BAD_REQUEST)
         if is_piece(request):
             return self.piece("words.html", status=status, words=str(error), tone="bad")
-        return self.page(request, "refused.html", status=status, fault=str(error))
+        title = "Not found" if isinstance(error, NotFound) else "Not done"
+        return self.page(request, "refused.html", status=status, fault=str(error), title=title)
 
     def guarded(self, endpoint: Endpoint, *, operators: bool = False) -> Endpoint:
         """Return an endpoint whose refusals become pages; with `operators`, nobody else gets that far."""

@@ -77,7 +77,8 @@ class Lifecycle:
     """Tells hooks of the beginning and the end of sessions.
 
     INVARIANT: the event is durable before the claim, and the claim before the hook. A crash before the claim leaves the hook to whoever
-    looks next; a crash after it leaves a hook of which we do not know how far it came, and it is not run again.
+    looks next; a crash after it leaves a hook of which we do not know how far it came, and it is not run again. Within a process, whoever
+    comes second waits for the hook that runs, and whoever stops waiting does not stop it.
     """
 
     def __init__(self, hooks: Hooks, feed: Feed, claims: Claims, send: Send) -> None:
@@ -85,13 +86,47 @@ class Lifecycle:
         self._feed = feed
         self._claims = claims
         self._send = send
+        self._running: dict[SessionId, asyncio.Task[None]] = {}
 
     async def settle(self, session: SessionId) -> None:
         """Tell of what the log says and nobody was told of; calling it again changes nothing."""
-        if not self._claims.has(session, "SessionStart"):
-            await self._begin(session)
-        if not self._claims.has(session, "SessionEnd"):
-            await self._end(session)
+        await self.begin(session)
+        await self.end(session)
+
+    async def begin(self, session: SessionId) -> None:
+        """Tell of the session's beginning where nobody has."""
+        await self._alone(session, "SessionStart", self._begin)
+
+    async def end(self, session: SessionId) -> None:
+        """Tell of the session's end where it has come and nobody has."""
+        await self._alone(session, "SessionEnd", self._end)
+
+    def is_owed_an_end(self, session: SessionId) -> bool:
+        """Tell whether somebody was told of the session's beginning and nobody of its end, whether or not it has come."""
+        return self._claims.has(session, "SessionStart") and not self._claims.has(session, "SessionEnd")
+
+    async def aclose(self) -> None:
+        """Wait for the hooks that run."""
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _alone(self, session: SessionId, event: str, tell: Callable[[SessionId], Awaitable[None]]) -> None:
+        before = self._running.get(session)
+        if before is None and self._claims.has(session, event):
+            return
+
+        async def told() -> None:
+            if before is not None:
+                await asyncio.wait((before,))
+            if not self._claims.has(session, event):
+                await tell(session)
+
+        def is_done(task: asyncio.Task[None]) -> None:
+            if self._running.get(session) is task:
+                del self._running[session]
+
+        task = self._running[session] = asyncio.create_task(told(), name=f"{event} of {session}")
+        task.add_done_callback(is_done)
+        await asyncio.shield(task)
 
     async def _begin(self, session: SessionId) -> None:
         events = [recorded.event for recorded in self._feed.read(session_stream(session))]

@@ -38,6 +38,7 @@ from curtainwall.tools.hooks.running import Ran, environment_of, run_program
 from curtainwall.tools.hooks.settings import Hook, Program, Settings
 
 _AT_ONCE: Final = 32
+_NOTHING: Final = HookReply()
 _MODES: Final = {Mode.DEFAULT: "default", Mode.PLAN: "plan", Mode.ACCEPT_EDITS: "acceptEdits", Mode.BYPASS: "bypassPermissions"}
 
 Note = Callable[[SessionId, Mapping[str, JsonValue]], Awaitable[object]]
@@ -86,7 +87,7 @@ class UserHooks:
             return await self._fire("PostToolUse", names_of(subject.tool), told, place)
         except Exception as fault:  # noqa: BLE001 - the call has run, and nothing here may say otherwise
             await self._keep(place, "PostToolUse", "", {"failure": type(fault).__name__})
-            return HookReply()
+            return _NOTHING
 
     async def tell(self, event: HookEvent, place: Place) -> HookReply:
         """Tell the hooks of something else that happened, or is about to."""
@@ -98,6 +99,8 @@ class UserHooks:
 
     async def _fire(self, event: str, names: Sequence[str], told: Mapping[str, JsonValue], place: Place) -> HookReply:
         configured, complaint = await self._hooks_of(event, place)
+        if not configured and complaint is None:
+            return _NOTHING
         # The same program that stands in two files runs once.
         chosen = {hook.action: (hook, name) for hook in reversed(configured) if (name := hook.matcher.finds(names)) is not None}
         meant = tuple(reversed(chosen.values()))

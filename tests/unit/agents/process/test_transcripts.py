@@ -45,9 +45,11 @@ def test_a_message_is_known_by_its_own_mark(tmp_path: Path) -> None:
     assert not found.has("m")
 
 
-def test_half_a_line_at_the_end_is_cut_off(tmp_path: Path) -> None:
+def test_half_a_line_at_the_end_is_cut_off_by_whoever_goes_on_and_left_alone_by_whoever_looks(tmp_path: Path) -> None:
     path = written(tmp_path / "c.jsonl", ASKED, DONE, end='\n{"type":"us')
     assert read(path).has("m1")
+    assert path.read_text().endswith('{"type":"us')
+    assert isinstance(read_transcript(path, mend=True), Transcript)
     assert path.read_text().endswith("}\n")
 
 

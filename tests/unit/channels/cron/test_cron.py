@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from curtainwall.channels.cron import Cron, Job, Missed, Overlap, Schedule, pasts, place_of
+from curtainwall.channels.cron import Cron, Firing, Job, Missed, Overlap, Schedule, pasts, place_of
 from curtainwall.model import HOUSE, Millis, SessionId, Who
 from curtainwall.runtime import House
 from curtainwall.session import Rules
@@ -29,11 +29,11 @@ class Firings:
     calls: list[Millis] = field(default_factory=list[Millis])
     broken: bool = False
 
-    async def fire(self, job: str, due: Millis) -> SessionId:
-        self.calls.append(due)
+    async def fire(self, firing: Firing) -> SessionId:
+        self.calls.append(firing.due)
         if self.broken:
             raise OSError("the project is gone")
-        session = await self.house.bind(place_of(job, due), SessionId(self.house.mint()), Who(name=job, channel="cron"))
+        session = await self.house.bind(place_of(firing), SessionId(self.house.mint()), Who(name=firing.job, channel="cron"))
         self.running.add(session)
         return session
 
@@ -49,7 +49,7 @@ class Firings:
     @property
     def past(self) -> tuple[dict[Millis, SessionId], dict[Millis, str]]:
         told = pasts(recorded.event for recorded in self.house.feed.read(HOUSE)).get("hourly")
-        return (told.fired, told.skipped) if told else ({}, {})
+        return ({it.due: session for it, session in told.fired.items() if not it.by_hand}, told.skipped) if told else ({}, {})
 
 
 class Story:
@@ -81,6 +81,13 @@ class Story:
         await until(seen)
 
 
+async def by_hand_at(it: Story, now: Millis) -> SessionId:
+    """Let the job fire as another process does that is told to."""
+    rules = Rules(policy=policy())
+    async with House(MemoryStore(it.clock, it.disk), it.clock, lambda: rules) as house:
+        return await Firings(house).fire(Firing("hourly", now, by_hand=True))
+
+
 @covers("cron.each-firing-is-one-session")
 def test_a_job_fires_when_it_is_due_and_not_before() -> None:
     async def story() -> None:
@@ -102,6 +109,24 @@ def test_two_services_on_one_log_make_one_session_of_a_firing() -> None:
             await it.comes(START + HOUR, lambda: bool(here.calls) and bool(there.calls))
             assert len(here.past[0]) == 1
             assert len(here.running | there.running) == 1
+
+    run(story())
+
+
+@covers("cron.each-firing-is-one-session")
+def test_what_is_run_by_hand_takes_the_place_of_no_firing_that_is_due() -> None:
+    async def story() -> None:
+        it = Story("allow", "all")
+        async with it.service() as firings:
+            by_hand = await by_hand_at(it, START + HOUR)
+            await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
+            assert list(firings.past[0].values()) != [by_hand], "wanted in the very moment in which it was due"
+        # Nobody is there for two hours, and then somebody who runs it by hand comes before the service.
+        it.clock.advance(2 * HOUR)
+        await by_hand_at(it, it.clock.now())
+        async with it.service() as again:
+            await until(lambda: len(again.past[0]) == 3)
+            assert list(again.past[0]) == [START + HOUR, START + 2 * HOUR, START + 3 * HOUR]
 
     run(story())
 

@@ -1,6 +1,6 @@
 """Jobs and firings as lists show them."""
 
-from curtainwall.channels.cron import FiringRow, Job, JobRow, Past, Schedule, firing_rows, job_rows
+from curtainwall.channels.cron import Firing, FiringRow, Job, JobRow, Past, Schedule, firing_rows, job_rows
 from curtainwall.model import SessionId
 
 NIGHTLY = Job("nightly", Schedule.parse("0 3 * * *", "UTC"))
@@ -13,7 +13,7 @@ def status_of(session: SessionId) -> str:
 
 
 def test_a_job_tells_when_it_is_due_next_and_how_its_last_firing_stands() -> None:
-    past = Past(fired={3 * HOUR: ONE, 27 * HOUR: TWO})
+    past = Past(fired={Firing("nightly", 3 * HOUR): ONE, Firing("nightly", 27 * HOUR): TWO})
     assert job_rows([NIGHTLY], {"nightly": past}, status_of, 28 * HOUR) == [
         JobRow("nightly", "0 3 * * *", "UTC", 51 * HOUR, "waiting", 27 * HOUR, TWO)
     ]
@@ -21,10 +21,12 @@ def test_a_job_tells_when_it_is_due_next_and_how_its_last_firing_stands() -> Non
 
 
 def test_firings_come_last_first_with_the_session_or_the_reason() -> None:
-    past = Past(fired={1: ONE, 3: TWO}, skipped={2: "nobody was there", 3: "a reason that no longer counts"}, queued=[4])
-    told = {"nightly": past, "other": Past(fired={5: ONE})}
+    fired = {Firing("nightly", 1): ONE, Firing("nightly", 3, by_hand=True): ONE, Firing("nightly", 3): TWO}
+    past = Past(fired=fired, skipped={2: "nobody was there", 3: "a reason that no longer counts"}, queued=[4])
+    told = {"nightly": past, "other": Past(fired={Firing("other", 5): ONE})}
     assert firing_rows(told, status_of, 10, "nightly") == [
         FiringRow(4, "nightly", "queued", why="the one before is not over"),
+        FiringRow(3, "nightly", "done", ONE, "by hand"),
         FiringRow(3, "nightly", "waiting", TWO),
         FiringRow(2, "nightly", "skipped", why="nobody was there"),
         FiringRow(1, "nightly", "done", ONE),

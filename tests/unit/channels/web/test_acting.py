@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.model import GrantScope, Mode, TurnStatus
+from curtainwall.model import GrantScope, Mode, RouteAdded, SessionId, SessionOpened, TurnStatus, session_stream
 from tests.support.covers import covers
 from tests.support.webs import Visit, Web
 
@@ -123,6 +123,17 @@ def test_the_forms_of_a_session_change_it(web: Web, ann: Visit) -> None:
     assert ann.post(f"/sessions/{session}/close", reason="done").status_code == 303
     assert web.served.work.desk.view(session).status == "closed"
     assert ann.post(f"/sessions/{session}/message", text="hello?").status_code == 409
+
+
+@covers("web.forks-belong-to-who-forks")
+def test_a_fork_belongs_to_whoever_forked_and_its_asks_come_back_to_the_web(web: Web, ann: Visit) -> None:
+    session = SessionId(ann.post("/sessions/new", name="to be forked").headers["location"].rpartition("/")[2])
+    olga = web.visit("olga")
+    forked = SessionId(olga.post(f"/sessions/{session}/fork").headers["location"].rpartition("/")[2])
+    events = [it.event for it in web.served.wired.house.feed.read(session_stream(forked))]
+    (opened,) = [event for event in events if isinstance(event, SessionOpened)]
+    assert (str(opened.by), opened.channel, opened.parent) == ("olga on web", "web", session)
+    assert [event.route.channel for event in events if isinstance(event, RouteAdded)] == ["web"]
 
 
 @pytest.mark.parametrize("limit", ["", "nan", "inf", "-1", "1e400", "many"])

@@ -49,7 +49,7 @@ def test_a_browser_that_was_cut_off_goes_on_behind_what_it_saw(web: Web, ann: Vi
     with listening(ann, f"session={session}&after=0", **{"Last-Event-ID": seen}) as messages:
         rename(web, session, "name-12")
         pieces = "".join(data for data, _ in puts(messages, "name-12"))
-    assert [pieces.count(f"name-{number}`") for number in range(2, 13)] == [1] * 11
+    assert [pieces.count(f"<code>name-{number}</code>") for number in range(2, 13)] == [1] * 11
     assert "name-1`" not in pieces
 
 

@@ -174,7 +174,8 @@
     if (event.key === "j") return move(1);
     if (event.key === "k") return move(-1);
     const card = document.querySelector(".card.at") || document.activeElement.closest?.(".card");
-    if (!card || card.classList.contains("settled")) return;
+    // A key that is held down answers one card, and not those that come into its place.
+    if (!card || card.classList.contains("settled") || event.repeat) return;
     if (event.key === "d") { event.preventDefault(); card.querySelector('input[name="reason"]')?.focus(); return; }
     const wanted = card.querySelector(`[data-key="${["a", "A", "p", "w"].includes(event.key) ? event.key : "none"}"]`);
     if (wanted) { event.preventDefault(); wanted.click(); }

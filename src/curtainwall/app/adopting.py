@@ -1,0 +1,96 @@
+"""What local agents keep on disk beside what the log says of the pairs that they serve, and adopting what nobody claims."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.agents.process import (
+    EXTENSION,
+    Found,
+    Past,
+    Standing,
+    adoption,
+    claim,
+    conversations_in,
+    standing,
+)
+from curtainwall.app.config_processes import LOCAL
+from curtainwall.app.processes import folders_of
+from curtainwall.app.wiring import Wired
+from curtainwall.channels.teams import Pair
+from curtainwall.model import SYSTEM, AddLabels, CommandRefused, Label, LabelSource, RecordProgress, SessionId
+from curtainwall.runtime import HouseJournal
+
+_UNKNOWN = (Label("sensitive"), Label("untrusted-content"))
+"""What a conversation counts as having touched of which no log of ours tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """A pair that a local agent serves, and how its conversation stands."""
+
+    pair: Pair
+    session: SessionId
+    standing: Standing
+
+
+def on_disk(wired: Wired) -> list[OnDisk]:
+    """Compare log and disk for every pair that a local agent serves."""
+    return [
+        OnDisk(pair, session, _standing(wired, session)) for pair, session in wired.peers.pairs_of(None) if wired.names.of(session) == LOCAL
+    ]
+
+
+def unclaimed(wired: Wired, pair: Pair) -> Sequence[Found]:
+    """Return the conversations of a pair's own agent that its log does not name, newest first; also where that log is lost."""
+    session = wired.store.index.session_at(pair.route)
+    if session is None or _agent(wired, pair) != LOCAL:
+        return ()
+    if wired.talk.session_of(pair) is not None:
+        return _standing(wired, session).orphans
+    folders = folders_of(wired.setup.home, session, wired.peers.workspace_of(pair.team))
+    return conversations_in(folders.state, folders.workspace)
+
+
+def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ) -> Sequence[Found]:
+    """Return the conversations that the user's own Claude Code keeps for a team's project, newest first."""
+    return conversations_in(_directory(environ), Path(wired.peers.workspace_of(team).path))
+
+
+async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False) -> SessionId:
+    """Let a pair go on with a conversation, opened where it was not yet; it counts as sensitive unless whoever knows it says otherwise."""
+    if (agent := _agent(wired, pair)) != LOCAL:
+        raise CommandRefused(f"`{pair}` is served by `{agent}`; only `{LOCAL}` keeps conversations that can be adopted")
+    session = await wired.peers.found(pair)
+    state = wired.peers.state(session)
+    if state.turn is not None:
+        raise CommandRefused(f"the agent of `{pair}` is at work; wait until it has answered")
+    folders = folders_of(wired.setup.home, session, state.workspace)
+    if source is None and conversation not in {found.conversation for found in conversations_in(folders.state, folders.workspace)}:
+        source = next((found.path for found in of_the_user(wired, pair.team) if found.conversation == conversation), None)
+    await asyncio.to_thread(claim, folders, conversation, source)
+    if not is_clean:
+        # INVARIANT: before it goes on with the conversation, it has touched what was read there.
+        labels = tuple(LabelSource(label=label, origin=f"the adopted conversation {conversation}") for label in _UNKNOWN)
+        await wired.house.send(session, AddLabels(by=SYSTEM, labels=labels))
+    await wired.house.send(session, RecordProgress(by=SYSTEM, events=(adoption(conversation, wired.house.clock.now()),)))
+    return session
+
+
+def _agent(wired: Wired, pair: Pair) -> str:
+    """Return who serves a pair: the agent in its log, or the team's where it has none yet."""
+    session = wired.talk.session_of(pair)
+    return wired.setup.config.teams[pair.team].agent if session is None else wired.names.of(session)
+
+
+def _standing(wired: Wired, session: SessionId) -> Standing:
+    past = Past(EXTENSION, HouseJournal(wired.house).load)
+    past.sync(wired.house.feed, session)
+    assert past.workspace is not None
+    return standing(past, folders_of(wired.setup.home, session, past.workspace))
+
+
+def _directory(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser()

@@ -1,0 +1,79 @@
+"""Rule files on this machine: those of the house, and those that one team or one job has besides."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from curtainwall.app.config import Config
+from curtainwall.app.home import Home
+from curtainwall.model import Broken
+from curtainwall.policy import Policy, RuleCard, Source, shipped
+from curtainwall.session import Whose
+
+_BIGGEST = 4 * 1024 * 1024
+
+_TABLES: Final = {"team": "teams", "job": "cron"}
+
+Load = Callable[[Sequence[Source]], Policy]
+"""Makes a policy of rule files, with the lists and protected paths of the house."""
+
+
+def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[Source, ...]:
+    """Return the rule files of the house: those that ship, the user's own, and those that were given."""
+    try:
+        own = sorted(path for path in home.policy.iterdir() if path.suffix.lower() == ".cedar" and not path.name.startswith("."))
+    except FileNotFoundError:
+        if home.policy.is_symlink():
+            raise Broken(f"`{home.policy}` is a link that leads nowhere; nothing is judged without the rules in it") from None
+        own = []
+    except OSError as error:
+        raise Broken(f"the rules in `{home.policy}` cannot be read: {error.strerror}; nothing is judged without them") from None
+    return (*shipped(), *(_source(path, path.name) for path in own), *(_source(path, str(path)) for path in policy_files))
+
+
+def own_files(config: Config) -> dict[Whose, Path]:
+    """Return which team and which job has a rule file of its own, and where that is."""
+    told: dict[Whose, str | None] = {
+        **{("team", name): team.policy for name, team in config.teams.items()},
+        **{("job", name): job.policy for name, job in config.cron.items()},
+    }
+    return {whose: Path(file).expanduser() for whose, file in told.items() if file is not None}
+
+
+def own_policies(home: Home, config: Config, sources: Sequence[Source], load: Load) -> dict[Whose, Policy]:
+    """Return what holds for each team and job with a file of its own: the rules of the house, and whatever the file forbids besides."""
+    made: dict[Path, Policy] = {}
+    found: dict[Whose, Policy] = {}
+    for (kind, name), file in own_files(config).items():
+        try:
+            if file.resolve().parent == home.policy.resolve():
+                raise Broken(f"`{file}` lies among the rules that hold for all; put it into another directory")
+            if file not in made:
+                made[file] = load((*sources, _source(file, str(file), narrows=True)))
+        except Broken as fault:
+            raise Broken(f"`{_TABLES[kind]}.{name}.policy`: {fault}") from None
+        found[kind, name] = made[file]
+    return found
+
+
+def own_cards(policy: Policy, others: Mapping[Whose, Policy]) -> dict[RuleCard, str]:
+    """Return the rules that do not hold for all, and for whom each holds: `job nightly`, `team backend, job weekly`."""
+    found: dict[RuleCard, list[str]] = {}
+    for (kind, name), other in others.items():
+        for card in other.rules:
+            if policy.card(card.id) is None:
+                found.setdefault(card, []).append(f"{kind} {name}")
+    return {card: ", ".join(names) for card, names in found.items()}
+
+
+def _source(path: Path, name: str, *, narrows: bool = False) -> Source:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_BIGGEST + 1)
+        if len(content) > _BIGGEST:
+            raise Broken(f"the rule file `{path}` is bigger than {_BIGGEST} bytes; make several of it")
+        return Source(name, content.decode(), user=True, narrows=narrows)
+    except OSError as error:
+        raise Broken(f"the rule file `{path}` cannot be read: {error.strerror}; correct it or take it away") from None
+    except UnicodeDecodeError as error:
+        raise Broken(f"the rule file `{path}` is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None

@@ -1,0 +1,222 @@
+"""One end of a connection: bytes as they come, with backpressure both ways, with TLS or without. It costs little for each request."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from curtainwall.host.tls import Tls
+
+_HIGH: Final = 128 * 1024
+_BUFFER: Final = 256 * 1024
+# For the other side to take what was sent to it before we close.
+_CLOSING_SECONDS: Final = 10.0
+
+
+def _nobody(_: "Wire") -> None:
+    """Tell nobody."""
+
+
+class Wire(asyncio.BufferedProtocol):
+    """One connection; `begun` is called when it is made, `gone` when it is lost."""
+
+    def __init__(self, begun: Callable[["Wire"], None] = _nobody, gone: Callable[["Wire"], None] = _nobody) -> None:
+        self._begun = begun
+        self._gone = gone
+        self._buffer = memoryview(bytearray(_BUFFER))
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._tls: Tls | None = None
+        self._reads: asyncio.Future[None] | None = None
+        self._drains: asyncio.Future[None] | None = None
+        self._full = False
+        self._ended = False
+        self._fault: Exception | None = None
+        self._paused = False
+        self._until = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        self._was_late = False
+        self.is_lost = False
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._begun(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
+        """Lend the one buffer that everything is read into."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Keep what came, and read no further when it is a lot."""
+        came = self._buffer[:nbytes]
+        if self._tls is None:
+            self._keep([bytes(came)])
+        else:
+            self._open(self._tls, came)
+
+    def eof_received(self) -> bool:
+        """Take note; without TLS our own side stays open, so that an answer still arrives."""
+        self._ended = True
+        _wake(self._reads)
+        return self._tls is None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wake whoever waits, and tell."""
+        self.is_lost = self._ended = True
+        self._fault = self._fault or exc
+        self._unwatch()
+        _wake(self._reads)
+        _wake(self._drains)
+        self._gone(self)
+
+    def pause_writing(self) -> None:
+        """Take note that the other side does not keep up."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """Take note that it does again."""
+        self._full = False
+        _wake(self._drains)
+
+    def _open(self, tls: Tls, came: bytes | memoryview) -> None:
+        """Keep what came in TLS, and answer what TLS itself asks; whoever breaks it is hung up on."""
+        try:
+            said = tls.receive(came)
+        except ssl.SSLError as fault:
+            said, self._fault = [], fault
+        self._ended = self._ended or tls.has_ended or self._fault is not None
+        self._keep(said)
+        if answer := tls.answer():
+            self.transport.write(answer)
+        if self._fault is not None:
+            self.abort()
+        elif tls.has_ended:
+            self.finish()
+
+    def _keep(self, said: list[bytes]) -> None:
+        self._pieces += said
+        self._size += sum(map(len, said))
+        if self._size >= _HIGH and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+        _wake(self._reads)
+
+    async def read(self, seconds: float | None = None) -> bytes:
+        """Return what has come, waiting for something; nothing at the end; raise OSError, TimeoutError where nothing comes for so long."""
+        loop = asyncio.get_running_loop()
+        until = 0.0 if seconds is None else loop.time() + seconds
+        while not self._pieces and not self._ended:
+            if until:
+                self._watch_until(until, loop)
+            await self._woken(loop, until)
+            if self._was_late:
+                self._was_late = False
+                raise TimeoutError
+        if self._fault is not None and not self._pieces:
+            raise ConnectionResetError("the connection broke") from self._fault
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        if self._paused and not self.is_lost:
+            self._paused = False
+            self.transport.resume_reading()
+        return data
+
+    async def _woken(self, loop: asyncio.AbstractEventLoop, until: float = 0.0) -> None:
+        """Return when something came, when nothing will, or when it is late."""
+        self._reads, self._until = loop.create_future(), until
+        try:
+            await self._reads
+        finally:
+            self._reads, self._until = None, 0.0
+
+    def _watch_until(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Have one timer that is never later than `when`; it looks again by itself, so that a request costs no timer of its own."""
+        if self._watch is not None and self._watch.when() > when:
+            self._watch.cancel()
+            self._watch = None
+        if self._watch is None:
+            self._watch = loop.call_at(when, self._look)
+
+    def _unwatch(self) -> None:
+        """Let go of the timer, which would keep us."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _look(self) -> None:
+        self._watch = None
+        if not self._until:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._until:
+            self._was_late = self._reads is not None and not self._reads.done()
+            _wake(self._reads)
+        else:
+            self._watch_until(self._until, loop)
+
+    def write(self, data: bytes) -> None:
+        """Send; `drain` waits where the other side does not keep up."""
+        if data and not self.transport.is_closing():
+            self.transport.write(data if self._tls is None else self._tls.seal(data))
+
+    async def drain(self, seconds: float | None = None) -> None:
+        """Return when there is room again; raise TimeoutError where the other side does not read, ConnectionError where it is gone."""
+        if self._full and not self.is_lost:
+            async with asyncio.timeout(seconds):
+                while self._full and not self.is_lost:
+                    self._drains = asyncio.get_running_loop().create_future()
+                    try:
+                        await self._drains
+                    finally:
+                        self._drains = None
+        if self.is_lost:
+            raise ConnectionResetError("the other side is gone")
+
+    async def secure(self, context: ssl.SSLContext, seconds: float, *, server: str | None = None) -> None:
+        """Go on in TLS, as its server or as a client that names the server; raise OSError or TimeoutError."""
+        self._tls = tls = Tls(context, server)
+        early, self._size = b"".join(self._pieces), 0
+        self._pieces.clear()
+        self._open(tls, early)
+        async with asyncio.timeout(seconds):
+            while not tls.is_agreed and not self._ended:
+                await self._woken(asyncio.get_running_loop())
+        if self._fault is not None:
+            raise self._fault
+        if self._ended and not self._pieces:
+            raise ConnectionResetError("the other side is gone")
+
+    @property
+    def is_quiet(self) -> bool:
+        """Tell whether it is open both ways and nothing came that was not read."""
+        return not (self._ended or self._pieces or self.transport.is_closing())
+
+    @property
+    def holds_more(self) -> bool:
+        """Tell whether something came that was not read."""
+        return bool(self._pieces)
+
+    def finish(self, seconds: float = _CLOSING_SECONDS) -> None:
+        """Close when everything is sent, or when that has taken so long."""
+        if self.is_lost or self.transport.is_closing():
+            return
+        self._unwatch()
+        if self._tls is not None:
+            self.transport.write(self._tls.end())
+        self.transport.close()
+        self._watch = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._unwatch()
+        if not self.is_lost:
+            self.transport.abort()
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,103 @@
+"""Rule files of one team or job: found by the configuration, shown with whom they hold for, and refused with what to do."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from curtainwall.app.explanations import Explanations
+from curtainwall.app.forking import fork
+from curtainwall.app.openings import Wanted, open_new, reset, state_of
+from curtainwall.app.wiring import open_house, set_up
+from curtainwall.model import Broken, SessionId, Who
+from tests.support.covers import covers
+from tests.unit.app.conftest import Places, Said
+
+Run = Callable[..., Said]
+
+JOB = '[cron.NAME]\nschedule = "0 3 * * *"\ninstructions = "go"\n'
+FORBID = '@id("no-writing") @title("Nothing is written") forbid (principal, action == Action::"write-path", resource);\n'
+CRON = Who(name="strict", channel="cron")
+
+
+def configured(places: Places, text: str, *, jobs: tuple[str, ...] = ("strict",), file: Path | None = None) -> Path:
+    """Let jobs have a rule file of their own, and one job have none."""
+    own = file or places.user / "own.cedar"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text(text)
+    places.home.mkdir(mode=0o700, exist_ok=True)
+    tables = "".join(f'{JOB.replace("NAME", name)}policy = "{own}"\n' for name in jobs)
+    (places.home / "config.toml").write_text(tables + JOB.replace("NAME", "free"))
+    return own
+
+
+@covers("cron.a-job-has-rules-of-its-own")
+def test_the_rules_of_a_job_hold_in_its_sessions_and_in_what_comes_of_them_and_in_no_other(places: Places) -> None:
+    configured(places, FORBID)
+
+    async def story() -> None:
+        async with open_house(set_up()) as wired:
+            explanations = Explanations(wired)
+
+            def has_it(session: SessionId) -> bool:
+                return "no-writing" in [it.rule for it in explanations.rules(session)]
+
+            strict = await open_new(wired, Wanted("demo", job="strict"), CRON)
+            free = await open_new(wired, Wanted("demo", job="free"), CRON)
+            copy = (await fork(wired, strict)).session
+            fresh = await reset(wired, strict, Who(name="ann"))
+            assert [has_it(session) for session in (strict, copy, fresh, free)] == [True, True, True, False]
+            versions = {session: opened.policy for session in (strict, copy, fresh, free) if (opened := state_of(wired, session).opened)}
+            assert len({versions[session] for session in (strict, copy, fresh)}) == 1
+            assert versions[free] == wired.setup.policy.version != versions[strict]
+
+    asyncio.run(story())
+
+
+def test_the_list_of_rules_and_the_list_of_jobs_tell_whose_they_are(places: Places, run: Run) -> None:
+    own = configured(places, FORBID, jobs=("strict", "weekly"))
+    assert [it["for"] for it in run("policy", "rules", "--output", "json").json["rules"] if it["id"] == "no-writing"] == [
+        "job strict, job weekly"
+    ]
+    assert f"{own}, for job strict, job weekly" in run("policy", "rules").out
+    assert "Nothing is written" in run("policy", "rules", "no-writing").out
+    assert {it["job"]: it["policy"] for it in run("cron", "list", "--output", "json").json} == {
+        "free": "", "strict": str(own), "weekly": str(own),
+    }  # fmt: skip
+    assert str(own) in run("cron", "list").out
+
+
+@covers("policy.own-files-only-narrow")
+def test_no_agent_can_touch_the_file(places: Places, run: Run) -> None:
+    own = configured(places, FORBID)
+    verdict = run("policy", "explain", "filesystem.read_file", f'{{"path": "{own}"}}', "--output", "json").json
+    assert (verdict["effect"], verdict["because"]) == ("deny", ["protected-path"])
+
+
+@covers("policy.own-files-only-narrow")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f'{FORBID}\n@id("more") permit (principal, action, resource);',
+            r"`cron.strict.policy`: `\S+own.cedar`, line 3, rule `more`: .* only narrows",
+        ),
+        ("forbid (principal", r"`cron.strict.policy`: `\S+own.cedar`, line 1, is no Cedar"),
+        ('@id("known-tool") forbid (principal, action, resource);', "rule `known-tool` stands 2 times"),
+    ],
+)
+def test_a_file_that_does_not_load_is_refused_with_its_key_and_line(places: Places, text: str, words: str) -> None:
+    configured(places, text)
+    with pytest.raises(Broken, match=words):
+        set_up()
+
+
+def test_a_file_that_is_not_there_or_holds_for_all_is_refused(places: Places) -> None:
+    own = configured(places, FORBID)
+    own.unlink()
+    with pytest.raises(Broken, match=r"`cron\.strict\.policy`: the rule file `.*` cannot be read: No such file"):
+        set_up()
+    configured(places, FORBID, file=places.home / "policy" / "own.cedar")
+    with pytest.raises(Broken, match=r"`cron\.strict\.policy`: .* lies among the rules that hold for all; put it into another directory"):
+        set_up()
