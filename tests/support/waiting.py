@@ -25,11 +25,13 @@ def until(condition: Callable[[], T | None], bound: float = BOUND, pause: float 
 
 
 async def eventually(condition: Callable[[], T | None], bound: float = BOUND, pause: float = PAUSE) -> T:
-    """Wait for something to be so while everything else in this loop goes on, and return it."""
-    end = time.monotonic() + bound
+    """Wait for something to be so while everything else in this loop goes on, and return it; looks take half of the time at the most."""
+    end = (began := time.monotonic()) + bound
     while not (found := condition()):
-        assert time.monotonic() < end, f"it did not come about within {bound:g} seconds"
-        await asyncio.sleep(pause)
+        now = time.monotonic()
+        assert now < end, f"it did not come about within {bound:g} seconds"
+        await asyncio.sleep(max(pause, now - began))
+        began = time.monotonic()
     return found
 
 

@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 from curtainwall.model import ApprovalAnswered, MessageAccepted, TurnStarted
-from tests.integration.app.conftest import Program, Running, until
+from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.hooking import shell, told
-from tests.support.serving import Home, free_port, health, script_of
+from tests.support.ports import free_port
+from tests.support.serving import Home, health, script_of
+from tests.support.waiting import until
 
 READ = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
 

@@ -13,7 +13,7 @@ from tests.integration.app.conftest import Program, finished, make_program
 from tests.integration.web.conftest import PATIENCE
 from tests.support.certificates import Authority
 from tests.support.covers import covers
-from tests.support.webs import free_port
+from tests.support.ports import free_port
 
 BOUND = 90
 CONFIG = '[web]\nport = {port}\noperators = ["ann"]\nurl = "https://localhost:{port}"\ncertificate = "{pem}"\nkey = "{pem}"\n'
