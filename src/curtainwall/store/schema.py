@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ FORMAT = 3
 
 BUSY_MILLIS = 5_000
 """How long another process may hold the database before we give up."""
+
+_PRIVATE = 0o600
 
 STREAM_SHIFT = 32
 """An entry's place is its stream's number and its sequence number in one integer, so that a stream lies in one piece."""
@@ -108,7 +111,7 @@ def connect(path: Path, busy_millis: int = BUSY_MILLIS) -> sqlite3.Connection:
 def create(path: Path, seal: Callable[[sqlite3.Connection], None], busy_millis: int = BUSY_MILLIS) -> None:
     """Make the database unless it is there, and lift an older one; `seal` closes a log that is still empty."""
     try:
-        os.close(private_file(path, os.O_RDWR | os.O_CREAT))
+        _make_private(path)
     except OSError as error:
         raise explain_file(error, path) from error
     try:
@@ -120,6 +123,19 @@ def create(path: Path, seal: Callable[[sqlite3.Connection], None], busy_millis: 
             db.close()
     except sqlite3.Error as error:
         raise explain(error, path) from error
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file unless there is one.
+
+    INVARIANT: a database that is there is opened by SQLite alone. Whoever closes another descriptor of it drops every lock that this
+    process has on it, and then the next process to close it takes the WAL away beneath us.
+    """
+    try:
+        os.close(private_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        if stat.S_IMODE(path.stat().st_mode) != _PRIVATE:
+            path.chmod(_PRIVATE)
 
 
 def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection], None], busy_millis: int) -> None:

@@ -59,6 +59,7 @@ class Writer:
 
     def __init__(self, path: Path, key: bytes, clock: Clock, busy_millis: int, heard: Heard) -> None:
         self._path = path
+        self._wal = f"{path}-wal"
         self._key = key
         self._clock = clock
         self._busy_millis = busy_millis
@@ -70,7 +71,7 @@ class Writer:
         # Only the thread itself uses what follows.
         self._db: sqlite3.Connection | None = None
         self._ledger: Ledger | None = None
-        self._inode = 0
+        self._inode = self._wal_inode = 0
         self._trouble: CurtainwallError | None = None
         self._version: int | None = None
         self._looked = False
@@ -209,6 +210,8 @@ class Writer:
         for stream, upto in marks.items():
             ledger.mark_audited(stream, upto)
         ledger.commit(now)
+        # SQLite makes it with the first write.
+        self._wal_inode = self._wal_inode or _inode_of(self._wal)
         return results
 
     def _alone(self, job: _Job) -> list[_Result]:
@@ -265,12 +268,12 @@ class Writer:
 
     def _healthy(self) -> Ledger:
         """Return the ledger; after trouble only once a trial shows that it is over."""
-        if self._db is not None and self._inode != self._inode_now():
+        if self._db is not None and self._was_exchanged():
             self._disconnect()
             self._trouble = Broken(f"the database `{self._path}` was removed or exchanged")
         if self._ledger is None or self._db is None:
             self._db = connect(self._path, self._busy_millis)
-            self._inode = self._inode_now()
+            self._inode, self._wal_inode = _inode_of(self._path), 0
             self._ledger = Ledger(self._db, self._key)
             self._heard.audited([StreamId(row[0]) for row in self._db.execute("SELECT stream FROM head WHERE audited < seq LIMIT 1000")])
         if self._trouble is not None:
@@ -310,11 +313,9 @@ class Writer:
         self._db = self._ledger = None
         self._version = None
 
-    def _inode_now(self) -> int:
-        try:
-            return os.stat(self._path).st_ino
-        except OSError:
-            return -1
+    def _was_exchanged(self) -> bool:
+        """Tell whether somebody took away the files that we write to: what went there would be lost without a word."""
+        return self._inode != _inode_of(self._path) or (self._wal_inode != 0 and self._wal_inode != _inode_of(self._wal))
 
     def _look(self) -> None:
         try:
@@ -330,3 +331,10 @@ class Writer:
             # A loop that was closed has nobody left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._heard.tell, loop, names)
+
+
+def _inode_of(path: Path | str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return -1

@@ -5,11 +5,26 @@ import contextlib
 import os
 import socket
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from curtainwall.model import Batch, BlobRef, Consumed, HistoryInherited, Outcome, Post, SessionId, StreamId, Write, inbox_of
+from curtainwall.model import (
+    Batch,
+    BlobRef,
+    Broken,
+    Consumed,
+    HistoryInherited,
+    Outcome,
+    Post,
+    SessionId,
+    StreamId,
+    TryLater,
+    Write,
+    inbox_of,
+)
 from curtainwall.store import SqliteStore
 from tests.support.stores import (
     NOON,
@@ -285,3 +300,30 @@ def test_appending_after_erasing_everything_audited_writes_no_file_back(disk: On
     again = disk.open()
     assert again.verify() is None
     assert again.log.head(A) == 0
+
+
+_LOOK = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); print(db.execute('SELECT count(*) FROM entry').fetchone()[0]); db.close()"
+
+
+def test_a_store_that_is_opened_beside_another_in_the_same_process_takes_no_lock_away_from_it(disk: OnDisk) -> None:
+    """Without its lock, the next process that closes the database takes the WAL away, and what is written after that is lost."""
+
+    def seen_by_others() -> int:
+        done = subprocess.run([sys.executable, "-c", _LOOK, disk.home / "curtainwall.db"], capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    store = disk.open()
+    run(store.log.append(batch(A, 0, spoke("first"))))
+    SqliteStore.open(disk.home, StillClock()).close()
+    assert seen_by_others() == 1
+    run(store.log.append(batch(A, 1, spoke("second"))))
+    assert seen_by_others() == 2
+
+
+def test_what_would_be_written_to_a_wal_that_was_taken_away_is_refused_instead(disk: OnDisk) -> None:
+    store = disk.open()
+    run(store.log.append(batch(A, 0, spoke("first"))))
+    for suffix in ("-wal", "-shm"):
+        (disk.home / f"curtainwall.db{suffix}").unlink()
+    with pytest.raises((Broken, TryLater)):
+        run(store.log.append(batch(A, 1, spoke("second"))))
