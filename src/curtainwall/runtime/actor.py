@@ -31,6 +31,7 @@ from curtainwall.model import (
     Post,
     RepairSession,
     StreamId,
+    TryLater,
     Write,
     project_stream,
 )
@@ -47,8 +48,19 @@ RulesNow = Callable[[], Rules]
 Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
 """Looks at what was just decided, and where it leads; names a command that is decided along with it, in the same commit."""
 
-Neighbour = Callable[[StreamId], "Actor | None"]
-"""Finds another session's actor in this process."""
+
+class Neighbours:
+    """The sessions that are in memory in this process."""
+
+    def __init__(self) -> None:
+        self.actors: dict[StreamId, Actor] = {}
+        self.arrivals = 0
+        """How many have come so far. Whoever comes may have posted commands when another process decided for it."""
+
+    def add(self, actor: "Actor") -> None:
+        """Let others know of one."""
+        self.actors[actor.stream] = actor
+        self.arrivals += 1
 
 
 @dataclass(slots=True)
@@ -77,7 +89,8 @@ class Actor:
         self._inbox = inbox
         self._clock = clock
         self._rules = rules
-        self._neighbour: Neighbour = lambda _stream: None
+        self._neighbours = Neighbours()
+        self._arrivals = 0
         self._tickets: list[_Ticket] = []
         # Commands that are on their way; the inbox knows those that arrived.
         self._keyed: dict[str, asyncio.Future[tuple[AnyEvent, ...]]] = {}
@@ -95,9 +108,9 @@ class Actor:
         self._logged = 0
         self._project = ProjectState()
 
-    def start(self, neighbour: Neighbour) -> None:
+    def start(self, neighbours: Neighbours) -> None:
         """Fold the log, close what a crash left open, and begin to take commands."""
-        self._neighbour = neighbour
+        self._neighbours = neighbours
         self._refold()
         if self.state.opened is not None:
             self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None))
@@ -198,11 +211,10 @@ class Actor:
             except CurtainwallError as error:
                 # Fail closed: nothing was written, everyone who waits is told, and the state is what the log says.
                 _fail(tickets, error)
-                self._inbox_changed = True
-                self._keep_debts(tickets)
+                self._try_again(tickets)
             except Exception as error:  # noqa: BLE001 - a fault of ours must not leave anyone waiting for ever
                 _fail(tickets, Broken(f"a command could not be decided: {type(error).__name__}: {error}"))
-                self._inbox_changed = True
+                self._try_again(tickets)
             except asyncio.CancelledError:
                 _fail(tickets, Conflict("this process let go of the session before deciding"))
                 raise
@@ -210,12 +222,11 @@ class Actor:
                 self._is_deciding = False
             self._set_alarm()
 
-    def _keep_debts(self, tickets: list[_Ticket]) -> None:
-        """Try again in a while to write what is owed; nobody waits for it who would."""
-        owed = [ticket for ticket in tickets if ticket.is_owed]
-        if owed:
-            self._tickets[:0] = owed
-            asyncio.get_running_loop().call_later(_A_WHILE, self._work.set)
+    def _try_again(self, tickets: list[_Ticket]) -> None:
+        """Look in a while at what nobody else brings again: what is owed, and what waits in the inbox."""
+        self._tickets[:0] = [ticket for ticket in tickets if ticket.is_owed]
+        self._inbox_changed = True
+        asyncio.get_running_loop().call_later(_A_WHILE, self._work.set)
 
     async def _settle_debts(self) -> None:
         """Write down what is owed before somebody else can decide."""
@@ -246,7 +257,7 @@ class Actor:
             finally:
                 for decision in (own, *guests):
                     decision.actor.set_free()
-        raise Conflict(f"others keep writing to `{self.stream}`")
+        raise TryLater(f"others keep writing to `{self.stream}`")
 
     def join(self, post: Post) -> "Decision | None":
         """Decide a command that leaves another session of this process, to be written in the same commit; None where it has to be posted.
@@ -254,7 +265,7 @@ class Actor:
         That is done only where the session rests and somebody waits for what comes next. It stays bound until it is `set_free`.
         """
         rests = self._is_free.is_set() and not (self._is_deciding or self._tickets or self._inbox_changed)
-        if not rests or not self._follows or self._task is None or self._task.done():
+        if not rests or not self._follows or self._task is None or self._task.done() or self._has_mail():
             return None
         tickets = [_Ticket(post.command, post.key, None)]
         decision = Decision(self, tickets, *self._decide_all(tickets))
@@ -277,16 +288,29 @@ class Actor:
     def _invite(self, posts: Sequence[Post], guests: "list[Decision]") -> None:
         """Let the sessions to which commands leave decide along with us where they can; none of us is stopped meanwhile."""
         for post in posts:
-            there = self._neighbour(post.stream)
-            decision = None if there is None else there.join(post)
+            there = self._neighbours.actors.get(post.stream)
+            try:
+                decision = None if there is None else there.join(post)
+            except Exception:  # noqa: BLE001 - what goes wrong there is told there: it is posted, and they decide it by themselves
+                decision = None
             if decision is not None:
                 self._is_free.clear()
                 guests.append(decision)
 
+    def _has_mail(self) -> bool:
+        """Tell whether a newcomer posted something here before it came, which must not be overtaken."""
+        if self._arrivals == self._neighbours.arrivals:
+            return False
+        self._arrivals = self._neighbours.arrivals
+        if not self._inbox.waiting(self.stream):
+            return False
+        self.look_at_inbox()
+        return True
+
     def _tell_neighbours(self, posts: Sequence[Post]) -> None:
         """See to it that no later command of ours overtakes one that has just been posted."""
         for post in posts:
-            there = self._neighbour(post.stream)
+            there = self._neighbours.actors.get(post.stream)
             if there is not None:
                 there.look_at_inbox()
 

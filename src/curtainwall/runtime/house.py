@@ -41,7 +41,7 @@ from curtainwall.model import (
     ordered_id,
     session_stream,
 )
-from curtainwall.runtime.actor import Actor, RulesNow
+from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
@@ -92,7 +92,8 @@ class House:
         self.rules = rules
         self.wakes = Wakes()
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
-        self._actors: dict[StreamId, Actor] = {}
+        self._neighbours = Neighbours()
+        self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
         self._opened = asyncio.Event()
@@ -107,8 +108,9 @@ class House:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        actors, self._actors = self._actors, {}
-        for actor in actors.values():
+        actors = tuple(self._actors.values())
+        self._actors.clear()
+        for actor in actors:
             await actor.stop()
 
     def mint(self) -> str:
@@ -240,11 +242,11 @@ class House:
             return None
         actor = Actor(stream, lease, self.stores.log, self.stores.inbox, self.clock, self.rules)
         try:
-            actor.start(self._actors.get)
+            actor.start(self._neighbours)
         except BaseException:
             lease.release()
             raise
-        self._actors[stream] = actor
+        self._neighbours.add(actor)
         return actor
 
     def _tail(self, stream: StreamId) -> Tail | None:

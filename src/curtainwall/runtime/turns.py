@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from curtainwall.model import (
@@ -12,9 +11,11 @@ from curtainwall.model import (
     AgentSpoke,
     AnyCommand,
     AnyEvent,
+    Broken,
     Closed,
     CommandRefused,
     CompactionSkipped,
+    Conflict,
     CurtainwallError,
     EndTurn,
     ExpireMessages,
@@ -132,8 +133,8 @@ class Turns:
                     # Closed since it was held, which is told here as well.
                     await woken.wait()
                     continue
-                except TryLater:
-                    # Another process decides for it, and lets its agent work.
+                except (TryLater, Broken, Conflict):
+                    # Another process decides for it, and lets its agent work; or the disk is full, or worse, which may pass.
                     await asyncio.sleep(_LOOK_AGAIN)
                     continue
                 with actor.followed_by(self._beginning(session)):
@@ -231,10 +232,21 @@ class Turns:
             waits_for=result.waits_for,
             last=result.last,
         )
-        # Where somebody closed the session meanwhile, the turn is over already.
-        with suppress(CommandRefused):
-            await actor.submit(end)
+        await self._end(actor, end)
         return True
+
+    async def _end(self, actor: Actor, end: EndTurn) -> None:
+        """Write down how a turn ended, however long the disk takes for that: the agent must not work on it twice."""
+        while True:
+            try:
+                await actor.submit(end)
+            except CommandRefused:
+                # Somebody closed the session meanwhile, and the turn is over already.
+                return
+            except (TryLater, Broken):
+                await asyncio.sleep(_LOOK_AGAIN)
+            else:
+                return
 
     async def _worked(self, agent: Agent, at: TurnAt, actor: Actor) -> TurnResult:
         """Let the agent work until it stops by itself or somebody wants it to."""

@@ -1,7 +1,7 @@
 """Sessions of one process that write to each other: in one commit where somebody waits for it, else by the inbox; once, and in order."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ import pytest
 
 from curtainwall.model import (
     SYSTEM,
+    AnyCommand,
+    AnyEvent,
     Batch,
     Conflict,
     MessageAccepted,
@@ -23,14 +25,14 @@ from curtainwall.model import (
 )
 from curtainwall.policy import Lists
 from curtainwall.runtime import House, SystemClock
-from curtainwall.session import Rules
+from curtainwall.session import Rules, SessionState
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
 from tests.support.houses import FailingStore, events, house, kinds, open_session, policy, run, until
 
 
 class Watched:
-    """A log that remembers what was written in one piece, and can find once that somebody else was faster."""
+    """A log that remembers what was written in one piece; it can be late once, be held up, and be deaf to what others write."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._log = store.log
@@ -38,7 +40,12 @@ class Watched:
         self.is_late = False
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
-        self.waits = False
+        self.waits = self.is_deaf = False
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
+        async with self._log.watch() as changes:
+            yield _silence() if self.is_deaf else changes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -52,6 +59,11 @@ class Watched:
         written = await self._log.append(batch)
         self.batches.append([type(event).__name__ for write in batch.writes for event in write.events])
         return written
+
+
+async def _silence() -> AsyncIterator[frozenset[StreamId]]:
+    await asyncio.Event().wait()
+    yield frozenset()
 
 
 def watched(disk: MemoryDisk | None = None) -> tuple[MemoryStore, Watched]:
@@ -163,6 +175,49 @@ def test_a_message_does_not_overtake_the_one_before_it_that_had_to_be_posted(tmp
                 await asyncio.gather(first, second)
                 await until(lambda: len(messages(here, team)) == 2)
             assert messages(here, team) == ["m1", "m2"]
+
+    run(story())
+
+
+@covers("teams.two-commits")
+def test_a_message_does_not_overtake_one_that_its_sender_posted_from_another_process(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        here, log = watched(disk)
+        log.is_deaf = True
+        async with house(here, RULES) as mine, house(MemoryStore(SystemClock(), disk), RULES) as other:
+            team = await open_session(mine, tmp_path, team="backend")
+            async with waiting(mine, team):
+                asker = await open_session(other, tmp_path)
+                async with other.hold(asker) as actor:
+                    await actor.submit(to(team, "first"))
+                await actor.stop()
+                async with mine.hold(asker) as actor:
+                    await actor.submit(to(team, "second"))
+                await until(lambda: len(messages(mine, team)) == 2)
+                assert messages(mine, team) == ["first", "second"]
+
+    run(story())
+
+
+@covers("teams.two-commits")
+def test_what_goes_wrong_at_the_receiver_is_no_fault_of_the_sender(tmp_path: Path) -> None:
+    async def story() -> None:
+        faults = [ValueError("a fault of ours")]
+
+        def stumble(_state: SessionState, _events: Sequence[AnyEvent]) -> AnyCommand | None:
+            if faults:
+                raise faults[0]
+            return None
+
+        async with house(watched()[0], RULES) as here:
+            asker, team = await open_session(here, tmp_path), await open_session(here, tmp_path, team="backend")
+            async with here.hold(team) as actor:
+                with actor.followed_by(stumble):
+                    await here.send(asker, to(team, "m1"))
+                    assert messages(here, team) == []
+                    faults.clear()
+                    await until(lambda: messages(here, team) == ["m1"])
 
     run(story())
 
