@@ -1,7 +1,7 @@
 """What in a request would have the provider reach beyond the conversation: its own web, code and tool servers, URLs, stored things.
 
 Tools are known by what is allowed, not by what is forbidden: one that is not known to run at the client counts as the provider's. Keys are
-read without regard to case, underscores and forms of a letter, because some providers do so; no key that is read may stand in two spellings.
+read without regard to case, underscores and forms of a letter, because some providers do so; no key that is read stands in two spellings.
 """
 
 import re
