@@ -360,6 +360,18 @@ def test_a_body_that_is_too_long_is_refused_without_being_kept(tmp_path: Path) -
     run(story())
 
 
+@pytest.mark.parametrize("second", ["Type", "ty_pe", "TYPE", "typＥ"])
+@covers("egress.bodies-strict")
+def test_a_tool_that_says_in_two_spellings_what_it_is_does_not_arrive(second: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with session(tmp_path) as there:
+            tool = {second: "custom", "type": "web_search_20250305", "name": "web_search"}
+            refused, fine = await there.ask(there.request(asking(tools=[tool])), there.request())
+            assert (refused.status, fine.status, len(there.far.seen)) == (400, 200, 1)
+
+    run(story())
+
+
 @covers("egress.reaches-removed", "egress.reaches-refused")
 def test_what_has_the_provider_reach_the_network_does_not_arrive_there(tmp_path: Path) -> None:
     tool = {"name": "read", "input_schema": {"type": "object"}}

@@ -136,6 +136,8 @@ class Client:
         goes_on, head = True, None
         dialect = door.provider.endpoints[0].dialect
         while goes_on:
+            # Whoever does not take its answers gets no more of them, ours no more than a provider's.
+            await wire.drain(house.bounds.stalled)
             try:
                 head = await requests.head()
                 if head is None:

@@ -38,6 +38,8 @@ class Exchange:
         self._first = b""
         self._may_stay = False
         self._framing: Framing | None = None
+        self.is_sent = False
+        """Whether the provider was sent the whole request."""
         self.status = 0
         self.headers: list[Header] = []
 
@@ -58,6 +60,7 @@ class Exchange:
         try:
             self._wire.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
             await self._wire.drain()
+            self.is_sent = True
         except OSError:
             raise Broke("the connection to the provider broke") from None
         await self._read_head()

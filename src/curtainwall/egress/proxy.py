@@ -132,9 +132,16 @@ class SessionProxy:
         self._house.counters.connections += 1
         task = asyncio.get_running_loop().create_task(Client(self._house, wire).serve())
         self._clients[wire] = task
-        task.add_done_callback(lambda _: self._clients.pop(wire, None))
+        task.add_done_callback(lambda _: self._forget(wire))
 
     def _gone(self, wire: Wire) -> None:
         task = self._clients.get(wire)
         if task is not None:
             task.cancel()
+            self._forget(wire)
+
+    def _forget(self, wire: Wire) -> None:
+        """Count a client no longer when it is served and its connection is gone: one that does not take what was sent still costs us."""
+        task = self._clients.get(wire)
+        if wire.is_lost and task is not None and task.done():
+            del self._clients[wire]

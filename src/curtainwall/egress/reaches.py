@@ -1,10 +1,11 @@
 """What in a request would have the provider reach beyond the conversation: its own web, code and tool servers, URLs, stored things.
 
 Tools are known by what is allowed, not by what is forbidden: one that is not known to run at the client counts as the provider's. Keys are
-read without regard to case and underscores, because some providers do so.
+read without regard to case, underscores and forms of a letter, because some providers do so; no key that is read stands in two spellings.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,23 +24,34 @@ _CLIENT_TOOLS: Final = {
     Dialect.RESPONSES: re.compile(r"function|custom|local_shell|apply_patch|tool_search"),
     Dialect.CHAT: re.compile(r"function|custom"),
 }
-_SEARCHING_MODEL = re.compile(r"search|deep-research")
+_SEARCHING_MODEL = re.compile(r"search|deep-research|:online", re.IGNORECASE)
 _WORDS: Final = (
     (re.compile(r"search|fetch|web|url|browser|maps"), ReachKind.WEB),
     (re.compile(r"code|shell|interpreter|container|computer"), ReachKind.CODE),
     (re.compile(r"mcp"), ReachKind.SERVERS),
     (re.compile(r"file"), ReachKind.STORED),
 )
+# What those who talk like OpenAI call it.
+_SEARCHES: Final = dict.fromkeys(("websearchoptions", "searchparameters", "enablesearch", "plugins"), (ReachKind.WEB, True))
 # Keys of the body itself, and whether the request still means something without them.
 _AT_THE_TOP: Final = {
     Dialect.ANTHROPIC: {"mcpservers": (ReachKind.SERVERS, True), "container": (ReachKind.CODE, True)},
-    Dialect.RESPONSES: {"prompt": (ReachKind.STORED, False), "background": (ReachKind.BACKGROUND, True)},
-    Dialect.CHAT: {"websearchoptions": (ReachKind.WEB, True)},
+    Dialect.RESPONSES: {
+        "prompt": (ReachKind.STORED, False),
+        "previousresponseid": (ReachKind.STORED, False),
+        "conversation": (ReachKind.STORED, False),
+        "background": (ReachKind.BACKGROUND, True),
+        **_SEARCHES,
+    },
+    Dialect.CHAT: _SEARCHES,
     Dialect.GEMINI: {"cachedcontent": (ReachKind.STORED, False)},
 }
 _URLS: Final = frozenset(("imageurl", "fileurl", "fileuri", "videourl", "audiourl"))
 _URL_PARENTS: Final = frozenset(("source", "image", "imageurl", "videourl", "audiourl", "document", "file"))
 _IDS: Final = frozenset(("fileid", "containerid"))
+_REFERENCE: Final = "itemreference"
+_LATER_TOOLS: Final = frozenset(("toolsearchoutput", "additionaltools"))
+_LONGEST_KEPT: Final = 64
 _TOOL_CALLS: Final = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 # What a tool was called with, and what it returned, is the conversation itself, whatever its keys are called.
 _SPOKEN: Final = {"toolcall": "input", "functioncall": "args", "functionresponse": "response"}
@@ -72,19 +84,41 @@ async def settle(body: Json, dialect: Dialect, provider: str, judge: Judge) -> t
 
 def _all(body: Json, dialect: Dialect, provider: str) -> Iterator[_Found]:
     at_the_top = _AT_THE_TOP[dialect]
-    for key, value in body.items():
-        plain = _plain(key)
+    for (key, value), plain in zip(body.items(), _unlike(body, "the body"), strict=True):
         if (known := at_the_top.get(plain)) and value:
             kind, removable = known
             yield _Found(Reach(provider, kind, key, key, removable), lambda key=key: cast("None", body.pop(key, None)))
-        elif plain == "tools" and isinstance(value, list):
+        elif plain == "tools" and value is not None:
+            # Some would take one tool that stands alone.
+            if not isinstance(value, list):
+                raise Refused(400, f"`{key}` is no list")
             yield from _tools(value, key, dialect, provider)
-        elif (
-            plain == "model" and dialect in {Dialect.CHAT, Dialect.RESPONSES} and isinstance(value, str) and _SEARCHING_MODEL.search(value)
-        ):
-            yield _Found(Reach(provider, ReachKind.WEB, value[:80], key, removable=False), _nothing)
+        elif plain in {"model", "models"} and dialect in {Dialect.CHAT, Dialect.RESPONSES}:
+            yield from _models(value, key, provider)
         elif plain not in _SCHEMAS and isinstance(value, dict | list):
+            if plain == "input" and dialect is Dialect.RESPONSES:
+                yield from _items(value, key, dialect, provider)
             yield from _sources(value, key, plain, provider)
+
+
+def _models(value: JsonValue, place: str, provider: str) -> Iterator[_Found]:
+    for name in value if isinstance(value, list) else [value]:
+        if isinstance(name, str) and _SEARCHING_MODEL.search(name):
+            yield _Found(Reach(provider, ReachKind.WEB, name[:80], place, removable=False), _nothing)
+
+
+def _items(value: JsonValue, place: str, dialect: Dialect, provider: str) -> Iterator[_Found]:
+    """Find what stands for an earlier item that the provider kept (it says so, or says nothing but which), and tools that come later."""
+    for at, item in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(item, dict):
+            continue
+        here = f"{place}[{at}]"
+        kind = _of(item, "type")
+        plain = _plain(kind) if isinstance(kind, str) else ""
+        if plain == _REFERENCE or (not plain and _of(item, "role") is None and _of(item, "id")):
+            yield _Found(Reach(provider, ReachKind.STORED, "item_reference", here, removable=False), _nothing)
+        elif plain in _LATER_TOOLS and isinstance(tools := _of(item, "tools"), list):
+            yield from _tools(tools, f"{here}.tools", dialect, provider)
 
 
 def _tools(tools: list[JsonValue], place: str, dialect: Dialect, provider: str) -> Iterator[_Found]:
@@ -92,6 +126,7 @@ def _tools(tools: list[JsonValue], place: str, dialect: Dialect, provider: str) 
         here = f"{place}[{at}]"
         if not isinstance(tool, dict):
             raise Refused(400, f"`{here}` is no tool")
+        _unlike(tool, f"`{here}`")
         if dialect is Dialect.GEMINI:
             for key in list(tool):
                 if _plain(key) != "functiondeclarations":
@@ -126,10 +161,10 @@ def _sources(value: JsonValue, place: str, parent: str, provider: str) -> Iterat
                 yield from _sources(inner, f"{place}[{at}]", parent, provider)
         return
     assert isinstance(value, dict)
-    kind = _of(value, "type")
+    plains = [_plain(key) for key in value]
+    kind = _one(value, plains, "type")
     spoken = _SPOKEN.get("toolcall" if isinstance(kind, str) and kind in _TOOL_CALLS else parent)
-    for key, inner in value.items():
-        plain = _plain(key)
+    for (key, inner), plain in zip(value.items(), plains, strict=True):
         if plain == spoken:
             continue
         if isinstance(inner, str):
@@ -175,13 +210,35 @@ def _kind_of(words: str) -> ReachKind:
     return next((kind for pattern, kind in _WORDS if pattern.search(plain)), ReachKind.OTHER)
 
 
+def _unlike(value: Json, what: str) -> list[str]:
+    """Return the plain keys of an object in which each stands once; raise `Refused`."""
+    plains = [_plain(key) for key in value]
+    if len(set(plains)) != len(plains):
+        raise Refused(400, f"a key stands in {what} in two spellings")
+    return plains
+
+
 def _of(value: Json, plain: str) -> JsonValue:
-    for key, inner in value.items():
-        if _plain(key) == plain:
-            return inner
-    return None
+    return _one(value, [_plain(key) for key in value], plain)
 
 
-@lru_cache(4096)
+def _one(value: Json, plains: list[str], plain: str) -> JsonValue:
+    """Return what stands under a key in whatever spelling; raise `Refused` where that is two things."""
+    count = plains.count(plain)
+    if count > 1:
+        raise Refused(400, f"the key `{plain}` stands in one object in two spellings")
+    return list(value.values())[plains.index(plain)] if count else None
+
+
 def _plain(key: str) -> str:
+    # Long ones are nobody's, and would be kept.
+    return _plain_short(key) if len(key) <= _LONGEST_KEPT else _in_plain_letters(key)
+
+
+def _in_plain_letters(key: str) -> str:
+    if not key.isascii():
+        key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", key).casefold())
     return key.replace("_", "").replace("-", "").lower()
+
+
+_plain_short = lru_cache(4096)(_in_plain_letters)

@@ -12,7 +12,7 @@ from curtainwall.egress.refusal import REASONS, Broke, Dialect, Reason, Refused
 from curtainwall.egress.sentinels import Keyring
 from curtainwall.egress.terms import Bounds, Counted, Ended, Meter, ModelCall
 from curtainwall.egress.upstreams import Upstreams
-from curtainwall.egress.usage import StreamUsage, WholeUsage
+from curtainwall.egress.usage import StreamUsage, WholeUsage, asked
 from curtainwall.host import Unreachable, Wire
 
 Header = tuple[bytes, bytes]
@@ -75,13 +75,18 @@ class _Passing:
         self._close = close
         self._stream: StreamUsage | None = None
         self._whole: WholeUsage | None = None
+        self._exchange: Exchange | None = None
         self.ended = Ended("left")
 
     @property
     def counted(self) -> Counted:
-        """Return what was counted so far."""
-        reading = self._stream or self._whole
-        return reading.counted if reading else Counted()
+        """Return what was counted so far; what the provider was asked costs something, whether or not anybody waits for the reply."""
+        if reading := self._stream or self._whole:
+            return reading.counted
+        exchange, call = self._exchange, self._call
+        if call is None or exchange is None or not exchange.is_sent or exchange.status not in {0, _OK}:
+            return Counted()
+        return asked(call.size)
 
     async def run(self, outgoing: Outgoing) -> bool:
         exchange = None
@@ -116,7 +121,7 @@ class _Passing:
             wire = await relay.pool.take(relay.provider.upstream)
         except Unreachable as fault:
             raise Refused(502, str(fault)) from None
-        exchange = Exchange(relay.pool, relay.provider.upstream, wire, relay.bounds.silence)
+        self._exchange = exchange = Exchange(relay.pool, relay.provider.upstream, wire, relay.bounds.silence)
         try:
             await exchange.start(outgoing, key)
         except Broke as fault:

@@ -32,6 +32,15 @@ Tell = Callable[[Counted], str | None]
 """Told of every change; returns why the reply has to stop, or None."""
 
 
+def asked(size: int) -> Counted:
+    """Return what a request of so many bytes uses, as far as can be said before there is an answer."""
+    return Counted(input_tokens=_tokens(size))
+
+
+def _tokens(size: int) -> int:
+    return -(-size // _BYTES_PER_TOKEN)
+
+
 class StreamUsage:
     """The usage of one reply that comes as server-sent events."""
 
@@ -44,7 +53,7 @@ class StreamUsage:
         self._pieces: list[bytes] = []
         self._waiting = 0
         self._tail = b""
-        self.counted = Counted(input_tokens=-(-size // _BYTES_PER_TOKEN))
+        self.counted = asked(size)
         self.stopped: str | None = None
 
     @property
@@ -94,7 +103,7 @@ class StreamUsage:
         return None
 
     def _estimate(self) -> bool:
-        guess = -(-self._size // _BYTES_PER_TOKEN)
+        guess = _tokens(self._size)
         if guess <= max(self._told, self.counted.output_tokens):
             return False
         self._told = guess
@@ -126,11 +135,12 @@ class WholeUsage:
         self._tell = tell
         self._pieces: list[bytes] = []
         self._size = 0
-        self.counted = Counted(input_tokens=-(-size // _BYTES_PER_TOKEN))
+        self.counted = asked(size)
 
     def feed(self, data: bytes) -> None:
-        """Keep a piece, as long as the whole can still be parsed."""
+        """Keep a piece, as long as the whole can still be parsed; until then its length is what is known."""
         self._size += len(data)
+        self.counted = self.counted._replace(output_tokens=_tokens(self._size))
         if self._size <= _LONGEST_EVENT:
             self._pieces.append(data)
 
@@ -144,8 +154,6 @@ class WholeUsage:
         for each in told if isinstance(told, list) else [told]:
             if isinstance(each, dict):
                 self.counted = _READERS[self._dialect](self.counted, each)
-        if not self.counted.measured:
-            self.counted = self.counted._replace(output_tokens=-(-self._size // _BYTES_PER_TOKEN))
         self._tell(self.counted)
 
 

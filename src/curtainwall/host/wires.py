@@ -33,8 +33,10 @@ class Wire(asyncio.BufferedProtocol):
         self._ended = False
         self._fault: Exception | None = None
         self._paused = False
+        self._is_answering = False
         self._until = 0.0
         self._watch: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
         self._was_late = False
         self.is_lost = False
         self.transport: asyncio.Transport
@@ -58,16 +60,21 @@ class Wire(asyncio.BufferedProtocol):
             self._open(self._tls, came)
 
     def eof_received(self) -> bool:
-        """Take note; without TLS our own side stays open, so that an answer still arrives."""
+        """Take note; without TLS our own side stays open, so that an answer still arrives, and with TLS we close it in our own time."""
         self._ended = True
         _wake(self._reads)
-        return self._tls is None
+        if self._tls is not None:
+            self.finish()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wake whoever waits, and tell."""
         self.is_lost = self._ended = True
         self._fault = self._fault or exc
         self._unwatch()
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
         _wake(self._reads)
         _wake(self._drains)
         self._gone(self)
@@ -78,11 +85,12 @@ class Wire(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Take note that it does again."""
-        self._full = False
+        self._full = self._is_answering = False
         _wake(self._drains)
+        self._pace()
 
     def _open(self, tls: Tls, came: bytes | memoryview) -> None:
-        """Keep what came in TLS, and answer what TLS itself asks; whoever breaks it is hung up on."""
+        """Keep what came in TLS, and answer what TLS itself asks, no faster than that is taken; whoever breaks it is hung up on."""
         try:
             said = tls.receive(came)
         except ssl.SSLError as fault:
@@ -91,6 +99,8 @@ class Wire(asyncio.BufferedProtocol):
         self._keep(said)
         if answer := tls.answer():
             self.transport.write(answer)
+            self._is_answering = self._full
+            self._pace()
         if self._fault is not None:
             self.abort()
         elif tls.has_ended:
@@ -99,10 +109,18 @@ class Wire(asyncio.BufferedProtocol):
     def _keep(self, said: list[bytes]) -> None:
         self._pieces += said
         self._size += sum(map(len, said))
-        if self._size >= _HIGH and not self._paused:
-            self._paused = True
-            self.transport.pause_reading()
+        self._pace()
         _wake(self._reads)
+
+    def _pace(self) -> None:
+        """Read no further while a lot is unread, or while the other side does not take what TLS itself answers."""
+        stop = self._is_answering or self._size >= _HIGH
+        if stop != self._paused and not self.is_lost:
+            self._paused = stop
+            if stop:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
 
     async def read(self, seconds: float | None = None) -> bytes:
         """Return what has come, waiting for something; nothing at the end; raise OSError, TimeoutError where nothing comes for so long."""
@@ -120,9 +138,7 @@ class Wire(asyncio.BufferedProtocol):
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
-        if self._paused and not self.is_lost:
-            self._paused = False
-            self.transport.resume_reading()
+        self._pace()
         return data
 
     async def _woken(self, loop: asyncio.AbstractEventLoop, until: float = 0.0) -> None:
@@ -202,13 +218,13 @@ class Wire(asyncio.BufferedProtocol):
 
     def finish(self, seconds: float = _CLOSING_SECONDS) -> None:
         """Close when everything is sent, or when that has taken so long."""
-        if self.is_lost or self.transport.is_closing():
+        if self.is_lost or self._closing is not None:
             return
         self._unwatch()
-        if self._tls is not None:
+        if self._tls is not None and not self.transport.is_closing():
             self.transport.write(self._tls.end())
         self.transport.close()
-        self._watch = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+        self._closing = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
 
     def abort(self) -> None:
         """Close at once."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Bounds, Ended, Terms
+from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Bounds, Counted, Ended, Terms
 from tests.support.covers import covers
 from tests.support.dialects import STREAMS
 from tests.support.egress import Fixed, Inside, Ledger, Saying, Seen, Streams, asking, event, message, says, session
@@ -72,6 +72,39 @@ def test_a_client_that_goes_away_before_any_answer_closes_the_provider_too(tmp_p
                 await client.send(there.request())
                 await until(lambda: there.far.seen)
             await until(lambda: there.far.left == 1)
+
+    run(story())
+
+
+@covers("egress.usage-read")
+def test_what_was_asked_is_counted_though_nobody_waited_for_the_reply(tmp_path: Path) -> None:
+    async def silent(_: Seen, __: Any) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+    async def begins(_: Seen, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n" + b"x" * 400)
+        return await silent(_, writer)
+
+    async def story() -> None:
+        async with session(tmp_path) as there:
+            there.far.will(silent, begins, says({"error": "busy"}, 529))
+            for left in (1, 2):
+                async with there.inside() as client:
+                    await client.send(there.request(asking(padding="x" * 400_000)))
+                    await until(lambda left=left: len(there.far.seen) == left)
+                    if left == 2:
+                        await client.head()
+                        await client.reader.readexactly(300)
+                await until(lambda left=left: len(there.ledger.ends) == left)
+            await there.ask(there.request())
+            (unanswered, _, left), (_, begun, _), (_, refused, _) = there.ledger.ends
+            assert left.how == "left"
+            counts = [counted for _, counted, _ in there.ledger.ends]
+            assert counts[0].input_tokens == -(-unanswered.size // 4)
+            assert (begun.input_tokens, begun.output_tokens) == (counts[0].input_tokens, 100)
+            assert not any(counted.measured for counted in counts)
+            assert refused == Counted(), "a refusal costs nothing"
 
     run(story())
 

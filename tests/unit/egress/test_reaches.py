@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -47,6 +48,13 @@ REMOVED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
     (Dialect.RESPONSES, {"background": True}, ReachKind.BACKGROUND),
     (Dialect.CHAT, {"web_search_options": {"user_location": None}}, ReachKind.WEB),
     (Dialect.CHAT, {"tools": [{"type": "web_search"}]}, ReachKind.WEB),
+    (Dialect.CHAT, {"toolſ": [{"type": "web_search"}]}, ReachKind.WEB),
+    (Dialect.CHAT, {"web_ſearch_optionſ": {"user_location": None}}, ReachKind.WEB),
+    (Dialect.CHAT, {"plugins": [{"id": "web"}]}, ReachKind.WEB),
+    (Dialect.CHAT, {"search_parameters": {"mode": "on"}}, ReachKind.WEB),
+    (Dialect.RESPONSES, {"plugins": [{"id": "web"}]}, ReachKind.WEB),
+    (Dialect.RESPONSES, {"input": [{"type": "tool_search_output", "tools": [{"type": "mcp"}]}]}, ReachKind.SERVERS),
+    (Dialect.ANTHROPIC, {"mcp_ſerverſ": [{"type": "url", "url": "https://evil.test"}]}, ReachKind.SERVERS),
     (Dialect.GEMINI, {"tools": [{"google_search": {}}]}, ReachKind.WEB),
     (Dialect.GEMINI, {"tools": [{"googleSearch": {}}]}, ReachKind.WEB),
     (Dialect.GEMINI, {"tools": [{"url_context": {}}]}, ReachKind.WEB),
@@ -75,7 +83,15 @@ REFUSED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
     (Dialect.RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, ReachKind.STORED),
     (Dialect.RESPONSES, {"prompt": {"id": "pmpt_1"}}, ReachKind.STORED),
     (Dialect.RESPONSES, {"model": "o3-deep-research"}, ReachKind.WEB),
+    (Dialect.RESPONSES, {"previous_response_id": "resp_1", "input": "x"}, ReachKind.STORED),
+    (Dialect.RESPONSES, {"conversation": "conv_1", "input": "x"}, ReachKind.STORED),
+    (Dialect.RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, ReachKind.STORED),
+    (Dialect.RESPONSES, {"input": [{"type": None, "id": "msg_1"}]}, ReachKind.STORED),
+    (Dialect.RESPONSES, {"input": [{"id": "msg_1"}]}, ReachKind.STORED),
     (Dialect.CHAT, {"model": "gpt-4o-search-preview"}, ReachKind.WEB),
+    (Dialect.CHAT, {"model": "gpt-4o-SEARCH-preview"}, ReachKind.WEB),
+    (Dialect.CHAT, {"model": "openai/gpt-4o:online"}, ReachKind.WEB),
+    (Dialect.CHAT, {"model": "openai/gpt-4o", "models": ["openai/gpt-4o:online"]}, ReachKind.WEB),
     (Dialect.CHAT, user({"type": "image_url", "image_url": {"url": "https://evil.test"}}), ReachKind.URL),
     (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test"}), ReachKind.URL),
     (Dialect.CHAT, user({"type": "video_url", "video_url": {"url": "https://evil.test"}}), ReachKind.URL),
@@ -101,9 +117,35 @@ ORDINARY: list[tuple[Dialect, dict[str, Any]]] = [
     (Dialect.RESPONSES, {"background": False, "input": [{"content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]}]}),
     (Dialect.RESPONSES, {"input": [{"content": [{"text": "x", "annotations": [{"type": "url_citation", "url": "https://x"}]}]}]}),
     (Dialect.RESPONSES, {"text": {"format": {"schema": {"properties": {"file_id": {"const": "x"}}}}}}),
+    (
+        Dialect.RESPONSES,
+        {
+            "previous_response_id": None,
+            "input": [{"role": "user", "content": "x"}, {"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}],
+        },
+    ),
+    (Dialect.RESPONSES, {"input": [{"type": "tool_search_output", "tools": [{"type": "namespace", "tools": [{"type": "function"}]}]}]}),
     (Dialect.CHAT, user({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}})),
+    (
+        Dialect.CHAT,
+        {"tools": [{"type": "function", "function": {"parameters": {"properties": {"a": {}, "A": {}, "type": {}, "Type": {}}}}}]},
+    ),
+    (Dialect.ANTHROPIC, user({"type": "tool_use", "input": {"a": 1, "A": 2, "type": "x", "Type": "y"}})),
     (Dialect.GEMINI, {"tools": [{"functionDeclarations": [{"name": "f"}]}, {"function_declarations": []}]}),
     (Dialect.GEMINI, contents({"inlineData": {"data": "AA"}}, {"functionCall": {"name": "f", "args": {"fileUri": "x"}}})),
+]
+
+
+TWO_SPELLINGS: list[tuple[Dialect, dict[str, Any]]] = [
+    (Dialect.ANTHROPIC, {"tools": [{"Type": "custom", "type": "web_search_20250305", "name": "web_search"}]}),
+    (Dialect.ANTHROPIC, {"tools": [{"ty_pe": "custom", "type": "web_search_20250305", "name": "web_search"}]}),
+    (Dialect.ANTHROPIC, {"tools": [{"ｔype": "custom", "type": "web_search_20250305"}]}),
+    (Dialect.RESPONSES, {"tools": [{"type": "namespace", "tools": [{"Type": "function", "type": "mcp"}]}]}),
+    (Dialect.RESPONSES, {"tools": [{"type": "shell", "environment": {"Type": "local", "type": "container_auto"}}]}),
+    (Dialect.CHAT, {"Tools": [], "tools": [{"type": "function"}]}),
+    (Dialect.CHAT, {"Stream": True, "stream": False}),
+    (Dialect.ANTHROPIC, user({"Type": "tool_use", "type": "image", "input": {"source": {"type": "url", "url": "https://evil.test"}}})),
+    (Dialect.RESPONSES, {"input": [{"Type": "message", "type": "item_reference", "id": "msg_1"}]}),
 ]
 
 
@@ -175,3 +217,27 @@ def test_only_the_reaching_half_of_a_tool_goes() -> None:
 def test_a_tool_that_is_no_object_is_refused() -> None:
     with pytest.raises(Refused, match="is no tool"):
         settled(Dialect.ANTHROPIC, {"tools": ["web_search"]})
+
+
+@pytest.mark.parametrize(("dialect", "body"), TWO_SPELLINGS)
+@covers("egress.bodies-strict")
+def test_a_key_in_two_spellings_is_refused_whatever_is_allowed(dialect: Dialect, body: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="two spellings") as refusal:
+        settled(dialect, body, allow)
+    assert refusal.value.status == 400
+
+
+def test_tools_that_are_no_list_are_refused() -> None:
+    with pytest.raises(Refused, match="is no list"):
+        settled(Dialect.GEMINI, {"tools": {"google_search": {}}})
+
+
+def test_a_long_key_is_not_kept() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(30):
+            settled(Dialect.CHAT, {f"{number}" * 1_000_000: 1})
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 5_000_000

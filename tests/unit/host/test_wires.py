@@ -85,6 +85,19 @@ def test_one_that_does_not_read_does_not_keep_us_from_closing(made: Making, tmp_
     run(story())
 
 
+def test_one_that_ends_its_side_without_a_word_and_does_not_read_is_let_go(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with secured(tmp_path) as (one, other):
+            other.transport.pause_reading()
+            one.write(LONG)
+            other.transport.write_eof()
+            assert await one.read(30) == b""
+            one.finish()
+            await until(lambda: one.is_lost)
+
+    run(story())
+
+
 def test_an_end_without_a_word_of_tls_is_an_end_and_a_broken_record_is_a_fault(tmp_path: Path) -> None:
     async def story() -> None:
         async with secured(tmp_path) as (server, client):
