@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from posixpath import normpath
 from typing import Final
 
 from curtainwall.app.config import Config
@@ -37,7 +38,7 @@ def own_files(config: Config) -> dict[Whose, Path]:
         **{("team", name): team.policy for name, team in config.teams.items()},
         **{("job", name): job.policy for name, job in config.cron.items()},
     }
-    return {whose: Path(file).expanduser() for whose, file in told.items() if file is not None}
+    return {whose: Path(normpath(Path(file).expanduser())) for whose, file in told.items() if file is not None}
 
 
 def own_policies(home: Home, config: Config, sources: Sequence[Source], load: Load) -> dict[Whose, Policy]:
