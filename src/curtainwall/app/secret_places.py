@@ -16,7 +16,6 @@ def secret_files(config: Config) -> tuple[str, ...]:
         *config.matrix.files,
         *web_files(config),
         *team_files(config.teams),
-        *([config.notify.token_file] if config.notify.token_file else []),
     )
 
 
@@ -28,5 +27,4 @@ def secret_variables(config: Config) -> tuple[str, ...]:
         *config.webhooks.variables,
         *config.matrix.variables,
         *team_variables(config.teams),
-        *([config.notify.token_env] if config.notify.token_env else []),
     )
