@@ -83,6 +83,8 @@ def test_no_agent_can_touch_the_file(places: Places, run: Run) -> None:
             f'{FORBID}\n@id("more") permit (principal, action, resource);',
             r"`cron.strict.policy`: `\S+own.cedar`, line 3, rule `more`: .* only narrows",
         ),
+        ("", r"`cron.strict.policy`: `\S+own.cedar` holds no rule; take the key away if nothing is to be forbidden"),
+        ("// later\n", r"`cron.strict.policy`: `\S+own.cedar` holds no rule"),
         ("forbid (principal", r"`cron.strict.policy`: `\S+own.cedar`, line 1, is no Cedar"),
         ('@id("known-tool") forbid (principal, action, resource);', "rule `known-tool` stands 2 times"),
     ],
