@@ -10,7 +10,7 @@ from curtainwall.app.explanations import Explanations
 from curtainwall.app.forking import fork
 from curtainwall.app.openings import Wanted, open_new, reset, state_of
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import Broken, SessionId, Who
+from curtainwall.model import Ask, Broken, Effect, SessionId, Who
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said
 
@@ -51,6 +51,33 @@ def test_the_rules_of_a_job_hold_in_its_sessions_and_in_what_comes_of_them_and_i
             versions = {session: opened.policy for session in (strict, copy, fresh, free) if (opened := state_of(wired, session).opened)}
             assert len({versions[session] for session in (strict, copy, fresh)}) == 1
             assert versions[free] == wired.setup.policy.version != versions[strict]
+
+    asyncio.run(story())
+
+
+@covers("cron.a-job-has-rules-of-its-own")
+@pytest.mark.parametrize("left", ["", JOB.replace("NAME", "renamed")], ids=["taken away", "renamed"])
+def test_sessions_of_a_job_that_is_gone_do_nothing_until_it_is_back(places: Places, left: str) -> None:
+    configured(places, FORBID)
+    before = (places.home / "config.toml").read_text()
+    look = Ask(tool="filesystem.list_directory", arguments={"path": "."})
+
+    async def story() -> None:
+        async with open_house(set_up()) as wired:
+            strict = await open_new(wired, Wanted("demo", job="strict"), CRON)
+            copy = (await fork(wired, strict, Who(name="ann"))).session
+            assert (await wired.gate.request(strict, look)).verdict.effect is Effect.ALLOW
+            (places.home / "config.toml").write_text(left)
+            wired.in_force.take(set_up())
+            other = await open_new(wired, Wanted("demo"), Who(name="ann"))
+            for session in (strict, copy):
+                denied = (await wired.gate.request(session, look)).verdict
+                assert (denied.effect, denied.because) == (Effect.DENY, ("job-gone",))
+                assert "put `cron.strict` back, or begin a new session" in denied.reason
+            assert (await wired.gate.request(other, look)).verdict.effect is Effect.ALLOW
+            (places.home / "config.toml").write_text(before)
+            wired.in_force.take(set_up())
+            assert (await wired.gate.request(strict, look)).verdict.effect is Effect.ALLOW
 
     asyncio.run(story())
 
