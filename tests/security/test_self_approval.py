@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.app.config import parse_config
+from curtainwall.app.judging import workspace_for
 from curtainwall.app.wiring import files_of, open_house, set_up, workspace_at
 from curtainwall.channels.responses import Response, read_response
 from curtainwall.model import AnswerApproval, ApprovalId, CommandRefused, NotAllowed, Role, Who, Workspace, session_stream
@@ -78,6 +79,71 @@ def test_what_config_and_rule_files_link_to_is_protected(places: Places, name: s
     assert setup.policy.protection.stops(Role.WRITE_PATH, str(dotfiles / "file"), Workspace(path=str(places.workspace), own=True))
     with pytest.raises(CommandRefused, match="protected path"):
         workspace_at(dotfiles, setup, own=True)
+
+
+_JOB = '[cron.nightly]\nschedule = "0 3 * * *"\ninstructions = "go"\n'
+_TEAM = '[teams.backend]\nproject = "/srv/backend"\ndescription = "d"\n'
+_FORBID = '@id("none") forbid (principal, action, resource);'
+
+
+@pytest.mark.parametrize(
+    ("config", "content"),
+    [
+        ("", _FORBID),
+        (f'{_JOB}policy = "NAMED"', _FORBID),
+        (f'{_TEAM}policy = "NAMED"', _FORBID),
+        ('[hooks]\nfile = "NAMED"', "{}"),
+        ('[notify]\nurl = "https://ntfy.example.org/x"\ntoken-file = "NAMED"', "secret"),
+        ('[webhooks.hooks.x]\nsecret-file = "NAMED"\nprompt = "p"', "s" * 40),
+    ],
+    ids=["house", "job", "team", "hooks", "token", "webhook"],
+)
+@pytest.mark.parametrize("way", ["a file", "a directory", "a directory that is left again"])
+def test_every_link_on_the_way_to_what_is_ours_is_protected(places: Places, config: str, content: str, way: str) -> None:
+    safe, middle, elsewhere = places.user / "safe", places.workspace / "rules", Workspace(path=str(places.user), own=True)
+    safe.mkdir()
+    middle.mkdir()
+    (safe / "v3.cedar").write_text(content)
+    (places.home / "policy").mkdir(parents=True)
+    if way == "a file":
+        turn = middle / "current.cedar"
+        turn.symlink_to(safe / "v3.cedar")
+        through = turn
+    elif way == "a directory":
+        turn = middle / "current"
+        turn.symlink_to(safe)
+        through = turn / "v3.cedar"
+    else:
+        turn = middle
+        through = middle / ".." / ".." / "user" / "safe" / "v3.cedar"
+    named = places.home / "policy" / "extra.cedar" if not config else places.user / "named"
+    named.symlink_to(through)
+    (places.home / "config.toml").write_text(config.replace("NAMED", str(named)))
+    setup = set_up()
+    for path in (named, turn, safe / "v3.cedar"):
+        assert setup.policy.protection.stops(Role.WRITE_PATH, str(path), elsewhere), path
+    assert setup.policy.protection.stops(Role.DELETE_PATH, str(middle), elsewhere)
+    with pytest.raises(CommandRefused, match=f"it contains or lies in the protected path `{turn}`"):
+        workspace_at(places.workspace, setup, own=False)
+
+
+def test_every_link_on_the_way_to_a_rule_file_that_is_given_is_protected_and_judging_beside_it_goes_on(places: Places) -> None:
+    (places.user / "v3.cedar").write_text(_FORBID)
+    (places.workspace / "current.cedar").symlink_to(places.user / "v3.cedar")
+    (places.user / "given.cedar").symlink_to(places.workspace / "current.cedar")
+    setup = set_up([places.user / "given.cedar"])
+    with pytest.raises(CommandRefused, match=r"protected path `\S+/W/current.cedar`"):
+        workspace_at(places.workspace, setup, own=False)
+    assert workspace_for(setup, None, places.workspace)[0].path == str(places.workspace)
+
+
+def test_every_link_on_the_way_to_our_home_is_protected(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    places.home.mkdir()
+    (places.workspace / "middle").symlink_to(places.home)
+    (places.user / "first").symlink_to(places.workspace / "middle")
+    monkeypatch.setenv("CURTAINWALL_HOME", str(places.user / "first"))
+    with pytest.raises(CommandRefused, match=r"protected path `\S+/W/middle`"):
+        workspace_at(places.workspace, set_up(), own=False)
 
 
 @pytest.mark.parametrize("name", ["local", "runtime", "", " "])

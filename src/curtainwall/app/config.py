@@ -17,11 +17,10 @@ from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection
 from curtainwall.app.config_web import WebSection
 from curtainwall.app.config_webhooks import WebhooksSection
+from curtainwall.app.plain_files import read_plain
 from curtainwall.channels.places import parse_place
 from curtainwall.host import Sending
 from curtainwall.model import NOBODY, Broken, Role, ToolEffect, misfit
-
-_BIGGEST = 16 * 1024 * 1024
 
 
 class ModelSection(Section):
@@ -321,16 +320,13 @@ class Config(Section):
 def load_config(path: Path) -> Config:
     """Return what a file says over the defaults; a file that is not there says nothing."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_BIGGEST + 1)
+        content = read_plain(path)
     except FileNotFoundError:
         if path.is_symlink():
             raise Broken(f"`{path}` is a link that leads nowhere; correct it or take it away") from None
         return Config()
     except OSError as error:
         raise Broken(f"`{path}` cannot be read: {error.strerror}") from None
-    if len(content) > _BIGGEST:
-        raise Broken(f"`{path}` is bigger than {_BIGGEST} bytes")
     try:
         return parse_config(content.decode())
     except UnicodeDecodeError as error:

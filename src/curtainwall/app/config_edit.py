@@ -13,6 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
 from curtainwall.app.config import parse_config
+from curtainwall.app.plain_files import read_plain
 from curtainwall.model import Broken, CommandRefused, NotFound
 from curtainwall.tools.servers import Proposal
 
@@ -130,7 +131,7 @@ def _table(parent: Any, name: str) -> Any:
 
 def _read(path: Path) -> tomlkit.TOMLDocument:
     try:
-        return tomlkit.parse(path.read_text(encoding="utf-8"))
+        return tomlkit.parse(read_plain(path).decode())
     except FileNotFoundError:
         return tomlkit.document()
     except (OSError, UnicodeDecodeError, TOMLKitError) as fault:

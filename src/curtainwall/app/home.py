@@ -110,10 +110,9 @@ def find_home(environ: Mapping[str, str] = os.environ) -> Home:
     return Home(Path(os.path.realpath(_told(environ))))
 
 
-def named_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the home as it is named, which may be a link to where it really is; the directory that holds the name is real."""
-    told = os.path.normpath(os.path.abspath(_told(environ)))
-    return Path(os.path.realpath(os.path.dirname(told))) / os.path.basename(told)
+def named_home(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the home as it is named, from `/` on; links may lead from there to where it really is."""
+    return str(_told(environ).absolute())
 
 
 def _told(environ: Mapping[str, str]) -> Path:

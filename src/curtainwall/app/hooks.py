@@ -10,12 +10,12 @@ from pydantic import JsonValue
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home, user_homes
+from curtainwall.app.plain_files import read_plain
 from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId
 from curtainwall.runtime import House
 from curtainwall.tools.hooks import FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
 
 _LOG = logging.getLogger(__name__)
-_BIGGEST = 4 * 1024 * 1024
 
 
 def hook_file(config: Config, environ: Mapping[str, str]) -> Path | None:
@@ -35,11 +35,7 @@ def hook_settings(home: Home, config: Config, environ: Mapping[str, str]) -> Set
     if file is None:
         return here
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_BIGGEST + 1)
-        if len(content) > _BIGGEST:
-            raise Broken(f"it is bigger than {_BIGGEST} bytes")
-        there = read_settings(cast("JsonValue", json.loads(content)), directory=directory)
+        there = read_settings(cast("JsonValue", json.loads(read_plain(file))), directory=directory)
     except OSError as fault:
         raise Broken(
             f"the hooks in `{file}` cannot be read: {(fault.strerror or '').lower()}; correct `hooks` in the configuration"

@@ -5,11 +5,13 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from posixpath import normpath
 from typing import BinaryIO
 
 from pydantic import JsonValue
 
 from curtainwall.app.wiring import Setup, judging_tools, workspace_at
+from curtainwall.facts import links_to
 from curtainwall.model import BadCall, CommandRefused, Effect, Label, Mode, Place, SessionId, Subject, ToolHost, Verdict, Workspace, denial
 from curtainwall.policy import SessionFacts, judge
 from curtainwall.session import Rules, SessionState, standing_answer
@@ -86,7 +88,9 @@ def workspace_for(setup: Setup, workspace: Path | None, project: Path | None) ->
     that is not there, so that a pipe still gets its verdicts.
     """
     # No session could work beside its own rule file; a call may still be judged there.
-    besides = frozenset(str(path.absolute()) for path in setup.given) | frozenset(str(path.resolve()) for path in setup.given)
+    besides = frozenset(
+        name for path in setup.given for name in (normpath(path.absolute()), str(path.resolve()), *links_to(normpath(path.absolute())))
+    )
     if project is not None:
         return workspace_at(project, setup, own=False, besides=besides), ""
     if workspace is not None:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from curtainwall.app.config_serve import NotifySection
+from curtainwall.app.plain_files import read_plain
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.channels.notices import Announcer, Notice, Pace
@@ -145,6 +146,6 @@ def _token(told: NotifySection) -> str:
     if told.token_file is None:
         return ""
     try:
-        return Path(told.token_file).expanduser().read_text(encoding="utf-8").strip()
+        return read_plain(Path(told.token_file).expanduser()).decode().strip()
     except (OSError, UnicodeDecodeError):
         raise Broken(f"the token in `{told.token_file}` cannot be read") from None

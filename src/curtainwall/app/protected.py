@@ -7,7 +7,7 @@ from pathlib import Path
 from posixpath import normpath
 
 from curtainwall.app.home import Home, find_home, named_home
-from curtainwall.facts import Scene, Unclear, canonical_path
+from curtainwall.facts import Scene, Unclear, canonical_path, links_to
 from curtainwall.model import Broken
 from curtainwall.policy import Protection
 
@@ -52,12 +52,13 @@ def protection_of(home: Home, users: tuple[str, ...], never: Iterable[str] = (),
 
 
 def led_to(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is ours and lies outside our home: the link that leads to it, and where the links inside it lead."""
-    named = named_home(environ)
-    if named != home.root and find_home(environ) == home:
-        yield str(named)
-    for path in (home.config, home.database, *_in(home.policy), *_in(home.mask_key.parent)):
+    """Yield what is ours and lies outside our home: every link that leads to it, and what the links inside it lead through and to."""
+    if find_home(environ) == home:
+        yield from links_to(named_home(environ))
+    yield from links_to(environ.get("HOME") or "/")
+    for path in (home.config, home.database, home.policy, home.mask_key.parent, *_in(home.policy), *_in(home.mask_key.parent)):
         if path.is_symlink():
+            yield from links_to(str(path))
             yield os.path.realpath(path)
 
 
@@ -73,8 +74,12 @@ def _once(*paths: str) -> tuple[str, ...]:
 
 
 def _forms(path: str) -> Iterator[str]:
-    """Return a path as it stands, which must not be replaced, and where it leads; what we cannot follow, our tools cannot either."""
+    """Return a path as it stands and the links on its way, which must not be replaced, and where it leads.
+
+    What we cannot follow, our tools cannot either.
+    """
     yield path
+    yield from links_to(path)
     with contextlib.suppress(Unclear):
         yield canonical_path(path, Scene(workspace="/", home="/"))
 

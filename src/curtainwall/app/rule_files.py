@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from posixpath import normpath
 from typing import Final
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home
+from curtainwall.app.plain_files import read_plain
 from curtainwall.model import Broken
 from curtainwall.policy import Policy, RuleCard, Source, shipped
 from curtainwall.session import Whose
-
-_BIGGEST = 4 * 1024 * 1024
 
 _TABLES: Final = {"team": "teams", "job": "cron"}
 
@@ -37,7 +37,7 @@ def own_files(config: Config) -> dict[Whose, Path]:
         **{("team", name): team.policy for name, team in config.teams.items()},
         **{("job", name): job.policy for name, job in config.cron.items()},
     }
-    return {whose: Path(file).expanduser() for whose, file in told.items() if file is not None}
+    return {whose: Path(normpath(Path(file).expanduser())) for whose, file in told.items() if file is not None}
 
 
 def own_policies(home: Home, config: Config, sources: Sequence[Source], load: Load) -> dict[Whose, Policy]:
@@ -68,11 +68,7 @@ def own_cards(policy: Policy, others: Mapping[Whose, Policy]) -> dict[RuleCard, 
 
 def _source(path: Path, name: str, *, narrows: bool = False) -> Source:
     try:
-        with path.open("rb") as file:
-            content = file.read(_BIGGEST + 1)
-        if len(content) > _BIGGEST:
-            raise Broken(f"the rule file `{path}` is bigger than {_BIGGEST} bytes; make several of it")
-        return Source(name, content.decode(), user=True, narrows=narrows)
+        return Source(name, read_plain(path).decode(), user=True, narrows=narrows)
     except OSError as error:
         raise Broken(f"the rule file `{path}` cannot be read: {error.strerror}; correct it or take it away") from None
     except UnicodeDecodeError as error:

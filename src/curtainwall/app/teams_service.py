@@ -8,6 +8,7 @@ from typing import Final
 from curtainwall.app.callers import OutsideCaller
 from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.listening import Listening
+from curtainwall.app.plain_files import read_plain
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.team_server import team_door
@@ -67,6 +68,6 @@ def _read(name: str, team: TeamSection, environ: Mapping[str, str]) -> tuple[str
         return environ.get(team.token_env, "").strip(), f"the variable `{team.token_env}`"
     assert team.token_file is not None
     try:
-        return Path(team.token_file).expanduser().read_text(encoding="utf-8").strip(), f"`{team.token_file}`"
+        return read_plain(Path(team.token_file).expanduser()).decode().strip(), f"`{team.token_file}`"
     except (OSError, UnicodeDecodeError) as fault:
         raise Broken(f"the token of team `{name}` cannot be read: {fault}") from None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home
+from curtainwall.app.plain_files import read_plain
 from curtainwall.channels.web.sign_ins import SignIns
 from curtainwall.model import Broken
 from curtainwall.runtime import SystemClock
@@ -39,7 +40,7 @@ def web_tokens(config: Config) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for user, name in config.web.tokens.items():
         try:
-            token = Path(name).expanduser().read_text(encoding="utf-8").strip()
+            token = read_plain(Path(name).expanduser()).decode().strip()
         except (OSError, UnicodeDecodeError):
             continue
         if len(token) >= _SHORTEST_TOKEN:

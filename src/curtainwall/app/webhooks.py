@@ -9,6 +9,7 @@ from pathlib import Path
 from curtainwall.app.config_webhooks import HookSection
 from curtainwall.app.keys import house_key
 from curtainwall.app.openings import Wanted, open_new, state_of
+from curtainwall.app.plain_files import read_plain
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.webhook import CHANNEL, Delivery, Hook, Outcome, Proof
@@ -57,7 +58,7 @@ def _secret(name: str, told: HookSection, environ: Mapping[str, str]) -> str:
     else:
         assert told.secret_file is not None
         try:
-            secret = Path(told.secret_file).expanduser().read_text(encoding="utf-8")
+            secret = read_plain(Path(told.secret_file).expanduser()).decode()
         except (OSError, UnicodeDecodeError) as fault:
             raise Broken(f"the secret of webhook `{name}` cannot be read: {fault}") from None
         where = f"`{told.secret_file}`"

@@ -101,6 +101,7 @@ class Setup:
             logged_bytes=config.log.logged_bytes,
             askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
             own_policies=self.own_policies,
+            known=frozenset((*(("team", name) for name in config.teams), *(("job", name) for name in config.cron))),
             depth=config.peers.depth,
             compact_after=config.peers.compact_after,
         )

@@ -5,7 +5,7 @@ from curtainwall.facts.commands import Command, Redirect, Script, parse_command,
 from curtainwall.facts.later import holds_what_runs, writes_what_runs
 from curtainwall.facts.mask_streams import StreamMasker
 from curtainwall.facts.masks import Masker, Piece, contains_mask
-from curtainwall.facts.paths import Scene, ancestors, as_seen_inside, canonical_path, is_beneath
+from curtainwall.facts.paths import Scene, ancestors, as_seen_inside, canonical_path, is_beneath, links_to
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.remotes import Remote, canonical_remote, canonical_remotes
 from curtainwall.facts.revisions import paths_in_revision
@@ -33,6 +33,7 @@ __all__ = [
     "holds_what_runs",
     "host_parents",
     "is_beneath",
+    "links_to",
     "parse_command",
     "parse_script",
     "paths_in_revision",

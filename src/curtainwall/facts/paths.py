@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import normpath
 
@@ -65,6 +66,17 @@ def canonical_path(text: object, scene: Scene) -> str:
     return _walk(full, scene)
 
 
+def links_to(path: str) -> tuple[str, ...]:
+    """Return the names that decide where an absolute path leads: every link on the way, and every directory that a link enters to leave.
+
+    Each stands in the real directory that holds it. Whoever can replace one of them can lead the path elsewhere.
+    """
+    met: list[str] = []
+    with suppress(Unclear):
+        _walk(path, Scene(workspace="/", home="/"), met)
+    return tuple(met)
+
+
 def as_seen_inside(path: str, scene: Scene) -> str:
     """Return the path by which a container knows a path of this machine, or the path itself where it is not mounted."""
     inside, outside = max(
@@ -117,8 +129,8 @@ def _is_real(full: str, encoded: bytes) -> bool:
     return ctypes.get_errno() == errno.ENOENT and len(encoded) <= _MAX_NAME
 
 
-def _walk(full: str, scene: Scene) -> str:
-    """Resolve a path as the kernel does: `..` after a link is the parent of where the link led."""
+def _walk(full: str, scene: Scene, met: list[str] | None = None) -> str:
+    """Resolve a path as the kernel does, and note what turns the way: `..` after a link is the parent of where the link led."""
     entries = dict(scene.mounts)
     roots = {outside for inside, outside in scene.mounts if inside != outside}
     ahead = full.split("/")[::-1]
@@ -131,6 +143,9 @@ def _walk(full: str, scene: Scene) -> str:
         if name == "..":
             if here in roots:
                 raise Unclear(f"`..` leaves the mounted directory in {quoted(full)}, which means one thing inside and another outside")
+            # What holds a link cannot be replaced without it.
+            if met is not None and links and here and not any(is_beneath(link, here) for link in met):
+                met.append(here)
             here = here.rpartition("/")[0]
             continue
         there = f"{here}/{name}"
@@ -152,6 +167,8 @@ def _walk(full: str, scene: Scene) -> str:
             raise Unclear(f"the path {quoted(full)} cannot be followed: {reason}") from None
         if target is not None:
             links += 1
+            if met is not None:
+                met.append(there)
             reached = _identity(there)
             if links > _MAX_LINKS or reached == errno.ELOOP:
                 raise Unclear(f"the path {quoted(full)} leads through a loop of links, or through more than {_MAX_LINKS}")

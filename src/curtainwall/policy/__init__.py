@@ -8,7 +8,7 @@ from curtainwall.policy.lists import Lists, covers_host, host_entry
 from curtainwall.policy.loading import load
 from curtainwall.policy.names import is_secret_name
 from curtainwall.policy.protection import Protection
-from curtainwall.policy.rulebook import Policy, may_disable
+from curtainwall.policy.rulebook import Policy, closed, may_disable
 from curtainwall.policy.rules import RuleCard
 from curtainwall.policy.sessions import SessionFacts
 from curtainwall.policy.sources import SCHEMA, Source, shipped
@@ -26,6 +26,7 @@ __all__ = [
     "SessionFacts",
     "Source",
     "Trial",
+    "closed",
     "covers_host",
     "explain",
     "host_entry",

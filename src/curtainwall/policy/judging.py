@@ -20,6 +20,8 @@ def judge(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
 
     Each step of a plan is judged as it would be on its own, and one that would be denied denies the plan.
     """
+    if policy.closed is not None:
+        return policy.closed
     own = _judge_call(policy, subject, facts)
     if not subject.steps or own.effect is Effect.DENY:
         return own

@@ -50,7 +50,11 @@ def _read(source: Source) -> tuple[Rule, ...]:
     """Return the rules of one file; the same file is read again and again, for every project and every look."""
     if not is_sound(source.text) or not is_sound(source.name):
         raise Broken(f"`{source.name!a}` holds a NUL or half a character; save it as UTF-8 text")
-    return tuple(read_rule(source, rule, number) for number, rule in enumerate(parse_rules(source.name, source.text), start=1))
+    rules = tuple(read_rule(source, rule, number) for number, rule in enumerate(parse_rules(source.name, source.text), start=1))
+    if source.narrows and not rules:
+        # An editor that saves may leave it empty for a moment, and whoever it narrows would be free.
+        raise Broken(f"`{source.name}` holds no rule; take the key away if nothing is to be forbidden")
+    return rules
 
 
 def _see_that_ids_are_single(rules: list[Rule]) -> None:

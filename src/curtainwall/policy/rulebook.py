@@ -1,9 +1,9 @@
 """A policy that has loaded: its rules ready to be asked, the lists and protected paths beside them, and their one version."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from curtainwall.model import Digest, Effect, Label, Resource, RuleId
+from curtainwall.model import Digest, Effect, Label, Resource, RuleId, Verdict, denial
 from curtainwall.policy.cache import Cache
 from curtainwall.policy.cedar import Grammar, RuleSet
 from curtainwall.policy.lists import Lists
@@ -42,6 +42,8 @@ class Policy:
     sets: RuleSets
     labels: Mapping[str, Label]
     labelled_paths: tuple[str, ...]
+    closed: Verdict | None = None
+    """What every subject gets, whatever the rules say; nothing where they are asked."""
     findings: Cache[Key, Found] = field(default_factory=lambda: Cache[Key, Found](_REMEMBERED), repr=False)
     touches: Cache[Key, tuple[Label, ...]] = field(default_factory=lambda: Cache[Key, tuple[Label, ...]](_REMEMBERED), repr=False)
     _places: dict[str, int] = field(init=False, repr=False, default_factory=dict[str, int])
@@ -57,6 +59,11 @@ class Policy:
     def in_order(self, rules: Iterable[str]) -> tuple[RuleId, ...]:
         """Return rule ids once each, in the order of the rule files."""
         return tuple(RuleId(rule) for rule in sorted(set(rules), key=lambda rule: self._places[rule]))
+
+
+def closed(policy: Policy, rule: RuleId, reason: str) -> Policy:
+    """Return a policy that denies everything, because of a structural rule."""
+    return replace(policy, closed=denial(rule, reason))
 
 
 def may_disable(policy: Policy, rule: RuleId) -> bool:

@@ -68,6 +68,8 @@ STRUCTURAL = (
     _structural("repeated-call", "The same call over and over is stopped", "a loop is not a plan"),
     _structural("ask-storm", "A storm of asks is stopped", "no human can judge that many"),
     _structural("team-askers", "A team is asked only by those who may", "its `askers` say who that is"),
+    _structural("job-gone", "Sessions of a job that is gone do nothing", "its rules went with it; put it back, or begin a new session"),
+    _structural("team-gone", "Sessions of a team that is gone do nothing", "its rules went with it; put it back, or begin a new session"),
     _structural("no-route", "Without anyone to ask, nothing is asked", "nobody can be reached from this session"),
 )
 """What holds before any rule file and cannot be switched; other rooms refuse by these ids, too."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, SessionOpened, Who
-from curtainwall.policy import Policy
+from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, RuleId, SessionOpened, Who
+from curtainwall.policy import Policy, closed
 from curtainwall.session.breaker import BreakerLimits
 
 Whose = tuple[Literal["team", "job"], str]
@@ -28,6 +28,8 @@ class Rules:
     """Who may ask a team, where not everybody may."""
     own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
     """Of teams and jobs with a rule file of their own: the house's rules, with those of that file among them."""
+    known: frozenset[Whose] | None = None
+    """The teams and jobs that are configured; sessions of others may do nothing. Left out, nobody looks."""
     depth: int = 4
     """Through how many teams a question may go."""
     compact_after: int = 1_000
@@ -39,7 +41,13 @@ class Rules:
 
     def of(self, *, team: str = "", job: str = "") -> "Rules":
         """Return the rules of a session that speaks for a team, or is a firing of a job; none is both."""
-        policy = self.own_policies.get(("team", team) if team else ("job", job))
+        if not team and not job:
+            return self
+        whose: Whose = ("team", team) if team else ("job", job)
+        policy = self.own_policies.get(whose)
+        if policy is None and self.known is not None and whose not in self.known:
+            # Whether it had rules of its own is not known any more; without them its sessions would be freer than before.
+            policy = _gone(self.policy, whose)
         return self if policy is None else replace(self, policy=policy)
 
     def of_session(self, opened: SessionOpened | None) -> "Rules":
@@ -49,3 +57,12 @@ class Rules:
     def with_project_grants(self, grants: Mapping[GrantId, Grant]) -> "Rules":
         """Return the rules of a session that works in a project with these grants."""
         return self if not grants and not self.project_grants else replace(self, project_grants=grants)
+
+
+def _gone(policy: Policy, whose: Whose) -> Policy:
+    kind, name = whose
+    key = f"cron.{name}" if kind == "job" else f"teams.{name}"
+    words = (
+        f"{kind} `{name}` is not in the configuration any more, nor are the rules it may have had; put `{key}` back, or begin a new session"
+    )
+    return closed(policy, RuleId(f"{kind}-gone"), words)

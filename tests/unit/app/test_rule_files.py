@@ -10,7 +10,7 @@ from curtainwall.app.explanations import Explanations
 from curtainwall.app.forking import fork
 from curtainwall.app.openings import Wanted, open_new, reset, state_of
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import Broken, SessionId, Who
+from curtainwall.model import Ask, Broken, Effect, SessionId, Who
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said
 
@@ -55,6 +55,33 @@ def test_the_rules_of_a_job_hold_in_its_sessions_and_in_what_comes_of_them_and_i
     asyncio.run(story())
 
 
+@covers("cron.a-job-has-rules-of-its-own")
+@pytest.mark.parametrize("left", ["", JOB.replace("NAME", "renamed")], ids=["taken away", "renamed"])
+def test_sessions_of_a_job_that_is_gone_do_nothing_until_it_is_back(places: Places, left: str) -> None:
+    configured(places, FORBID)
+    before = (places.home / "config.toml").read_text()
+    look = Ask(tool="filesystem.list_directory", arguments={"path": "."})
+
+    async def story() -> None:
+        async with open_house(set_up()) as wired:
+            strict = await open_new(wired, Wanted("demo", job="strict"), CRON)
+            copy = (await fork(wired, strict, Who(name="ann"))).session
+            assert (await wired.gate.request(strict, look)).verdict.effect is Effect.ALLOW
+            (places.home / "config.toml").write_text(left)
+            wired.in_force.take(set_up())
+            other = await open_new(wired, Wanted("demo"), Who(name="ann"))
+            for session in (strict, copy):
+                denied = (await wired.gate.request(session, look)).verdict
+                assert (denied.effect, denied.because) == (Effect.DENY, ("job-gone",))
+                assert "put `cron.strict` back, or begin a new session" in denied.reason
+            assert (await wired.gate.request(other, look)).verdict.effect is Effect.ALLOW
+            (places.home / "config.toml").write_text(before)
+            wired.in_force.take(set_up())
+            assert (await wired.gate.request(strict, look)).verdict.effect is Effect.ALLOW
+
+    asyncio.run(story())
+
+
 def test_the_list_of_rules_and_the_list_of_jobs_tell_whose_they_are(places: Places, run: Run) -> None:
     own = configured(places, FORBID, jobs=("strict", "weekly"))
     assert [it["for"] for it in run("policy", "rules", "--output", "json").json["rules"] if it["id"] == "no-writing"] == [
@@ -83,6 +110,8 @@ def test_no_agent_can_touch_the_file(places: Places, run: Run) -> None:
             f'{FORBID}\n@id("more") permit (principal, action, resource);',
             r"`cron.strict.policy`: `\S+own.cedar`, line 3, rule `more`: .* only narrows",
         ),
+        ("", r"`cron.strict.policy`: `\S+own.cedar` holds no rule; take the key away if nothing is to be forbidden"),
+        ("// later\n", r"`cron.strict.policy`: `\S+own.cedar` holds no rule"),
         ("forbid (principal", r"`cron.strict.policy`: `\S+own.cedar`, line 1, is no Cedar"),
         ('@id("known-tool") forbid (principal, action, resource);', "rule `known-tool` stands 2 times"),
     ],

@@ -266,6 +266,15 @@ def test_a_rule_of_the_team_can_forbid_an_asker() -> None:
     assert isinstance(here.is_asked("q2", Peer(session=THERE, team="nobody", path=("nobody",)))[-1], MessageAccepted)
 
 
+@covers("teams.who-may-ask")
+def test_a_team_that_is_gone_takes_no_message_whatever_askers_it_had() -> None:
+    rules = Rules(policy=RULES.policy, known=frozenset({("team", "others"), ("job", "backend")}))
+    (told,) = Session(rules=rules.of(team="backend")).is_asked()
+    assert isinstance(told, PeerAnswered)
+    assert "refused by `team-gone`: team `backend` is not in the configuration any more" in told.answer.text
+    assert rules.of(team="others") is rules.of(job="backend") is rules.of() is rules
+
+
 @covers("teams.a-notice-ends")
 def test_a_message_whose_time_is_over_is_not_delivered() -> None:
     here = Session()
