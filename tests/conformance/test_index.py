@@ -9,9 +9,15 @@ from curtainwall.model import (
     AnyEvent,
     ApprovalId,
     ApprovalQuery,
+    Label,
+    LabelSource,
+    MessageId,
     Mode,
     ModeChanged,
     ModelChanged,
+    PeerAnswer,
+    PeerAnswerTaken,
+    PeerStatus,
     Route,
     RouteAdded,
     RouteRemoved,
@@ -117,6 +123,14 @@ def test_name_mode_model_turns_labels_and_last_change_follow_the_log(store: Stor
     (row,) = store.index.sessions(SessionQuery())
     assert (row.name, row.mode, row.model, row.turns, row.changed) == ("new", "plan", "other", 2, NOON + 77)
     assert row.labels == ("sensitive", "untrusted-content")
+
+
+def test_labels_that_came_with_a_teams_answer_are_listed(store: Store) -> None:
+    source = LabelSource(label=Label("sensitive"), origin="team backend")
+    answer = PeerAnswer(message=MessageId("m1"), status=PeerStatus.DONE, text="hello", labels=(source,))
+    write(store, A, opened("a"), PeerAnswerTaken(at=NOON, team="backend", answer=answer))
+    (row,) = store.index.sessions(SessionQuery())
+    assert row.labels == ("sensitive",)
 
 
 def test_pending_counts_open_approvals_of_that_session(store: Store) -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall import open_teams
-from curtainwall.app.callers import OutsideCaller
+from curtainwall.app.callers import McpCaller, OutsideCaller
 from curtainwall.model import SYSTEM, AddLabels, Ask, Label, LabelSource, SessionId
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
@@ -70,6 +70,56 @@ def test_whoever_reads_a_conversation_has_touched_what_it_was_written_from(tool:
             reader = OutsideCaller(wired_of(teams), ANN)
             await reader.request(reader.session, calling(tool, team="backend"))
             assert state_in(teams, reader.session).labels[Label("sensitive")].origin == "the conversation with team backend"
+
+    run(story())
+
+
+@covers("teams.a-caller-stays-labelled")
+def test_what_one_session_of_a_caller_by_mcp_touched_counts_in_all_of_them_at_once(team_home: TeamHome) -> None:
+    team_home.write(frontend="demo", mobile="demo", backend="demo")
+
+    async def story() -> None:
+        async with open_teams("frontend") as teams:
+            wired = wired_of(teams)
+            one, open_before = McpCaller(wired, ANN, "frontend"), McpCaller(wired, ANN, "frontend", "over HTTP")
+            others = McpCaller(wired, ANN, "mobile"), McpCaller(wired, ANN), OutsideCaller(wired, ANN, "frontend")
+            for caller in (one, open_before, *others):
+                assert (await caller.request(caller.session, calling("list"))).result is not None
+            await house_of(teams).send(one.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
+            await one.close("its client has left")
+            for caller in (open_before, McpCaller(wired, ANN, "frontend")):
+                answer = await caller.request(caller.session, calling("ask", team="backend", question="keep this"), wait=False)
+                assert (answer.waiting, answer.verdict.because) == (True, ("sensitive-stays",))
+                inherited = state_in(teams, caller.session).labels[Label("sensitive")]
+                assert inherited.origin == f"inherited from session {one.session}: /srv/.env"
+            for caller in others:
+                answer = await caller.request(caller.session, calling("ask", team="backend", question="hello"), wait=False)
+                assert answer.result is not None, "it is another caller, or a human's own"
+            assert (await teams.ask("backend", "hello")).status == "done"
+
+    run(story())
+
+
+@covers("teams.a-caller-stays-labelled")
+def test_a_caller_by_mcp_begins_clean_once_a_human_has_deleted_its_sessions(team_home: TeamHome) -> None:
+    team_home.write(frontend="demo", backend="demo")
+
+    async def story() -> None:
+        async with open_teams("frontend") as teams:
+            first, second = (McpCaller(wired_of(teams), ANN, "frontend") for _ in range(2))
+            await first.request(first.session, calling("list"))
+            await house_of(teams).send(first.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
+            await second.request(second.session, calling("list"))
+            await house_of(teams).delete(first.session, ANN)
+            third = McpCaller(wired_of(teams), ANN, "frontend")
+            await third.request(third.session, calling("list"))
+            assert Label("sensitive") in state_in(teams, third.session).labels, "the second one still knows"
+            for caller in (second, third):
+                await house_of(teams).delete(caller.session, ANN)
+                assert caller.is_deleted
+            last = McpCaller(wired_of(teams), ANN, "frontend")
+            await last.request(last.session, calling("list"))
+            assert state_in(teams, last.session).labels == {}
 
     run(story())
 

@@ -1,5 +1,6 @@
 """Teams for tests: a home with projects and a configuration, and looks into what came of the talk."""
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -86,6 +87,15 @@ def serve_with(home: TeamHome, program: Path, more: str = "silence = 3\n", **tea
     """Let a program serve the team `backend`, beside other teams."""
     home.more = f'{LISTED}[processes]\nprogram = "{program}"\n{more}'
     home.write(backend=LOCAL, **teams)
+
+
+def keep_a_secret(home: TeamHome) -> Mapping[str, str]:
+    """Return the keys of a team that reads a secret of its project and answers with it, unasked."""
+    secret = home.project("vault") / ".env"
+    secret.write_text("COLOUR=swordfish-blue\n")
+    read = {"tool": "filesystem.read_file", "arguments": {"path": str(secret)}}
+    script = home.script("vault", json.dumps(read), json.dumps({"text": "the word is swordfish-blue"}))
+    return {"model": f'"{script}"', "mode": '"bypass"'}
 
 
 def wired_of(teams: Teams) -> Wired:

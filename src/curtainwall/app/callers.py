@@ -1,29 +1,41 @@
 """Whoever talks to teams from outside: a session of their own, opened with the first call, in which every call passes the gate."""
 
-from curtainwall.app.openings import Wanted, open_new
+from collections.abc import Iterator, Set
+from dataclasses import replace
+
+from curtainwall.app.openings import Wanted, inherited, open_new
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.places import parse_place
 from curtainwall.model import (
+    MCP,
     NOBODY,
+    SYSTEM,
+    AddLabels,
     Answer,
     Ask,
     CallId,
     CloseSession,
+    Label,
+    LabelSource,
     Mode,
     NotFound,
     Save,
     SessionId,
+    SessionQuery,
     Who,
+    session_stream,
 )
 
 OUTSIDE = "outside"
 """The agent of such a session: none of ours, it only calls."""
 
+_MANY = 1_000_000
+
 
 class OutsideCaller:
     """The gate for one caller from outside; it speaks for a team, or for nobody."""
 
-    def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT, name: str = "") -> None:
+    def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT) -> None:
         if team and team not in wired.setup.config.teams:
             known = ", ".join(f"`{each}`" for each in sorted(wired.setup.config.teams)) or "none is configured"
             raise NotFound(f"there is no team `{team}`; there are: {known}")
@@ -33,14 +45,12 @@ class OutsideCaller:
         self._by = by
         target = wired.setup.config.teams[team].approval_target if team else None
         routes = () if target is None else (parse_place(target),)
-        self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
+        self._wanted = Wanted(OUTSIDE, None, f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
         self._is_open = False
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps in this caller's session, which is opened first where it was not."""
-        if not self._is_open:
-            await open_new(self._wired, self._wanted, self._by, self.session)
-            self._is_open = True
+        await self._open()
         return await self._wired.gate.request(session, ask, wait=wait, save=save)
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
@@ -53,5 +63,43 @@ class OutsideCaller:
 
     async def close(self, why: str) -> None:
         """End the session; an answer that comes later is still taken in."""
-        if self._is_open:
+        if self._is_open and not self.is_deleted:
             await self._wired.house.send(self.session, CloseSession(by=self._by, reason=why))
+
+    @property
+    def is_deleted(self) -> bool:
+        """Tell whether somebody has deleted the session since it was opened."""
+        return self._is_open and self._wired.house.feed.head(session_stream(self.session)) == 0
+
+    async def _open(self) -> None:
+        if not self._is_open:
+            await open_new(self._wired, self._wanted, self._by, self.session)
+            self._is_open = True
+
+
+class McpCaller(OutsideCaller):
+    """A caller that speaks MCP. Whoever connects anew knows what it heard before: what one of its sessions touched, all have touched."""
+
+    def __init__(self, wired: Wired, by: Who, team: str = "", how: str = "over stdio") -> None:
+        super().__init__(wired, by, team)
+        self._wanted = replace(self._wanted, name=f"{self.team} {how}", channel=MCP)
+
+    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+        """Walk the ten steps with the labels of every session that this caller has or had, as they are now."""
+        await self._open()
+        known = {source.label for source in self._wired.peers.labels(self.session)}
+        new: dict[Label, LabelSource] = {}
+        for other in self._others(known):
+            for source in self._wired.peers.labels(other):
+                if source.label not in known:
+                    new.setdefault(source.label, inherited(source, other))
+        if new:
+            await self._wired.house.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
+        return await super().request(session, ask, wait=wait, save=save)
+
+    def _others(self, known: Set[str]) -> Iterator[SessionId]:
+        """Yield the other sessions of this caller that have touched more, oldest first, so that the first cause is kept."""
+        peers, index = self._wired.peers, self._wired.store.index
+        for row in reversed(index.sessions(SessionQuery(agent=OUTSIDE, channel=MCP, limit=_MANY))):
+            if row.session != self.session and not known >= set(row.labels) and peers.team_of(row.session) == self._wanted.team:
+                yield row.session

@@ -37,6 +37,7 @@ class Wanted:
     labels: tuple[LabelSource, ...] = ()
     team: str = ""
     job: str = ""
+    channel: str = ""
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
@@ -71,6 +72,7 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         labels=wanted.labels,
         team=wanted.team,
         job=wanted.job,
+        channel=wanted.channel,
     )
 
 

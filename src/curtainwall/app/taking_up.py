@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable, Collection
 
-from curtainwall.model import HOUSE_CHANNELS, TEAMS, Feed, Index, SessionId, SessionQuery, session_of
+from curtainwall.model import HOUSE_CHANNELS, MCP, TEAMS, Feed, Index, SessionId, SessionQuery, session_of
 
 Attend = Callable[[SessionId], None]
 IsOwed = Callable[[SessionId], bool]
 
 _MANY = 1_000_000
-_OTHERS = (*HOUSE_CHANNELS, TEAMS)
-"""Whose sessions others look after: whoever sits at a terminal, and whichever process keeps the teams."""
+_OTHERS = (*HOUSE_CHANNELS, TEAMS, MCP)
+"""Whose sessions others look after: whoever sits at a terminal, whichever process keeps the teams, and callers that only call."""
 _REST = 1.0
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.callers import OUTSIDE, OutsideCaller
+from curtainwall.app.callers import OUTSIDE, McpCaller, OutsideCaller
 from curtainwall.app.mcp_proxy import pump
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
@@ -29,7 +29,7 @@ async def _serve(team: str) -> None:
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
         async with agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)):
-            caller = OutsideCaller(wired, local_user(), team)
+            caller = McpCaller(wired, local_user(), team)
             with tempfile.TemporaryDirectory(prefix="cw-") as directory:
                 path = Path(directory) / "mcp.sock"
                 async with team_door(wired, caller).open(path):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from curtainwall.app.callers import OutsideCaller
+from curtainwall.app.callers import McpCaller
 from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.listening import Listening
 from curtainwall.app.plain_files import read_plain
@@ -24,17 +24,25 @@ class HouseVisit:
     """A caller from outside with a door of its own."""
 
     def __init__(self, wired: Wired, team: str) -> None:
-        self._caller = OutsideCaller(wired, Who(name=team, channel=TEAMS), team, name=f"{team} over HTTP")
-        self._door = team_door(wired, self._caller)
+        self._wired = wired
+        self._team = team
+        self._enter()
 
     async def connect(self) -> Streams:
         """Return a new connection, one JSON-RPC message a line."""
+        if self._caller.is_deleted:
+            await self._door.close()
+            self._enter()
         return await self._door.enter()
 
     async def close(self, why: str) -> None:
         """End it, with everything that is connected."""
         await self._door.close()
         await self._caller.close(why)
+
+    def _enter(self) -> None:
+        self._caller = McpCaller(self._wired, Who(name=self._team, channel=TEAMS), self._team, "over HTTP")
+        self._door = team_door(self._wired, self._caller)
 
 
 def services(serving: Serving) -> Iterable[Service]:

@@ -220,6 +220,7 @@ from curtainwall.model.moments import (
 )
 from curtainwall.model.peers import (
     ANSWER,
+    MCP,
     NOBODY,
     RECEIVE,
     TEAMS,
@@ -327,6 +328,7 @@ __all__ = [
     "INLINE_LIMIT",
     "LEFT",
     "LOAD_SKILL",
+    "MCP",
     "NOBODY",
     "PROPOSE_PLAN",
     "RECEIVE",

@@ -11,6 +11,9 @@ from curtainwall.model.ids import MessageId, SessionId
 TEAMS: Final = "teams"
 """The channel on which teams talk."""
 
+MCP: Final = "mcp"
+"""The channel of callers from outside that speak MCP."""
+
 NOBODY: Final = "nobody"
 """Who asks where no team does; no team has this name, and rules can speak of it."""
 

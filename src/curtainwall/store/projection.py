@@ -27,6 +27,7 @@ from curtainwall.model import (
     Millis,
     ModeChanged,
     ModelChanged,
+    PeerAnswerTaken,
     Route,
     RouteAdded,
     RouteRemoved,
@@ -176,8 +177,9 @@ Change = (
 
 _TELLING = frozenset(
     {ApprovalAnswered, ApprovalAsked, ApprovalExpired, ApprovalWithdrawn, CallDenied, CallDropped, CallPermitted}
-    | {CallRequested, GrantGiven, GrantRevoked, GrantUsed, LabelsAdded, ModeChanged, ModelChanged, SessionClosed, SessionOpened}
-    | {RouteAdded, RouteRemoved, RouteSet, SessionDeleted, SessionReady, SessionRenamed, TurnEnded, TurnResumed, TurnStarted}
+    | {CallRequested, GrantGiven, GrantRevoked, GrantUsed, LabelsAdded, ModeChanged, ModelChanged, PeerAnswerTaken}
+    | {RouteAdded, RouteRemoved, RouteSet, SessionClosed, SessionDeleted, SessionOpened, SessionReady, SessionRenamed}
+    | {TurnEnded, TurnResumed, TurnStarted}
 )
 """The events that change a list; most do not, and the log is written as fast as this is known."""
 
@@ -230,6 +232,8 @@ def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
             return (SessionSet(session, "model", event.model),)
         case LabelsAdded():
             return _labels(session, event.labels)
+        case PeerAnswerTaken():
+            return _labels(session, event.answer.labels)
         case RouteAdded() | RouteRemoved():
             return (AsksShown(session, event.route, isinstance(event, RouteAdded)),)
         case _:

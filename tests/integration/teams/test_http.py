@@ -13,12 +13,13 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from curtainwall.app.serving import Serving, serving
+from curtainwall.model import AnswerApproval, ApprovalQuery, ApprovalRow, SessionQuery
 from tests.support.covers import covers
-from tests.support.houses import run
-from tests.support.mcp import ERAS
+from tests.support.houses import ANN, run
+from tests.support.mcp import ENVELOPE, ERAS
 from tests.support.ports import free_port
 from tests.support.real_parts import CLAUDE
-from tests.support.teams import LISTED, TeamHome
+from tests.support.teams import LISTED, TeamHome, keep_a_secret
 from tests.support.upstream import KEY, Says, upstream_beside
 
 TOKEN, OTHER = "t" * 32, "o" * 32
@@ -48,6 +49,14 @@ async def served() -> AsyncGenerator[Serving]:
             while house.supervisor.health().get("teams") != "":  # noqa: ASYNC110 - the service has no event of its own to wait for
                 await asyncio.sleep(0.01)
         yield house
+
+
+async def asked(house: Serving) -> ApprovalRow:
+    """Wait until a human is asked, and return what."""
+    async with asyncio.timeout(30):
+        while not (asks := house.wired.store.index.approvals(ApprovalQuery())):  # noqa: ASYNC110 - the ask is written by whoever decides
+            await asyncio.sleep(0.02)
+    return asks[0]
 
 
 def told(result: Any) -> dict[str, Any]:
@@ -108,6 +117,76 @@ def test_the_sdks_client_gets_nowhere_without_a_known_token(port: int) -> None:
                         async with Client(streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)) as mcp:
                             await mcp.list_tools()
                 assert set(heard) == {401}
+
+    run(story())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@covers("teams.a-caller-stays-labelled")
+def test_a_new_connection_with_the_same_token_washes_no_label_off(era: str, team_home: TeamHome, port: int) -> None:
+    team_home.write(
+        frontend={"model": '"demo"', "token-env": '"FRONTEND_TOKEN"'},
+        vault=keep_a_secret(team_home),
+        backend=team_home.script("backend", json.dumps({"text": "thanks"})),
+    )
+
+    async def story() -> None:
+        async with served() as house, httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as http:
+            url = f"http://127.0.0.1:{port}/mcp"
+            async with Client(streamable_http_client(url, http_client=http), mode=era) as mcp:
+                assert "swordfish" in told(await mcp.call_tool("teams_ask", {"team": "vault", "question": "the word?"}))["answer"]
+            async with Client(streamable_http_client(url, http_client=http), mode="legacy") as mcp:
+                question = {"team": "backend", "question": "the word is swordfish-blue"}
+                asking = asyncio.create_task(mcp.call_tool("teams_ask", question))
+                ask = await asked(house)
+                assert "sensitive-stays" in ask.shown
+                await house.wired.house.send(ask.session, AnswerApproval(by=ANN, approval=ask.approval, granted=False))
+                assert (await asking).is_error
+
+    run(story())
+
+
+@covers("teams.a-caller-stays-labelled")
+def test_whoever_sends_single_requests_goes_on_after_its_session_was_deleted(port: int) -> None:
+    ask = {"name": "teams_list", "arguments": {}, "_meta": ENVELOPE}
+    calling = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ask}
+
+    async def story() -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with served() as house, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as http:
+            for _ in range(2):
+                assert "frontend" in (await http.post("/mcp", json=calling)).text
+                (row,) = house.wired.store.index.sessions(SessionQuery(channel="mcp"))
+                await house.wired.house.delete(row.session, ANN)
+
+    run(story())
+
+
+@covers("teams.over-http")
+def test_a_second_request_with_the_id_of_an_open_one_is_refused_and_the_first_is_answered(team_home: TeamHome, port: int) -> None:
+    team_home.more = team_home.more.replace(LISTED, "")
+    team_home.write(frontend={"model": '"demo"', "token-env": '"FRONTEND_TOKEN"'}, backend="demo")
+
+    def asking(number: int, token: str) -> dict[str, Any]:
+        params = {"name": "teams_ask", "arguments": {"team": "backend", "question": "hello"}, "_meta": {"progressToken": token}}
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+    async def story() -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with served() as house, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as http:
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+            begun = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+            name = {"mcp-session-id": begun.headers["mcp-session-id"]}
+            await http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=name)
+            first = asyncio.create_task(http.post("/mcp", json=asking(7, "a"), headers=name))
+            ask = await asked(house)
+            for same in (asking(7, "b"), asking(8, "a")):
+                refused = await asyncio.wait_for(http.post("/mcp", json=same, headers=name), 30)
+                assert "is still open; take another" in refused.text
+            await house.wired.house.send(ask.session, AnswerApproval(by=ANN, approval=ask.approval, granted=False, reason="not now"))
+            assert "not now" in (await first).text
+            again = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, headers=name)
+            assert "teams_ask" in again.text, "an id that was answered is free again"
 
     run(story())
 

@@ -1,5 +1,6 @@
 """`curtainwall mcp` as clients start it: the SDK's own client in both eras, and Claude Code."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.mcp import ERAS
 from tests.support.real_parts import CLAUDE
-from tests.support.teams import TeamHome
+from tests.support.teams import TeamHome, keep_a_secret
 from tests.support.upstream import KEY, Says, upstream_beside
 
 NAMES = (
@@ -83,6 +84,31 @@ def test_a_caller_cannot_speak_for_another_team(team_home: TeamHome) -> None:
             assert "you are known here as `frontend`, not as `mobile`" in spoofed.content[0].text
             listed = told(await mcp.call_tool("teams_list", {}))
             assert all(not it["conversations"] for it in listed["teams"])
+
+    run(story())
+
+
+@covers("teams.a-caller-stays-labelled")
+def test_a_restart_washes_no_label_off(team_home: TeamHome) -> None:
+    team_home.write(frontend="demo", vault=keep_a_secret(team_home), backend=team_home.script("backend", json.dumps({"text": "thanks"})))
+
+    def curtainwall(*words: str) -> str:
+        told_to = [sys.executable, "-m", "curtainwall", *words]
+        return subprocess.run(told_to, capture_output=True, text=True, timeout=60, check=True, env={**os.environ}).stdout
+
+    async def story() -> None:
+        async with Client(server(team_home, "--team", "frontend")) as mcp:
+            assert "swordfish" in told(await mcp.call_tool("teams_ask", {"team": "vault", "question": "the word?"}))["answer"]
+        async with Client(server(team_home, "--team", "frontend")) as mcp:
+            asking = asyncio.create_task(mcp.call_tool("teams_ask", {"team": "backend", "question": "the word is swordfish-blue"}))
+            async with asyncio.timeout(60):
+                while not (asks := json.loads(await asyncio.to_thread(curtainwall, "approvals", "list", "--output", "json"))):
+                    assert not asking.done(), "it was passed on without a human"
+            await asyncio.to_thread(curtainwall, "deny", asks[0]["id"])
+            assert (await asking).is_error
+        own = json.loads(curtainwall("sessions", "list", "--channel", "mcp", "--output", "json"))
+        assert [row["labels"] for row in own] == [["sensitive"], ["sensitive"]]
+        assert "thanks" in curtainwall("teams", "ask", "backend", "--from", "frontend", "hello"), "what a human asks begins clean"
 
     run(story())
 

@@ -22,6 +22,7 @@ _LONGEST_LINE: Final = 16 * 1_048_576
 _MOST_SESSIONS: Final = 64
 _IDLE: Final = 3_600.0
 _SCHEME: Final = "Bearer "
+_INVALID_REQUEST: Final = -32600
 
 Message = Mapping[str, object]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -141,6 +142,10 @@ class TeamEndpoint:
         """Pass a request on and tell what belongs to it, the reply last."""
         heard: asyncio.Queue[bytes | None] = asyncio.Queue()
         names = {_key(message.get("id")), *_progress_of(message)}
+        if not names.isdisjoint(session.waiting):
+            # Whoever asked first would never hear of it again.
+            yield _taken(message)
+            return
         session.waiting.update(dict.fromkeys(names, heard))
         try:
             await _tell(session.streams, message)
@@ -220,6 +225,11 @@ def _streamed(lines: AsyncGenerator[bytes], headers: Mapping[str, str] | None = 
 
 def _refused(status: int, words: str, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"error": words}, status, headers=dict(headers or {}))
+
+
+def _taken(message: Message) -> bytes:
+    fault = {"code": _INVALID_REQUEST, "message": "a request with this id or this progress token is still open; take another"}
+    return json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": fault}).encode()
 
 
 def _is_request(message: Message) -> bool:
