@@ -47,7 +47,7 @@ def hooks_in(wired: Wired, environ: Mapping[str, str] = os.environ) -> dict[str,
         proof = Proof(
             told.scheme, secret, told.proof_header, told.proof_prefix, told.time_header or "", told.key_header or "", told.tolerance
         )
-        found[name] = Hook(name, proof, told.prompt, told.size, per_minute=told.per_minute)
+        found[name] = Hook(name, proof, told.prompt, told.size, per_minute=told.per_minute, is_text=told.body == "text")
     return found
 
 
