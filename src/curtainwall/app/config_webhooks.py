@@ -45,6 +45,7 @@ class HookSection(Section):
     )
     tolerance: Duration = Field(300, description="how old a signed time may be")
     prompt: str = Field(min_length=1, description="what the agent is told; `{{ field.name }}` stands for a part of the payload, quoted")
+    body: Literal["json", "text"] = Field("json", description="what a delivery is, whatever type it says it has: JSON, or text as it is")
     size: Count = Field(262_144, description="bytes of a body at most")
     per_minute: Count = Field(60, alias="per-minute", description="deliveries in a minute at most")
     callback: Annotated[str, written(r"https?://\S+", "write a URL that starts with `http://` or `https://`")] | None = Field(
@@ -67,6 +68,8 @@ class HookSection(Section):
             raise ValueError("`time-header` is for signatures; a token signs nothing")
         if self.scheme == "hmac" and self.key_header:
             raise ValueError("`key-header` is for tokens; of a signed delivery, what is signed tells it from others")
+        if self.body == "text" and "{{" in self.prompt:
+            raise ValueError("`{{ … }}` stands for a part of JSON; text has none, so take it out of `prompt`")
         return self
 
     @property

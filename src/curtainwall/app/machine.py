@@ -19,6 +19,7 @@ from curtainwall.app.config import load_config
 from curtainwall.app.copying import FICLONE
 from curtainwall.app.home import Home
 from curtainwall.app.models import default_model_name
+from curtainwall.app.shared_secrets import faults_in_secrets
 from curtainwall.app.soundness import fault_in_config
 from curtainwall.app.wiring import open_store, set_up
 from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
@@ -47,7 +48,7 @@ def examine(home: Home) -> Iterator[Finding]:
     for look in (_python, _kernel, _openat2, _landlock, _docker, _local_agents, _sqlite):
         yield look()
     yield from _confinement()
-    for look_at in (_workers, _file_system, _durability, _sharing, _space, _modes, _config, _model, _servers, _policy, _log):
+    for look_at in (_workers, _file_system, _durability, _sharing, _space, _modes, _config, _secrets, _model, _servers, _policy, _log):
         yield look_at(home)
 
 
@@ -229,6 +230,18 @@ def _config(home: Home) -> Finding:
         return f"{home.config} is sound" if home.config.exists() else "the defaults"
 
     return _tried("config", act, "until then every command refuses")
+
+
+def _secrets(home: Home) -> Finding:
+    """Say which secrets `serve` would miss if it was started from here; another environment may have them."""
+    try:
+        faults = list(faults_in_secrets(load_config(home.config)))
+    except CurtainwallError:
+        return Finding("secrets", "warn", "unknown: the configuration cannot be read")
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        return Finding("secrets", "warn", f"{faults[0]}{more}", "what stands on it is not served until then")
+    return Finding("secrets", "ok", "what webhooks, teams and Matrix need is there, or they need none")
 
 
 def _model(home: Home) -> Finding:

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from curtainwall.model import CurtainwallError
+from curtainwall.model import CurtainwallError, StreamId
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """How long a service that fell over rests before it is started again: the pause doubles up to a minute."""
+
+INSTANCE: Final = StreamId("serve")
+"""The lease of whoever serves a home."""
 
 _STEADY = 60.0
 

@@ -15,7 +15,7 @@ from curtainwall.app.openings import Wanted
 from curtainwall.app.places import HousePlaces
 from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.reloading import Reloading
-from curtainwall.app.services import Missing, Service, Supervisor
+from curtainwall.app.services import INSTANCE, Missing, Service, Supervisor
 from curtainwall.app.taking_up import TakingUp
 from curtainwall.app.wiring import Parts, Setup, Wired, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
@@ -23,7 +23,7 @@ from curtainwall.channels.asks import Board
 from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.line import Line
-from curtainwall.model import CurtainwallError, Marks, Millis, Route, RuleId, SessionId, ShownAt, StreamId, TryLater
+from curtainwall.model import CurtainwallError, Marks, Millis, Route, RuleId, SessionId, ShownAt, TryLater
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import rescue
@@ -31,8 +31,6 @@ from curtainwall.store import rescue
 SERVICES: tuple[str, ...] = ("files", "notify", "status", "traces", "cron", "webhook", "matrix", "web", "teams")
 """What is served: for each name a module `app/<name>_service.py` with `SECTIONS` (the tables of the configuration that it stands on; a
 change of one makes it anew) and `services(serving)`, which returns what to run, or nothing where the configuration does not ask for it."""
-
-_INSTANCE = StreamId("serve")
 
 
 class ServiceModule(Protocol):
@@ -165,9 +163,9 @@ async def serving(
         if rescued is not None:
             async for words in rebuild(wired, rescued.lost):
                 book.say(words)
-        lease = wired.store.leases.take(_INSTANCE)
+        lease = wired.store.leases.take(INSTANCE)
         if lease is None:
-            owner = wired.store.leases.owner(_INSTANCE)
+            owner = wired.store.leases.owner(INSTANCE)
             who = f"process {owner.pid}" if owner else "another process"
             raise TryLater(f"`{setup.home.root}` is served by {who} already; stop it, or set CURTAINWALL_HOME to another home")
         supervisor = Supervisor(book.service)

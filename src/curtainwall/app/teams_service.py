@@ -2,22 +2,19 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Final
 
 from curtainwall.app.callers import McpCaller
 from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.listening import Listening
-from curtainwall.app.plain_files import read_plain
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
+from curtainwall.app.shared_secrets import shared_secret
 from curtainwall.app.team_server import team_door
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.teams.endpoint import Streams, TeamEndpoint
 from curtainwall.model import TEAMS, Broken, Who
 
 SECTIONS = frozenset({"teams", "peers"})
-_SHORTEST: Final = 16
 
 
 class HouseVisit:
@@ -62,20 +59,8 @@ def tokens_of(teams: Mapping[str, TeamSection], environ: Mapping[str, str]) -> d
     for name, team in teams.items():
         if team.token_env is None and team.token_file is None:
             continue
-        token, where = _read(name, team, environ)
-        if len(token) < _SHORTEST:
-            raise Broken(f"the token of team `{name}` in {where} has fewer than {_SHORTEST} characters; make a longer one")
+        token = shared_secret(f"the token of team `{name}`", team.token_env, team.token_file, environ)
         if token in found.values():
             raise Broken(f"team `{name}` has the token of another team; each needs one of its own")
         found[name] = token
     return found
-
-
-def _read(name: str, team: TeamSection, environ: Mapping[str, str]) -> tuple[str, str]:
-    if team.token_env is not None:
-        return environ.get(team.token_env, "").strip(), f"the variable `{team.token_env}`"
-    assert team.token_file is not None
-    try:
-        return read_plain(Path(team.token_file).expanduser()).decode().strip(), f"`{team.token_file}`"
-    except (OSError, UnicodeDecodeError) as fault:
-        raise Broken(f"the token of team `{name}` cannot be read: {fault}") from None

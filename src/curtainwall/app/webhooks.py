@@ -4,18 +4,16 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping, Set
-from pathlib import Path
 
 from curtainwall.app.config_webhooks import HookSection
 from curtainwall.app.keys import house_key
 from curtainwall.app.openings import Wanted, open_new, state_of
-from curtainwall.app.plain_files import read_plain
+from curtainwall.app.shared_secrets import secret_of_hook
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.webhook import CHANNEL, Delivery, Hook, Outcome, Proof
 from curtainwall.model import (
     HOUSE,
-    Broken,
     Label,
     LabelSource,
     MessageId,
@@ -43,28 +41,13 @@ def hooks_in(wired: Wired, environ: Mapping[str, str] = os.environ) -> dict[str,
     """Return the webhooks of the configuration with their secrets, which are masked from here on; raise `Broken` where one is missing."""
     found: dict[str, Hook] = {}
     for name, told in wired.setup.config.webhooks.hooks.items():
-        secret = _secret(name, told, environ)
+        secret = secret_of_hook(wired.setup.config, name, environ)
         wired.masker.learn(f"webhook-{name}", secret)
         proof = Proof(
             told.scheme, secret, told.proof_header, told.proof_prefix, told.time_header or "", told.key_header or "", told.tolerance
         )
-        found[name] = Hook(name, proof, told.prompt, told.size, per_minute=told.per_minute)
+        found[name] = Hook(name, proof, told.prompt, told.size, per_minute=told.per_minute, is_text=told.body == "text")
     return found
-
-
-def _secret(name: str, told: HookSection, environ: Mapping[str, str]) -> str:
-    if told.secret_env is not None:
-        secret, where = environ.get(told.secret_env, ""), f"the variable `{told.secret_env}`"
-    else:
-        assert told.secret_file is not None
-        try:
-            secret = read_plain(Path(told.secret_file).expanduser()).decode()
-        except (OSError, UnicodeDecodeError) as fault:
-            raise Broken(f"the secret of webhook `{name}` cannot be read: {fault}") from None
-        where = f"`{told.secret_file}`"
-    if len(secret.strip()) < 16:
-        raise Broken(f"the secret of webhook `{name}` in {where} has fewer than 16 characters; make a longer one")
-    return secret.strip()
 
 
 def place_of(hook: str, key: str) -> Route:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from curtainwall.channels.teams.pairs import Pair
 from curtainwall.model import Route
 
 _BEFORE = {"cron": "@", "webhook": "/"}
@@ -31,6 +32,7 @@ def origin_of(places: Iterable[Route]) -> str:
     told: list[str] = []
     for place in places:
         series = series_of(place)
-        name = series[1] if series else place.reference
+        pair = Pair.at(place)
+        name = series[1] if series else place.reference if pair is None else str(pair)
         told.append(f"{place.channel}: {name}" if name else place.channel)
     return ", ".join(dict.fromkeys(told))

@@ -60,6 +60,8 @@ def test_a_person_works_with_a_session_from_its_beginning_to_the_audit(screens: 
     card.get_by_role("button", name="For the session").click()
     expect(page.locator("#words")).to_contain_text("approved for the session")
     expect(page.locator(".card.settled").first).to_contain_text("granted by ann on web")
+    expect(page.locator("#recent li").first).to_contain_text("granted by ann on web")
+    expect(page.get_by_text("Nothing was settled yet.")).to_be_hidden()
     expect(watcher.locator("#items")).to_contain_text("approved for the session by ann on web")
 
     second = page.locator("#asks .card:not(.settled)").first

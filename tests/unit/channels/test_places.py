@@ -3,6 +3,7 @@
 import pytest
 
 from curtainwall.channels.places import origin_of, parse_place, series_of
+from curtainwall.channels.teams import Pair
 from curtainwall.model import Route
 
 
@@ -36,3 +37,8 @@ def test_firings_of_one_job_belong_together_and_other_places_stand_alone() -> No
 def test_an_origin_names_the_job_rather_than_the_firing() -> None:
     assert origin_of([place("cron", "nightly@1"), place("cron", "nightly@2"), place("web", "")]) == "cron: nightly, web"
     assert origin_of([]) == ""
+
+
+def test_the_origin_of_a_conversation_with_a_team_is_written_like_its_name() -> None:
+    assert origin_of([Pair(asker="nobody", team="backend").route]) == "teams: nobody → backend"
+    assert origin_of([Pair(asker="a", team="b", thread="x/y").route]) == "teams: a → b (x/y)"

@@ -176,7 +176,7 @@ class Conversation:
                 if event.role == "human":
                     self._queued[event.message] = event.text
                 else:
-                    self.new.append(HumanSaid(text=event.text))
+                    self.new.append(HumanSaid(text=event.text, is_context=True))
             case MessageWithdrawn():
                 self._queued.pop(event.message, None)
             case TurnStarted():

@@ -14,6 +14,7 @@ class HumanSaid(Frozen):
 
     kind: Literal["human"] = "human"
     text: str
+    is_context: bool = Field(default=False, exclude_if=lambda told: not told)
 
 
 class Program(Frozen):

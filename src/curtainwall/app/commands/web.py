@@ -5,9 +5,12 @@ from typing import Annotated
 import typer
 
 from curtainwall.app.config import load_config
-from curtainwall.app.home import find_home
+from curtainwall.app.home import Home, find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
+from curtainwall.app.services import INSTANCE
 from curtainwall.app.web_people import sign_in_link, sign_ins_of
+from curtainwall.app.wiring import open_store
+from curtainwall.model import Broken
 
 app = typer.Typer()
 
@@ -20,12 +23,18 @@ def link(
     """Print a link that signs somebody in once, within ten minutes. It is as good as a key: give it to nobody else."""
     home = find_home()
     home.prepare()
-    made = sign_in_link(home, load_config(home.config), user)
+    config = load_config(home.config)
+    if not config.web.enabled:
+        raise Broken("the pages are not served: the configuration has `web.enabled = false`")
+    made, is_served = sign_in_link(home, config, user), _is_served(home)
     if output is Output.JSON:
-        show_json({"url": made})
-        return
-    show(made)
-    note("it works once and for ten minutes; the pages are there while `curtainwall serve` runs")
+        show_json({"url": made, "served": is_served})
+    else:
+        show(made)
+    if is_served:
+        note("it works once and for ten minutes")
+    else:
+        note(f"nothing serves `{home.root}` now: start `curtainwall serve` first; the link works once and for ten minutes")
 
 
 @app.command("sign-out")
@@ -38,3 +47,8 @@ def sign_out(
     home.prepare()
     ended = sign_ins_of(home, load_config(home.config)).end_all(user)
     show_json({"ended": ended}) if output is Output.JSON else show(f"{ended} sign-ins ended")
+
+
+def _is_served(home: Home) -> bool:
+    with open_store(home) as store:
+        return store.leases.owner(INSTANCE) is not None

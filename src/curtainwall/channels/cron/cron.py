@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from pydantic import JsonValue
 
-from curtainwall.channels.cron.jobs import Firing, Job, Pasts, passed, seen
+from curtainwall.channels.cron.jobs import NOT_OVER, Firing, Job, Pasts, passed, seen
 from curtainwall.model import Clock, Feed, Millis, SessionId
 
 LATE: Final = 60_000
@@ -93,7 +93,7 @@ class Cron:
         if job.overlap == "allow" or last is None or self._firings.is_over(last):
             await self._fire(job, Firing(job.name, due))
         elif job.overlap == "skip":
-            await self._firings.note(passed(job, due, "skipped", f"the one before is not over: session {last}"))
+            await self._firings.note(passed(job, due, "skipped", f"{NOT_OVER}: session {last}"))
         else:
             await self._firings.note(passed(job, due, "queued", f"behind session {last}"))
             await self._queue(job, due)

@@ -11,6 +11,9 @@ from curtainwall.channels.cron.schedules import Schedule
 from curtainwall.model import HOUSE, AnyEvent, ExtensionNoted, Feed, Millis, Route, RouteSet, SessionDeleted, SessionId
 
 CHANNEL: Final = "cron"
+NOT_OVER: Final = "the one before is not over"
+"""Why a firing was skipped, or waits."""
+
 _BY_HAND: Final = " by hand"
 Overlap = Literal["skip", "queue", "allow"]
 Missed = Literal["skip", "once", "all"]

@@ -1,13 +1,17 @@
 """Jobs and their firings as lists show them, wherever the list is."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from curtainwall.channels.cron.jobs import Firing, Job, Past
+from curtainwall.channels.cron.jobs import NOT_OVER, Firing, Job, Past
 from curtainwall.model import Millis, SessionId
 
 StatusOf = Callable[[SessionId], str]
 """Tells in a word how a firing's session stands."""
+
+_BUSY: Final = re.compile(rf"{re.escape(NOT_OVER)}: session ([0-9A-Za-z]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class FiringRow:
     status: str
     session: SessionId | None = None
     why: str = ""
+    before: SessionId | None = None
+    """The session that it was not run for, with which `why` ends then."""
 
 
 def job_rows(jobs: Iterable[Job], told: Mapping[str, Past], status_of: StatusOf, now: Millis) -> list[JobRow]:
@@ -59,6 +65,7 @@ def _firings(job: str, past: Past) -> Iterator[FiringRow]:
         yield FiringRow(firing.due, job, "", session, "by hand" if firing.by_hand else "")
     for due, why in past.skipped.items():
         if Firing(job, due) not in past.fired:
-            yield FiringRow(due, job, "skipped", why=why)
+            busy = _BUSY.fullmatch(why)
+            yield FiringRow(due, job, "skipped", why=why, before=SessionId(busy[1]) if busy else None)
     for due in past.queued:
-        yield FiringRow(due, job, "queued", why="the one before is not over")
+        yield FiringRow(due, job, "queued", why=NOT_OVER)

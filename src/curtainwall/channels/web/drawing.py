@@ -89,12 +89,13 @@ def moment(at: Millis | None) -> str:
     return datetime.fromtimestamp((at or 0) / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def clock(at: Millis | None) -> str:
-    """Return a time as people here read it; an earlier day is named."""
+def clock(at: Millis | None, *, seconds: bool = False) -> str:
+    """Return a time as people here read it, to the minute or to the second; an earlier day is named."""
     if not at:
         return ""
     told, today = datetime.fromtimestamp(at / 1000, UTC).astimezone(), datetime.now(UTC).astimezone()
-    return told.strftime("%H:%M" if told.date() == today.date() else "%d %b %H:%M" if told.year == today.year else "%d %b %Y %H:%M")
+    day = "" if told.date() == today.date() else "%d %b " if told.year == today.year else "%d %b %Y "
+    return told.strftime(f"{day}%H:%M{':%S' if seconds else ''}")
 
 
 def amount(kind: BudgetKind, value: float) -> str:

@@ -85,7 +85,10 @@ class HouseHub:
                 crowd.tell(self._count())
             for key, card in before.items():
                 if key not in now and len(self._asks):
-                    self._asks.tell(told("put", draw("settled.html", card=card, row=self._settled(key), id=card_id(key))))
+                    row = self._settled(key)
+                    self._asks.tell(told("put", draw("settled.html", card=card, row=row, id=card_id(key))))
+                    if row is not None and row.status != "open":
+                        self._asks.tell(told("put", draw("recent.html", row=row)))
             for key, card in now.items():
                 if before.get(key) != card:
                     self._asks.tell(_card(card))

@@ -16,6 +16,7 @@ _MOST_ITEMS = 5_000
 _SHOWN_ROWS = 100
 _MOST_ROWS = 5_000
 _SETTLED = 8
+_LOOKED_AT = 300
 _LONGEST_SEARCH = 200
 _MOST_DIGITS = 8
 
@@ -40,7 +41,7 @@ class Looking:
 
     async def _inbox(self, request: Request) -> Response:
         house = self._site.house
-        recent = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=50)) if row.status != "open"]
+        recent = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_LOOKED_AT)) if row.status != "open"]
         recent.sort(key=lambda row: row.settled or 0, reverse=True)
         cards = self._site.hubs.whole.cards()
         return self._site.page(request, "inbox.html", cards=cards, recent=recent[:_SETTLED], live="on=asks")

@@ -30,6 +30,8 @@ class Hook:
     most_bytes: int = 262_144
     patience: float = 10.0
     per_minute: int = 60
+    is_text: bool = False
+    """Whether a body is text as it is, instead of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Endpoint:
             body = await _body(request, hook)
             key = hook.proof.checked(request.headers, body, self.clock.now())
             self._count(hook)
-            session = await self.deliveries.take(self._delivery(hook, key, body, request.headers.get("content-type", "")))
+            session = await self.deliveries.take(self._delivery(hook, key, body))
         except Refused as refusal:
             return _told(refusal.status, {"error": str(refusal)})
         except NotFound as fault:
@@ -127,11 +129,12 @@ class Endpoint:
             raise Refused(429, f"more than {hook.per_minute} deliveries in a minute")
         recent.append(now)
 
-    def _delivery(self, hook: Hook, key: str, body: bytes, content_type: str) -> Delivery:
+    def _delivery(self, hook: Hook, key: str, body: bytes) -> Delivery:
         try:
-            payload: JsonValue = read_payload(body, content_type)
+            payload: JsonValue = read_payload(body, is_text=hook.is_text)
         except ValueError as fault:
-            raise Refused(400, f"the body cannot be read: {_first_line(fault)}") from None
+            what = "it must be text in UTF-8" if hook.is_text else 'send JSON in UTF-8, or let the webhook take text (`body = "text"`)'
+            raise Refused(400, f"the body cannot be read: {_first_line(fault)}; {what}") from None
         return Delivery(hook.name, key, prompt_of(hook.prompt, payload), data_of(hook.name, payload))
 
 

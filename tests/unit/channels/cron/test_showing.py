@@ -32,3 +32,8 @@ def test_firings_come_last_first_with_the_session_or_the_reason() -> None:
         FiringRow(1, "nightly", "done", ONE),
     ]
     assert [it.due for it in firing_rows(told, status_of, 2)] == [5, 4]
+
+
+def test_a_firing_that_was_skipped_for_another_names_its_session() -> None:
+    told = {"nightly": Past(skipped={1: "the one before is not over: session s2", 2: "it could not begin: no session s2"})}
+    assert [it.before for it in firing_rows(told, status_of, 10)] == [None, TWO]

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from curtainwall.app.callers import OutsideCaller
+from curtainwall.app.jobs import HouseFirings, jobs_in
 from curtainwall.channels.cron import CHANNEL
+from curtainwall.channels.cron.jobs import NOT_OVER, passed
 from curtainwall.model import HOUSE, Ask, ExtensionNoted, Mode, SessionQuery, Who
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
@@ -55,10 +57,19 @@ def test_a_job_is_run_now_by_an_operator_and_its_session_works_here(web: Web, an
     session = done.headers["location"].removeprefix("/sessions/")
     web.until((web.scratch / "cw" / "sessions" / session / "workspace" / "report.txt").exists)
     web.until(lambda: f'<a href="/sessions/{session}">{session}</a>' in ann.get("/cron").text)
+    assert f"{session}</a> · by hand" in ann.get("/cron").text
     (row,) = web.served.wired.store.index.sessions(SessionQuery(prefix=session))
     assert (row.channel, row.name.startswith("nightly")) == (CHANNEL, True)
     noted = [it.event for it in web.served.wired.house.feed.read(HOUSE) if isinstance(it.event, ExtensionNoted)]
     assert "ann on web" in [it.data.get("by") for it in noted], "who wanted it is in the house's log"
+
+
+@covers("web.jobs")
+def test_a_skipped_firing_leads_to_the_session_that_was_in_its_way(web: Web, ann: Visit) -> None:
+    nightly = next(job for job in jobs_in(web.served.config) if job.name == "nightly")
+    note = HouseFirings(web.served.wired, web.served.work.turns.attend, "demo").note
+    web.do(note(passed(nightly, 1_000, "skipped", f"{NOT_OVER}: session abc123")))
+    assert 'the one before is not over: session <a href="/sessions/abc123">abc123</a>' in ann.get("/cron").text
 
 
 @covers("web.jobs")

@@ -63,6 +63,9 @@ def test_asks_come_to_the_inbox_and_leave_it_with_who_settled_them(web: Web, ann
         gone = next(data for event, data, _ in messages if event == "put" and "data-settled" in data)
         assert "olga on web" in gone
         assert f"ask-{session}-{approval}" in gone
+        lately = next(data for event, data, _ in messages if event == "put" and 'data-into="recent"' in data)
+        assert "denied" in lately
+        assert f"settled-{session}-{approval}" in lately
 
 
 def test_a_stream_begins_with_what_there_is_so_that_old_cards_can_go(web: Web, ann: Visit) -> None:

@@ -49,6 +49,11 @@
   function settleEmptiness() {
     const asks = id("asks");
     if (asks) id("empty").hidden = asks.querySelector(".card:not(.settled)") !== null;
+    const recent = id("recent");
+    if (recent) {
+      while (recent.children.length > 8) recent.lastElementChild.remove();
+      id("no-recent").hidden = recent.children.length > 0;
+    }
     const nothing = id("nothing");
     if (nothing) nothing.hidden = id("items").children.length > 0;
   }

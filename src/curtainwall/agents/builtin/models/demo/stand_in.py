@@ -103,8 +103,8 @@ def _last_reply(items: Sequence[Item]) -> int:
 
 
 def _last_said(items: Sequence[Item]) -> list[str]:
-    """Return what people said since the last reply; a block in tags was put there as context."""
-    said = [item.text for item in items[_last_reply(items) + 1 :] if isinstance(item, HumanSaid)]
+    """Return what people said since the last reply; what was put beside it as context, or as a block in tags, asks for nothing."""
+    said = [item.text for item in items[_last_reply(items) + 1 :] if isinstance(item, HumanSaid) and not item.is_context]
     return [text for text in said if not (text.lstrip().startswith("<") and text.rstrip().endswith(">"))]
 
 
@@ -112,7 +112,7 @@ def _said_before(items: Sequence[Item]) -> list[str]:
     earlier: list[str] = []
     for at in range(_last_reply(items), -1, -1):
         item = items[at]
-        if isinstance(item, HumanSaid):
+        if isinstance(item, HumanSaid) and not item.is_context:
             earlier.append(item.text)
             if len(earlier) == _EARLIER:
                 break
