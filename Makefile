@@ -1,9 +1,13 @@
-# Everything a contributor does. Needs make, git and Python 3.11 or newer; all else is put into $(VENV) from requirements.lock.
+# Everything a contributor does. Needs make, git and Python 3.11 or newer; all else is put into $(VENV): for `make run` what the program
+# needs (requirements.lock), otherwise also the tools of development (requirements-dev.lock, which holds the same versions and more).
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.ready
+RUNS   := $(VENV)/.runs
+READY  := $(VENV)/.ready
+
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
@@ -15,7 +19,7 @@ export PIP_NO_INPUT = 1
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: venv ## talk to an agent in a scratch project, offline (TASK="read notes.txt" for one task)
+run: $(RUNS) ## talk to an agent in a scratch project, offline (TASK="read notes.txt" for one task)
 	@$(BIN)/python examples/first_minute.py $(if $(TASK),'$(subst ','\'',$(TASK))')
 
 test: venv ## run every test (ARGS="tests/habits -k doors" for some)
@@ -30,22 +34,32 @@ check: venv ## format, lint, types and floors: what CI runs before the tests
 bench: venv ## measure the promises
 	$(BIN)/python -m bench
 
-lock: venv ## resolve the dependencies anew into requirements.lock (UPGRADE=1 for newer versions)
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		$(if $(UPGRADE),--upgrade) --group dev --output-file requirements.lock pyproject.toml
+lock: venv ## resolve the dependencies anew into the two locks (UPGRADE=1 for newer versions)
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --group dev --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --upgrade --group build --constraints requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean: ## remove the environment and everything that tools left behind
 	rm -rf $(VENV) .scratch build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-venv: $(STAMP)
+venv: $(READY)
 
-$(STAMP): requirements.lock pyproject.toml
+$(RUNS): requirements.lock pyproject.toml
+	@echo "installing what Curtainwall needs into $(VENV), once; this takes a minute or a few" >&2
+	$(call install,requirements.lock)
+	@touch $@
+
+$(READY): requirements-dev.lock requirements.lock pyproject.toml
+	@echo "installing what Curtainwall and its tests need into $(VENV), once; this takes a few minutes" >&2
+	$(call install,requirements-dev.lock)
+	@touch $(RUNS) $@
+
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Curtainwall needs Python 3.11 or newer; \`$(PYTHON)\` is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "This Python cannot make environments. On Debian: sudo apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
-	@touch $@
+	@$(BIN)/python -m pip install --quiet --require-hashes -r $(1)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+endef

@@ -8,6 +8,7 @@ Everything lies in `.scratch`: a project to work in, and a home of its own for t
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -44,17 +45,33 @@ def start(*words: str) -> int:
 
 
 def one_task(task: str) -> int:
-    """Do one task; where it parks, say how to go on."""
+    """Do one task; where it parks, say how to go on.
+
+    The exit code is 0 then: whoever calls `make run` would otherwise read that make failed. `curtainwall start` itself ends with 3.
+    """
     code = start(task)
     if code == PARKED:
-        print(f"\nThis home is not your usual one; write\n  export CURTAINWALL_HOME={HOME}\nbefore the commands above.", file=sys.stderr)
+        print(f"\nTo answer, write these before the commands above:\n{way_in()}", file=sys.stderr)
         return 0
     return code
 
 
+def way_in() -> str:
+    """Return what to type in a shell so that `curtainwall` is this program, in this home."""
+    return f"  export PATH={shlex.quote(str(PROGRAM.parent))}:$PATH CURTAINWALL_HOME={shlex.quote(str(HOME))}"
+
+
+def tell_whose_home() -> None:
+    """Say it where the user has chosen another home, which stays untouched here."""
+    chosen = os.environ.get("CURTAINWALL_HOME")
+    if chosen and Path(chosen).absolute() != HOME:
+        print(f"CURTAINWALL_HOME ({chosen}) is not used here: this project has a home of its own, {HOME}", file=sys.stderr)
+
+
 def tour() -> int:
     """Show what is allowed, asked and denied, with a second process that answers."""
-    print("There is no terminal here, so this is a short tour. The model is `demo`: offline, and no language model.\n")
+    print("There is no terminal here, so this is a short tour. The model is `demo`: offline, and no language model.")
+    print(f"To type along:\n{way_in()}")
     for title, task in (
         ("1. A file of the project is free to read.", "read notes.txt and search for TODO"),
         ("2. A file elsewhere is asked about. Nobody sits here, so the session parks, and its process ends.", "what is in /etc/hostname?"),
@@ -72,16 +89,19 @@ def tour() -> int:
 
 
 def step(title: str, task: str) -> None:
-    print(f"\n{title}\n$ curtainwall start {task!r}", flush=True)
-    start("--model", "demo", task)
+    words = ("--model", "demo", task)
+    print(f"\n{title}\n$ {shlex.join(('curtainwall', 'start', '--workspace', str(PROJECT), *words))}", flush=True)
+    start(*words)
 
 
 def main() -> int:
     lay_out()
+    tell_whose_home()
     task = " ".join(sys.argv[1:])
     if task:
         return one_task(task)
     if sys.stdin.isatty() and sys.stdout.isatty():
+        print(f"Later, in other windows:\n{way_in()}")
         print(f"A conversation in {PROJECT}. Try: read notes.txt · what is in /etc/hostname? · read ~/.ssh/id_rsa · /help")
         return start()
     return tour()

@@ -1,4 +1,7 @@
-"""A tour of the gate: offline, in a scratch directory, with a second process that answers. `make run` starts it."""
+"""A tour of the gate: offline, in a scratch directory, with a second process that answers.
+
+python examples/gate_tour.py
+"""
 
 import asyncio
 import os

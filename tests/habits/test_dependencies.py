@@ -1,14 +1,16 @@
 """Dependencies are decided, locked, and free of any address."""
 
 import re
+import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from tests.support.repository import DOCS, ROOT, name_of, tracked_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+RUN_LOCK, DEV_LOCK = ((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.lock", "requirements-dev.lock"))
 
 
 def project_name(requirement: str) -> str:
@@ -19,8 +21,13 @@ def project_name(requirement: str) -> str:
 
 
 DIRECT = [project_name(line) for line in PROJECT["project"]["dependencies"]]
-DEV = [project_name(line) for line in PROJECT["dependency-groups"]["dev"]]
-LOCKED = [project_name(line) for line in LOCK.splitlines() if line and not line.startswith((" ", "#"))]
+GROUPS = PROJECT["dependency-groups"]
+BUILD, DEV = ([project_name(line) for line in GROUPS[group] if isinstance(line, str)] for group in ("build", "dev"))
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Return what a lock holds: each name, with the line that says its version and where it is needed."""
+    return {project_name(line): line for line in lock.splitlines() if line and not line.startswith((" ", "#"))}
 
 
 @pytest.mark.parametrize("dependency", DIRECT)
@@ -31,16 +38,31 @@ def test_every_runtime_dependency_has_a_line_in_the_decisions(dependency: str) -
     )
 
 
-def test_the_lock_holds_every_direct_dependency() -> None:
-    assert sorted({*DIRECT, *DEV} - {*LOCKED}) == []
+def test_the_locks_hold_every_direct_dependency() -> None:
+    assert sorted({*DIRECT, *BUILD} - {*pins(RUN_LOCK)}) == []
+    assert sorted({*DIRECT, *BUILD, *DEV} - {*pins(DEV_LOCK)}) == []
 
 
-def test_every_locked_version_has_hashes_and_no_address() -> None:
-    assert "://" not in LOCK
-    assert not re.search(r"^\s*--(?!hash=)", LOCK, flags=re.MULTILINE)
-    for block in re.split(r"\n(?=\S)", LOCK.strip()):
+def test_what_runs_is_what_is_tested_and_brings_no_tool_of_development() -> None:
+    assert {*pins(RUN_LOCK).values()} <= {*pins(DEV_LOCK).values()}
+    assert sorted({*DEV} & {*pins(RUN_LOCK)}) == []
+
+
+@pytest.mark.parametrize("lock", [RUN_LOCK, DEV_LOCK], ids=["run", "dev"])
+def test_every_locked_version_has_hashes_and_no_address(lock: str) -> None:
+    assert "://" not in lock
+    assert not re.search(r"^\s*--(?!hash=)", lock, flags=re.MULTILINE)
+    for block in re.split(r"\n(?=\S)", lock.strip()):
         assert "==" in block.splitlines()[0], block
         assert "--hash=sha256:" in block, block
+
+
+@pytest.mark.parametrize(("target", "lock"), [("run", "requirements.lock"), ("test", "requirements-dev.lock")])
+def test_the_first_call_says_that_it_installs_and_takes_no_more_than_it_needs(target: str, lock: str, tmp_path: Path) -> None:
+    words = ["make", "--dry-run", "--no-print-directory", target, f"VENV={tmp_path / 'none'}"]
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"--require-hashes -r (\S+)", told) == [lock]
+    assert "once; this takes" in told.splitlines()[0]
 
 
 # Written in two halves, so that this file does not hold what it looks for.

@@ -95,6 +95,12 @@ def test_the_config_page_is_what_the_schema_says() -> None:
     assert page == render(), "make it anew from `curtainwall.app.config_docs.render`"
 
 
+def test_every_key_of_the_configuration_is_written_with_dashes() -> None:
+    keys = re.findall(r"^\| `([^`]+)` \|", render(), re.MULTILINE)
+    assert "warn-at" in keys
+    assert [key for key in keys if "_" in key] == []
+
+
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
 
 

@@ -116,7 +116,7 @@ class LimitsSection(Section):
     steps: Count = Field(200, description="requests to the model")
     seconds: Duration = Field(7_200, description='time of work, also as `"2h"`; waiting for a human does not count')
     dollars: float = Field(5.0, gt=0, description="cost in USD, as far as it is known")
-    warn_at: float = Field(0.8, gt=0, le=1, description="the part of a limit at which a warning is given")
+    warn_at: float = Field(0.8, alias="warn-at", gt=0, le=1, description="the part of a limit at which a warning is given")
 
 
 class BreakerSection(Section):
@@ -131,7 +131,7 @@ class LogSection(Section):
     """How much one session may write into the log; past it, calls are denied and counted."""
 
     calls: Count = Field(100_000, description="calls")
-    logged_bytes: Count = Field(1_000_000_000, description="bytes")
+    logged_bytes: Count = Field(1_000_000_000, alias="logged-bytes", description="bytes")
 
 
 class ProtectedSection(Section):
@@ -215,7 +215,7 @@ class CredentialSection(Section):
     tools: tuple[str, ...] = Field((), description="the tools that may use it; empty, every tool that can, at these hosts")
     send: str = Field("bearer", description="how it is sent: `bearer`, `header:NAME`, `basic:USER` or `query:NAME`")
     plain_http: bool = Field(
-        False, description="send it without TLS as well, where others can read it; to this machine that is always done"
+        False, alias="plain-http", description="send it without TLS as well, where others can read it; to this machine that is always done"
     )
 
     @model_validator(mode="after")

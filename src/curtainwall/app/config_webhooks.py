@@ -49,7 +49,7 @@ class HookSection(Section):
     size: Count = Field(262_144, description="bytes of a body at most")
     per_minute: Count = Field(60, alias="per-minute", description="deliveries in a minute at most")
     callback: Annotated[str, written(r"https?://\S+", "write a URL that starts with `http://` or `https://`")] | None = Field(
-        None, description="where the outcome is sent, judged like any request of the session's; left out, it is asked for"
+        None, description="where the outcome is sent, judged like any request of the session's; left out, nowhere: whoever wants it polls"
     )
     agent: str = Field("builtin", min_length=1, description="which agent works")
     model: str | None = Field(None, min_length=1, description="which model it uses; left out, as `[model]` says")

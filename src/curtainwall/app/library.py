@@ -310,6 +310,17 @@ def _is_parked(state: SessionState) -> bool:
     return state.turn_waits and not state.can_go_on
 
 
+def _directory(workspace: Path | str) -> Path:
+    """Return the directory that a program names; one that is not there is a typing error, not an empty place."""
+    try:
+        path = Path(workspace).expanduser()
+    except RuntimeError:
+        raise CommandRefused(f"the workspace `{workspace}` begins with the home directory of somebody who is not known here") from None
+    if not path.is_dir():
+        raise CommandRefused(f"the workspace `{workspace}` {'is no directory' if path.exists() else 'does not exist'}")
+    return path
+
+
 @asynccontextmanager
 async def open_session(
     *,
@@ -338,8 +349,7 @@ async def open_session(
                 return own.get(name) or found(name)
 
             told = model if model is None or isinstance(model, str) else model.name
-            folder = None if workspace is None else Path(workspace)
-            wanted = wanted_of(wired, agent, told, folder, mode, name, _HERE)
+            wanted = wanted_of(wired, agent, told, None if workspace is None else _directory(workspace), mode, name, _HERE)
             work = await stack.enter_async_context(agents_at_work(wired, find_model, wanted))
             who = agent if resume is None else find_session(wired.store.index, resume).agent
             kind = work.crew.kind_of(who)

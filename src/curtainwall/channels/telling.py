@@ -53,8 +53,8 @@ class Told:
     text: str
 
 
-def tell(event: AnyEvent, before: Tale) -> Told | None:
-    """Return what is worth telling of an event; `before` is the tale without it."""
+def tell(event: AnyEvent, before: Tale, why: str = "/why") -> Told | None:
+    """Return what is worth telling of an event; `before` is the tale without it, `why` what explains a denial where this is read."""
     match event:
         case CallFinished():
             subject = before.subjects.get(event.call)
@@ -68,7 +68,7 @@ def tell(event: AnyEvent, before: Tale) -> Told | None:
         case CallDenied():
             subject = before.subjects.get(event.call)
             rules = ", ".join(event.verdict.because)
-            words = f"✗ denied {call_in_words(subject) if subject else ''}: {event.verdict.reason} ({rules}); `/why {event.call}`"
+            words = f"✗ denied {call_in_words(subject) if subject else ''}: {event.verdict.reason} ({rules}); `{why} {event.call}`"
             return Told("bad", plain_line(words))
         case CallLost():
             words = call_in_words(before.subjects[event.call]) if event.call in before.subjects else str(event.call)

@@ -35,7 +35,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ('[limits]\ntokens = "many"', "`limits.tokens` must be a whole number"),
         ("[limits]\ntokens = true", "`limits.tokens`"),
         ("[limits]\ntokens = 0", "`limits.tokens` must be more than 0"),
-        ("[limits]\nwarn_at = 1.5", "`limits.warn_at` must be at most 1"),
+        ("[limits]\nwarn-at = 1.5", "`limits.warn-at` must be at most 1"),
         ('[approvals]\ndeadline = "soon"', "`approvals.deadline`: `soon` is no length of time; write"),
         ('[approvals]\nunrouted = "allow"', "`approvals.unrouted` must be `park` or `deny`"),
         ('[lists]\nhosts = "x"', "`lists.hosts` must be a list"),

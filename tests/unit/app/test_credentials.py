@@ -25,7 +25,7 @@ tools = ["git.push"]
 command = ["pass", "show", "x"]
 hosts = ["b.org"]
 send = "basic:ann"
-plain_http = true
+plain-http = true
 """
 
 

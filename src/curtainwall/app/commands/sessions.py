@@ -10,6 +10,7 @@ import typer
 
 from curtainwall.app.conversations import conversation_json, conversation_lines, said_in
 from curtainwall.app.durations import parse_duration
+from curtainwall.app.explanations import Explanations
 from curtainwall.app.exports import export_lines
 from curtainwall.app.finding import find_session
 from curtainwall.app.forking import fork as fork_session
@@ -19,7 +20,7 @@ from curtainwall.app.replaying import replay_file, replay_session
 from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
-from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget
+from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget, why_lines
 from curtainwall.model import (
     BudgetKind,
     CommandRefused,
@@ -28,6 +29,7 @@ from curtainwall.model import (
     SessionQuery,
     SessionRow,
     SessionStatus,
+    VerdictTold,
     session_stream,
 )
 from curtainwall.runtime import SystemClock
@@ -129,6 +131,24 @@ def history(
         show("\n".join(history_lines(said, count)))
     else:
         note("nothing was said yet")
+
+
+@app.command()
+def why(
+    session: IdArgument,
+    about: Annotated[str, typer.Argument(metavar="[CALL]", help="a call or an approval; left out, the last call")] = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Say why a call of a session was allowed, asked for or denied, and what would change that."""
+    with open_store(find_home()) as store:
+        row = find_session(store.index, session)
+
+    async def explained() -> VerdictTold:
+        async with open_house(set_up()) as wired:
+            return Explanations(wired).why(row.session, about)
+
+    told = asyncio.run(explained())
+    show_json(told.model_dump(mode="json")) if output is Output.JSON else show("\n".join(why_lines(told)))
 
 
 @app.command()

@@ -256,7 +256,7 @@ class OneShot:
     # What is written
 
     def _progress(self, event: AnyEvent) -> None:
-        told = tell(event, self._tale)
+        told = tell(event, self._tale, f"curtainwall sessions why {self._session}")
         if told is not None and self._settings.shape != "stream-json":
             self._note(told.text)
 
