@@ -212,6 +212,11 @@ class Wire(asyncio.BufferedProtocol):
         return not (self._ended or self._pieces or self.transport.is_closing())
 
     @property
+    def unsent(self) -> int:
+        """Return how much waits to be sent."""
+        return self.transport.get_write_buffer_size()
+
+    @property
     def holds_more(self) -> bool:
         """Tell whether something came that was not read."""
         return bool(self._pieces)
