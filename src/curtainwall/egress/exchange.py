@@ -87,7 +87,7 @@ class Exchange:
             else:
                 data = await self._came()
                 if not data:
-                    framing.ended()
+                    framing.ended(said=not self._wire.is_cut)
                     self._may_stay = False
                     break
             if content := framing.feed(data):

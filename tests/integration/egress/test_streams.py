@@ -149,6 +149,34 @@ def test_a_provider_that_does_not_read_is_given_up_and_a_slow_one_is_not(tmp_pat
 
 
 @covers("egress.provider-gone")
+def test_a_reply_without_a_length_is_whole_only_where_the_provider_said_that_it_ends(tmp_path: Path) -> None:
+    def until_the_end(kind: str, *, says_so: bool) -> Saying:
+        async def say(_: Seen, writer: asyncio.StreamWriter) -> bool:
+            writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\n".encode() + b"".join(message("one")))
+            await writer.drain()
+            if says_so:
+                writer.close()
+                await writer.wait_closed()
+            return False
+
+        return say
+
+    async def story() -> None:
+        async with session(tmp_path) as there:
+            there.far.will(*(until_the_end("text/event-stream", says_so=so) for so in (True, False)))
+            whole, cut = await there.ask(there.request(asking(stream=True)), there.request(asking(stream=True)))
+            assert (whole.body, cut.body.startswith(whole.body)) == (b"".join(message("one")), True)
+            assert b"hung up in the middle" in cut.body
+            there.far.will(until_the_end("application/json", says_so=False))
+            async with there.inside() as client:
+                await client.send(there.request())
+                assert not (await client.rest()).endswith(b"0\r\n\r\n"), "its end is not made up"
+            assert [ended.how for _, _, ended in there.ledger.ends] == ["done", "broken", "broken"]
+
+    run(story())
+
+
+@covers("egress.provider-gone")
 def test_a_head_that_comes_in_drips_has_to_be_whole_in_time(tmp_path: Path) -> None:
     async def drips(_: Seen, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\n")
