@@ -151,6 +151,7 @@ class Far:
     connections: int = 0
     left: int = 0
     open: set[asyncio.StreamWriter] = field(default_factory=set)
+    reads: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None  # serve a connection in another way
 
     def will(self, *replies: Saying) -> None:
         self.replies += replies
@@ -160,7 +161,9 @@ class Far:
         self.open.add(writer)
         gone = asyncio.ensure_future(writer.wait_closed())
         try:
-            goes_on = True
+            if self.reads is not None:
+                await self.reads(reader, writer)
+            goes_on = self.reads is None
             while goes_on and (seen := await _read(reader)) is not None:
                 self.seen.append(seen)
                 goes_on = await self._answer(seen, gone, writer)

@@ -1,5 +1,6 @@
 """One request to a provider and its reply, as far as the provider's side of it goes."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -59,11 +60,22 @@ class Exchange:
         headers = [(b"host", outgoing.host.encode()), *outgoing.headers, key, (b"accept-encoding", b"identity"), *length]
         try:
             self._wire.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
-            await self._wire.drain()
+            await self._taken()
             self.is_sent = True
         except OSError:
             raise Broke("the connection to the provider broke") from None
         await self._read_head()
+
+    async def _taken(self) -> None:
+        """Return when the provider has taken the request, however slowly; raise `Broke` where it takes nothing for so long."""
+        left = self._wire.unsent
+        while True:
+            try:
+                return await self._wire.drain(self._silence)
+            except TimeoutError:
+                if self._wire.unsent >= left:
+                    raise Broke(f"the provider took nothing of the request for {self._silence:g} seconds") from None
+                left = self._wire.unsent
 
     async def read(self) -> bytes:
         """Return the next content as soon as it is there, nothing at the end; raise `Broke`."""
@@ -75,7 +87,7 @@ class Exchange:
             else:
                 data = await self._came()
                 if not data:
-                    framing.ended()
+                    framing.ended(said=not self._wire.is_cut)
                     self._may_stay = False
                     break
             if content := framing.feed(data):
@@ -95,9 +107,9 @@ class Exchange:
         """Close the provider's connection at once."""
         self._wire.abort()
 
-    async def _came(self) -> bytes:
+    async def _came(self, until: float | None = None) -> bytes:
         try:
-            return await self._wire.read(self._silence)
+            return await self._wire.read(self._silence if until is None else until - asyncio.get_running_loop().time())
         except TimeoutError:
             raise Broke(f"the provider was silent for {self._silence:g} seconds") from None
         except OSError:
@@ -106,8 +118,12 @@ class Exchange:
     async def _read_head(self) -> None:
         data = b""
         for _ in range(_MOST_NOTES):
+            # From its first bytes on, the whole head has so long, in however many pieces it comes.
+            until = None
             while (found := take_head(data)) is None:
-                came = await self._came()
+                if data and until is None:
+                    until = asyncio.get_running_loop().time() + self._silence
+                came = await self._came(until)
                 if not came:
                     raise Broke("the provider hung up without an answer")
                 data += came

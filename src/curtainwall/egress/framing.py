@@ -11,6 +11,7 @@ _LONGEST_TRAILER: Final = 16 * 1024
 _BIGGEST_CHUNK_SIZE: Final = 16  # digits
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 _NO_BODY: Final = frozenset((204, 304))
+_TOO_EARLY: Final = "the provider hung up in the middle of its reply"
 
 
 class Framing(Protocol):
@@ -24,8 +25,8 @@ class Framing(Protocol):
         """Return the content in what came; raise `Broke` for what is no such framing. Nothing is fed once it is done."""
         ...
 
-    def ended(self) -> None:
-        """Take note that the connection ended; raise `Broke` where that was too early."""
+    def ended(self, *, said: bool) -> None:
+        """Take note that the connection ended, and whether the provider said so; raise `Broke` where that was too early."""
         ...
 
 
@@ -60,9 +61,9 @@ class _Length:
         self.done = not self._left
         return data
 
-    def ended(self) -> None:
+    def ended(self, *, said: bool) -> None:  # noqa: ARG002 - the framing says itself where the end is
         if not self.done:
-            raise Broke("the provider hung up in the middle of its reply")
+            raise Broke(_TOO_EARLY)
 
 
 class _UntilTheEnd:
@@ -75,7 +76,10 @@ class _UntilTheEnd:
     def feed(self, data: bytes) -> bytes:
         return data
 
-    def ended(self) -> None:
+    def ended(self, *, said: bool) -> None:
+        # Whoever is between us can end a connection, but not say in TLS that it was meant.
+        if not said:
+            raise Broke(_TOO_EARLY)
         self.done = True
 
 
@@ -144,9 +148,9 @@ class _Chunks:
         self._rest = data[at:]
         return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
-    def ended(self) -> None:
+    def ended(self, *, said: bool) -> None:  # noqa: ARG002 - the framing says itself where the end is
         if not self.done:
-            raise Broke("the provider hung up in the middle of its reply")
+            raise Broke(_TOO_EARLY)
 
 
 def _chunk_size(line: bytes) -> int:

@@ -212,6 +212,16 @@ class Wire(asyncio.BufferedProtocol):
         return not (self._ended or self._pieces or self.transport.is_closing())
 
     @property
+    def is_cut(self) -> bool:
+        """Tell whether TLS is spoken and the other side has not said in it that nothing more comes."""
+        return self._tls is not None and not self._tls.has_ended
+
+    @property
+    def unsent(self) -> int:
+        """Return how much waits to be sent."""
+        return self.transport.get_write_buffer_size()
+
+    @property
     def holds_more(self) -> bool:
         """Tell whether something came that was not read."""
         return bool(self._pieces)

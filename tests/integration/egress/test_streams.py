@@ -1,6 +1,7 @@
 """Replies on their way: passed on as they come, counted, stopped by the meter, and told of when either side goes away."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,89 @@ def test_what_was_asked_is_counted_though_nobody_waited_for_the_reply(tmp_path: 
             assert (begun.input_tokens, begun.output_tokens) == (counts[0].input_tokens, 100)
             assert not any(counted.measured for counted in counts)
             assert refused == Counted(), "a refusal costs nothing"
+
+    run(story())
+
+
+@covers("egress.provider-gone")
+def test_a_provider_that_does_not_read_is_given_up_and_a_slow_one_is_not(tmp_path: Path) -> None:
+    body = json.dumps(asking(padding="x" * 16_000_000)).encode()
+    size, is_slow, over = len(body), False, asyncio.Event()
+
+    async def reads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"content-length: %d\r\n" % size in head
+        left = size
+        while left:
+            # Slowly at first, and then what is on its way.
+            if not is_slow or left > size // 2:
+                writer.transport.pause_reading()
+                if not is_slow:
+                    await over.wait()
+                    return
+                await asyncio.sleep(0.1)
+                writer.transport.resume_reading()
+            left -= len(await reader.read(2**18))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        await reader.read()
+
+    async def story() -> None:
+        nonlocal is_slow
+        async with session(tmp_path, bounds=Bounds(silence=1.5)) as there, there.inside() as client:
+            there.far.reads = reads
+            await client.send(there.request(body))
+            got = await client.answer()
+            assert (got.status, "took nothing" in got.said) == (502, True)
+            assert there.ledger.ends[0][1] == Counted(), "it was not sent whole"
+            is_slow = True
+            await client.send(there.request(body))
+            assert (await client.answer()).status == 200
+            over.set()
+
+    run(story())
+
+
+@covers("egress.provider-gone")
+def test_a_reply_without_a_length_is_whole_only_where_the_provider_said_that_it_ends(tmp_path: Path) -> None:
+    def until_the_end(kind: str, *, says_so: bool) -> Saying:
+        async def say(_: Seen, writer: asyncio.StreamWriter) -> bool:
+            writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\n".encode() + b"".join(message("one")))
+            await writer.drain()
+            if says_so:
+                writer.close()
+                await writer.wait_closed()
+            return False
+
+        return say
+
+    async def story() -> None:
+        async with session(tmp_path) as there:
+            there.far.will(*(until_the_end("text/event-stream", says_so=so) for so in (True, False)))
+            whole, cut = await there.ask(there.request(asking(stream=True)), there.request(asking(stream=True)))
+            assert (whole.body, cut.body.startswith(whole.body)) == (b"".join(message("one")), True)
+            assert b"hung up in the middle" in cut.body
+            there.far.will(until_the_end("application/json", says_so=False))
+            async with there.inside() as client:
+                await client.send(there.request())
+                assert not (await client.rest()).endswith(b"0\r\n\r\n"), "its end is not made up"
+            assert [ended.how for _, _, ended in there.ledger.ends] == ["done", "broken", "broken"]
+
+    run(story())
+
+
+@covers("egress.provider-gone")
+def test_a_head_that_comes_in_drips_has_to_be_whole_in_time(tmp_path: Path) -> None:
+    async def drips(_: Seen, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            writer.write(b"a: b\r\n")
+            await asyncio.sleep(0.1)
+
+    async def story() -> None:
+        async with session(tmp_path, bounds=Bounds(silence=1.0)) as there:
+            there.far.will(drips)
+            (got,) = await there.ask(there.request())
+            assert (got.status, "silent" in got.said) == (502, True)
 
     run(story())
 
