@@ -37,6 +37,8 @@ class Wanted:
     labels: tuple[LabelSource, ...] = ()
     team: str = ""
     job: str = ""
+    channel: str = ""
+    """Where its people talk; left out, where whoever opens it does."""
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:
@@ -71,6 +73,7 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         labels=wanted.labels,
         team=wanted.team,
         job=wanted.job,
+        channel=wanted.channel,
     )
 
 
