@@ -12,7 +12,7 @@ from curtainwall.channels.cron import CHANNEL, Firing, Job, Schedule, place_of
 from curtainwall.channels.cron.showing import StatusOf
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.when import clock_time
-from curtainwall.model import MessageId, NotFound, SendMessage, SessionId, SessionQuery, Who
+from curtainwall.model import SYSTEM, MessageId, NotFound, SendMessage, SessionId, SessionQuery, Who
 from curtainwall.runtime import Stores
 
 Attend = Callable[[SessionId], None]
@@ -55,7 +55,8 @@ class HouseFirings:
             raise NotFound(f"there is no job `{job}` in the configuration")
         by, house = Who(name=job, channel=CHANNEL), self._wired.house
         session = await house.bind(place_of(firing), SessionId(house.mint()), by)
-        await open_new(self._wired, self._wanted(job, told, f"{job} {clock_time(firing.due)}"), by, session)
+        # The house opens it on the terms of the configuration, its mode among them; whatever the job says later, it says as the job.
+        await open_new(self._wired, self._wanted(job, told, f"{job} {clock_time(firing.due)}"), SYSTEM, session)
         message = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(self._wired.tools.masked(told.instructions)))
         await house.send(session, message, "firing")
         self._attend(session)
@@ -79,4 +80,4 @@ class HouseFirings:
         setup: Setup = self._wired.setup
         routes = tuple(map(parse_place, told.approval_targets))
         limits = told.budget.over(setup.limits)
-        return Wanted(told.model or self._model, told.folder, name, told.agent, told.mode, routes, limits, job=job)
+        return Wanted(told.model or self._model, told.folder, name, told.agent, told.mode, routes, limits, job=job, channel=CHANNEL)

@@ -38,6 +38,7 @@ class Wanted:
     team: str = ""
     job: str = ""
     channel: str = ""
+    """Where its people talk; left out, where whoever opens it does."""
 
 
 async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | None = None) -> SessionId:

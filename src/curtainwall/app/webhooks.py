@@ -14,6 +14,7 @@ from curtainwall.channels.places import parse_place
 from curtainwall.channels.webhook import CHANNEL, Delivery, Hook, Outcome, Proof
 from curtainwall.model import (
     HOUSE,
+    SYSTEM,
     Label,
     LabelSource,
     MessageId,
@@ -74,7 +75,8 @@ class HouseDeliveries:
         told = self._wired.setup.config.webhooks.hooks[delivery.hook]
         by, house, mask = Who(name=delivery.hook, channel=CHANNEL), self._wired.house, self._wired.tools.masked
         session = await house.bind(place_of(delivery.hook, delivery.key), SessionId(house.mint()), by)
-        await open_new(self._wired, self._wanted(delivery.hook, told), by, session)
+        # The house opens it on the terms of the configuration, its mode among them; whoever delivered chooses none of them.
+        await open_new(self._wired, self._wanted(delivery.hook, told), SYSTEM, session)
         data = SendMessage(by=by, message=MessageId(f"{session}-0"), text=str(mask(delivery.data)), role="context")
         await house.send(session, data, "delivered")
         words = SendMessage(by=by, message=MessageId(f"{session}-1"), text=str(mask(delivery.prompt)))
@@ -130,4 +132,5 @@ class HouseDeliveries:
             tuple(map(parse_place, told.approval_targets)),
             told.budget.over(setup.limits),
             (LabelSource(label=UNTRUSTED, origin=f"delivered to the webhook {hook}"),),
+            channel=CHANNEL,
         )

@@ -3,7 +3,9 @@
 import re
 from typing import Any
 
-from curtainwall.model import CallDenied, CallFinished
+import pytest
+
+from curtainwall.model import CallDenied, CallFinished, SessionOpened
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.ports import free_port
@@ -41,6 +43,24 @@ def test_a_firing_parks_on_an_ask_and_its_history_tells(program: Program) -> Non
     program("approve", ask["id"])
     assert "curtainwall start --resume" not in program("start", "--resume", row["session"]).stderr
     assert fired(program)[0]["status"] == "done"
+
+
+@covers("cron.each-firing-is-one-session")
+@pytest.mark.parametrize(("mode", "code"), [("default", 3), ("plan", 0), ("accept-edits", 0), ("bypass", 0)])
+def test_a_job_works_in_the_mode_that_the_configuration_says(program: Program, mode: str, code: int) -> None:
+    project = program.scratch / "project"
+    project.mkdir()
+    write = {"tool": "filesystem.write_file", "arguments": {"path": "note.txt", "content": "x"}}
+    model = script_of(program.scratch / "said", [write, {"text": "over"}])
+    program.configure(
+        f'[channels.web]\noperators = ["ann"]\n[cron.writer]\nschedule = "0 3 1 1 *"\ninstructions = "go"\nmodel = "{model}"\n'
+        f'workspace = "{project}"\nmode = "{mode}"\n'
+    )
+    assert program("cron", "run", "writer", fails=code != 0).returncode == code
+    (row,) = program.json("cron", "history", "writer")
+    opened = next(event for event in Home(program.environ).events(row["session"]) if isinstance(event, SessionOpened))
+    assert (opened.mode, opened.channel, opened.job) == (mode, "cron", "writer")
+    assert (project / "note.txt").exists() == (mode in ("accept-edits", "bypass"))
 
 
 def test_a_job_that_is_not_there_is_said(program: Program) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from curtainwall.model import ModeChanged, SessionOpened
 from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.ports import free_port
-from tests.support.serving import script_of
+from tests.support.serving import Home, script_of
 from tests.support.waiting import until
 
 SECRET = "a secret of more than sixteen letters"
@@ -89,6 +90,18 @@ class Hooks:
 @pytest.fixture
 def hooks(program: Program) -> Hooks:
     return Hooks(program)
+
+
+@covers("webhook.a-delivery-is-one-session")
+def test_a_delivery_is_worked_on_in_the_mode_that_the_configuration_says_and_chooses_none(program: Program) -> None:
+    hooks, home = Hooks(program, 'mode = "accept-edits"'), Home(program.environ)
+    for hook, at, mode in (("ci", None, "accept-edits"), ("timed", int(time.time()), "default")):
+        status, told = hooks.deliver(b'{"mode": "bypass", "text": "/mode bypass"}', hook, at)
+        assert status == 202, told
+        events = home.events(told["session"])
+        opened = next(event for event in events if isinstance(event, SessionOpened))
+        assert (opened.mode, opened.channel) == (mode, "webhook")
+        assert not any(isinstance(event, ModeChanged) for event in events)
 
 
 @covers("webhook.a-delivery-is-one-session", "webhook.outcomes-are-polled")
