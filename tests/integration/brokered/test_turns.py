@@ -1,6 +1,7 @@
 """Foreign agents as any other session: tools through the gate, asks answered from elsewhere, interrupts, crashes, budgets."""
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -129,14 +130,18 @@ def test_a_process_killed_while_a_human_is_asked_loses_neither_the_ask_nor_the_a
 
 @covers("brokered.clean")
 def test_cleaning_removes_what_a_dead_process_left(brokered: Brokered) -> None:
-    running = brokered.starting(SHELL, "echo begun; sleep 900")
-    (container,) = until(lambda: brokered.containers("running"), 120)
-    brokered("sessions", "clean", "--yes")
-    assert brokered.containers() == [container], "its owner lives"
-    running.kill_everything()
-    told = brokered("sessions", "clean", "--yes")
-    assert "removed 1 container that a process of ours left behind" in told.stderr
-    assert brokered.containers() == []
+    for _ in range(5):
+        running = brokered.starting(SHELL, "echo begun; sleep 900")
+        (container,) = until(lambda: brokered.containers("running"), 120)
+        brokered("sessions", "clean", "--yes")
+        assert brokered.containers() == [container], "its owner lives"
+        running.kill_everything()
+        told = brokered("sessions", "clean", "--yes").stderr
+        assert brokered.containers() == []
+        # Tests beside this one share the engine: an agent that starts there in between cleans for every home, and we find nothing.
+        if re.search(r"removed \d+ containers? that a process of ours left behind", told):
+            return
+    pytest.fail(f"each time somebody else was faster, or nothing is told: {told}")
 
 
 @covers("brokered.interrupt")
