@@ -12,7 +12,7 @@ from curtainwall.app.mcp_proxy import pump
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
-from curtainwall.model import CommandRefused, ToolSpec
+from curtainwall.model import NOBODY, CommandRefused, ToolSpec
 from curtainwall.tools.mcp_in import Door
 from curtainwall.tools.teams import SERVER
 
@@ -29,7 +29,7 @@ async def _serve(team: str) -> None:
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
         async with agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)):
-            caller = OutsideCaller(wired, local_user(), team)
+            caller = OutsideCaller(wired, local_user(), team, name=f"{team or NOBODY} over MCP")
             with tempfile.TemporaryDirectory(prefix="cw-") as directory:
                 path = Path(directory) / "mcp.sock"
                 async with team_door(wired, caller).open(path):

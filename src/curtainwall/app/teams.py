@@ -111,7 +111,8 @@ async def open_teams(team: str = "", *, policy: Sequence[Path] = (), parts: Part
     async with open_house(set_up(policy), parts=parts) as wired:
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
-        caller = OutsideCaller(wired, local_user(), team, Mode.BYPASS)
+        by = local_user()
+        caller = OutsideCaller(wired, by, team, Mode.BYPASS, name=f"{by.name} asks teams{f' as {team}' if team else ''}")
         async with agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)):
             try:
                 yield Teams(wired, caller)

@@ -221,6 +221,7 @@ from curtainwall.model.moments import (
 from curtainwall.model.peers import (
     ANSWER,
     NOBODY,
+    OUTSIDE,
     RECEIVE,
     TEAMS,
     Peer,
@@ -328,6 +329,7 @@ __all__ = [
     "LEFT",
     "LOAD_SKILL",
     "NOBODY",
+    "OUTSIDE",
     "PROPOSE_PLAN",
     "RECEIVE",
     "REFUSALS",

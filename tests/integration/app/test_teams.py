@@ -62,6 +62,10 @@ def test_a_notice_waits_for_whoever_works_next_and_a_late_answer_for_whoever_loo
         assert accepted.startswith("accepted: ")
         assert program("teams", "ask", "--timeout", "1m", "backend", "did you hear?").stdout.startswith("answer ")
         told = program.json("teams", "history", "backend")
+        assert [row["name"] for row in program.sessions()] == ["nobody → backend"]
+        asking = [row["name"] for row in program.json("sessions", "list", "--callers") if row["agent"] == "outside"]
+    assert len(asking) == 2
+    assert all(name.endswith(" asks teams") for name in asking)
     assert [it["message"] for it in told] == ["we deploy at five", "did you hear?"]
     assert [it["status"] for it in told] == ["done", "done"]
 
