@@ -137,6 +137,8 @@ def test_pending_counts_open_approvals_of_that_session(store: Store) -> None:
     write(store, A, opened("a"), requested("c1"), asked("ap1", "c1"), requested("c2"), asked("ap2", "c2"), answered("ap1"))
     write(store, B, opened("b", NOON - 1), requested("c3"), asked("ap3", "c3"), expired("ap3"))
     assert [(row.session, row.pending) for row in store.index.sessions(SessionQuery())] == [("a", 1), ("b", 0)]
+    agent = store.index.sessions(SessionQuery())[0].agent
+    assert ids(store, SessionQuery(without_agent=agent)) == ["a"], "what waits for a human is listed all the same"
 
 
 def test_sessions_come_newest_first_and_are_cut_at_the_limit(store: Store) -> None:
@@ -157,6 +159,7 @@ def test_filters_narrow_the_list(store: Store) -> None:
     assert ids(store, SessionQuery(since=NOON + 2)) == ["b1", "a2"]
     assert ids(store, SessionQuery(before=NOON + 2)) == ["a1"]
     assert ids(store, SessionQuery(prefix="a")) == ["a2", "a1"]
+    assert ids(store, SessionQuery(without_agent="claude")) == ["b1"]
     assert ids(store, SessionQuery(text="ROOF")) == ["a1"]
     assert ids(store, SessionQuery(text="/work/B1")) == ["b1"]
     assert ids(store, SessionQuery(text="0% s")) == ["b1"]

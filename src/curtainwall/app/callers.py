@@ -35,7 +35,7 @@ _MANY = 1_000_000
 class OutsideCaller:
     """The gate for one caller from outside; it speaks for a team, or for nobody."""
 
-    def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT) -> None:
+    def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT, name: str = "") -> None:
         if team and team not in wired.setup.config.teams:
             known = ", ".join(f"`{each}`" for each in sorted(wired.setup.config.teams)) or "none is configured"
             raise NotFound(f"there is no team `{team}`; there are: {known}")
@@ -45,7 +45,7 @@ class OutsideCaller:
         self._by = by
         target = wired.setup.config.teams[team].approval_target if team else None
         routes = () if target is None else (parse_place(target),)
-        self._wanted = Wanted(OUTSIDE, None, f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
+        self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
         self._is_open = False
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
@@ -81,8 +81,8 @@ class McpCaller(OutsideCaller):
     """A caller that speaks MCP. Whoever connects anew knows what it heard before: what one of its sessions touched, all have touched."""
 
     def __init__(self, wired: Wired, by: Who, team: str = "", how: str = "over stdio") -> None:
-        super().__init__(wired, by, team)
-        self._wanted = replace(self._wanted, name=f"{self.team} {how}", channel=MCP)
+        super().__init__(wired, by, team, name=f"{team or NOBODY} {how}")
+        self._wanted = replace(self._wanted, channel=MCP)
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps with the labels of every session that this caller has or had, as they are now."""

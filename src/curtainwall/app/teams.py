@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -12,8 +12,8 @@ from curtainwall.app.callers import OUTSIDE, OutsideCaller
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
-from curtainwall.channels.teams import PairFigures
-from curtainwall.model import Ask, CommandRefused, Mode, TurnFailed
+from curtainwall.channels.teams import Pair, PairFigures
+from curtainwall.model import ApprovalQuery, Ask, CommandRefused, Mode, SessionId, TurnFailed
 
 Told = Mapping[str, JsonValue]
 
@@ -28,6 +28,8 @@ class TeamReply:
     text: str
     fault: str = ""
     """The name of what went wrong, as `AgentSilent` (docs/process-agents.md); the text has it in words."""
+    approvals: tuple[str, ...] = ()
+    """What a human has to answer before the team goes on, where the reply is `waiting`."""
 
 
 class Teams:
@@ -39,7 +41,8 @@ class Teams:
 
     async def ask(self, team: str, question: str, *, thread: str = "", wait: float | None = None) -> TeamReply:
         """Ask a team and wait; after `wait` seconds the reply says `waiting`, and its handle leads to the answer later."""
-        return _reply(await self._call("ask", _given(team=team, question=question, thread=thread, timeout=_millis(wait))))
+        reply = _reply(await self._call("ask", _given(team=team, question=question, thread=thread, timeout=_millis(wait))))
+        return replace(reply, approvals=self.approvals(team, thread=thread)) if reply.status == "waiting" else reply
 
     async def send(self, team: str, message: str, *, thread: str = "") -> TeamReply:
         """Send a message without waiting; `reports` has the answer when it is there."""
@@ -66,6 +69,20 @@ class Teams:
         """Begin another conversation that starts with what this one knows."""
         await self._call("fork", _given(team=team, newThread=new_thread, thread=thread))
 
+    def approvals(self, team: str, *, thread: str = "") -> tuple[str, ...]:
+        """Return what a human is asked in the conversation with a team, oldest first."""
+        session = self._wired.talk.session_of(Pair(asker=self._caller.team, team=team, thread=thread))
+        return open_approvals(self._wired, session)
+
+    async def new_approvals(self, team: str, *, thread: str = "") -> AsyncGenerator[str]:
+        """Yield for ever what a human is asked in the conversation with a team, each as soon as it is known."""
+        told: set[str] = set()
+        async for _ in self._wired.house.feed.changes():
+            for approval in self.approvals(team, thread=thread):
+                if approval not in told:
+                    told.add(approval)
+                    yield approval
+
     def figures(self) -> Sequence[PairFigures]:
         """Return the figures of every conversation, the most active first."""
         return self._wired.talk.figures()
@@ -81,13 +98,21 @@ class Teams:
         raise TurnFailed(str(value))
 
 
+def open_approvals(wired: Wired, session: SessionId | None) -> tuple[str, ...]:
+    """Return what a human is asked in a session, oldest first."""
+    if session is None:
+        return ()
+    return tuple(row.approval for row in reversed(wired.store.index.approvals(ApprovalQuery(session=session))))
+
+
 @asynccontextmanager
 async def open_teams(team: str = "", *, policy: Sequence[Path] = (), parts: Parts | None = None) -> AsyncGenerator[Teams]:
     """Talk to teams, as one of them or as nobody, and let agents work here while no other process does; all of it outlives the context."""
     async with open_house(set_up(policy), parts=parts) as wired:
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
-        caller = OutsideCaller(wired, local_user(), team, Mode.BYPASS)
+        by = local_user()
+        caller = OutsideCaller(wired, by, team, Mode.BYPASS, name=f"{by.name} asks teams{f' as {team}' if team else ''}")
         async with agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)):
             try:
                 yield Teams(wired, caller)

@@ -68,6 +68,8 @@ class SessionQuery:
     before: Millis | None = None
     prefix: str | None = None
     text: str | None = None
+    without_agent: str | None = None
+    """Leaves out the sessions of an agent, except those in which a human is asked something."""
     limit: int = 50
 
 

@@ -17,6 +17,9 @@ MCP: Final = "mcp"
 NOBODY: Final = "nobody"
 """Who asks where no team does; no team has this name, and rules can speak of it."""
 
+OUTSIDE: Final = "outside"
+"""The agent of a session that only stands for somebody who asks teams from outside: none of ours."""
+
 ANSWER: Final = "teams.answer"
 """What the house asks for before an answer leaves the session that wrote it."""
 

@@ -44,6 +44,8 @@ class SqliteIndex:
             wanted.append(("h.at < ?", query.before))
         if query.prefix is not None:
             wanted.append(("substr(s.session, 1, length(?)) = ?", query.prefix))
+        if query.without_agent is not None:
+            wanted.append((f"(s.agent <> ? OR {_ASKS})", query.without_agent))
         if query.text is not None:
             wanted.append(("(instr(lower(s.name), lower(?)) OR instr(lower(s.workspace), lower(?)))", query.text))
         where = f"WHERE {' AND '.join(condition for condition, _ in wanted)}" if wanted else ""

@@ -183,6 +183,7 @@ def _fits(row: SessionRow, query: SessionQuery) -> bool:
         and (query.since is None or row.changed >= query.since)
         and (query.before is None or row.changed < query.before)
         and (query.prefix is None or row.session.startswith(query.prefix))
+        and (query.without_agent != row.agent or row.pending > 0)
         and (query.text is None or _folded(query.text) in _folded(row.name) or _folded(query.text) in _folded(row.workspace))
     )
 

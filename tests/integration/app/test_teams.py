@@ -62,8 +62,33 @@ def test_a_notice_waits_for_whoever_works_next_and_a_late_answer_for_whoever_loo
         assert accepted.startswith("accepted: ")
         assert program("teams", "ask", "--timeout", "1m", "backend", "did you hear?").stdout.startswith("answer ")
         told = program.json("teams", "history", "backend")
+        assert [row["name"] for row in program.sessions()] == ["nobody → backend"]
+        asking = [row["name"] for row in program.json("sessions", "list", "--callers") if row["agent"] == "outside"]
+    assert len(asking) == 2
+    assert all(name.endswith(" asks teams") for name in asking)
     assert [it["message"] for it in told] == ["we deploy at five", "did you hear?"]
     assert [it["status"] for it in told] == ["done", "done"]
+
+
+@covers("teams.a-timeout-loses-nothing")
+def test_whoever_asks_hears_at_once_that_the_team_waits_for_a_human_and_what_to_type(program: Program) -> None:
+    (program.scratch / "backend").mkdir()
+    program.configure(f'[model]\nname = "demo"\n[teams.backend]\nproject = "{program.scratch / "backend"}"\n')
+    asking = program.begin("teams", "ask", "backend", "--timeout", "10m", "write 'x' to a.txt")
+    approval = asking.says(r"backend waits for a human: `curtainwall approve (\w+)`")
+    waits = f"waits for a human: `curtainwall approve {approval}`"
+    late = program("teams", "ask", "backend", "--timeout", "1s", "what is in a.txt?", fails=True)
+    assert (late.returncode, f"waiting: backend {waits}" in late.stderr) == (3, True)
+    assert "`curtainwall teams history backend` shows the answer" in late.stderr
+    assert "`reports`" not in late.stderr
+    assert waits in program("teams", "history", "backend").stdout
+    listed = program("teams", "list")
+    assert "waiting for a human" in listed.stdout
+    assert f"nobody → backend {waits}" in listed.stderr
+    assert program.json("teams", "list")["conversations"][0]["approvals"] == [approval]
+    program("approve", approval)
+    assert asking.code() == 0
+    assert (program.scratch / "backend" / "a.txt").read_text() == "x"
 
 
 @covers("teams.import")

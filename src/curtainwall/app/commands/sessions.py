@@ -22,6 +22,7 @@ from curtainwall.app.views import view_of
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget, why_lines
 from curtainwall.model import (
+    OUTSIDE,
     BudgetKind,
     CommandRefused,
     RaiseBudget,
@@ -55,6 +56,7 @@ def list_sessions(
     channel: Annotated[str | None, typer.Option(help="born on this channel")] = None,
     since: Annotated[str | None, typer.Option(help="changed within this time, as 2h or 7d")] = None,
     text: Annotated[str | None, typer.Option(help="with this in name or workspace")] = None,
+    callers: Annotated[bool, typer.Option("--callers", help="also those that only stand for somebody who asks teams")] = False,
     limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -67,6 +69,7 @@ def list_sessions(
         channel=channel,
         since=_ago(since) if since else None,
         text=text,
+        without_agent=None if callers or agent == OUTSIDE else OUTSIDE,
         limit=limit,
     )
     with open_store(find_home()) as store:
@@ -78,7 +81,7 @@ def list_sessions(
         lines = [(it.session, it.status, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
         show(columns(heads, lines))
     else:
-        note("there are no sessions yet" if query == SessionQuery(limit=limit) else "there is no such session")
+        note("there are no sessions yet" if query == SessionQuery(without_agent=OUTSIDE, limit=limit) else "there is no such session")
 
 
 @app.command("show")

@@ -1,17 +1,18 @@
 """`curtainwall teams`: ask teams, tell them something, and see how their conversations go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+from pydantic import JsonValue
 
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.durations import parse_duration, show_duration
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp, when
-from curtainwall.app.teams import TeamReply, Teams, Told, open_teams
+from curtainwall.app.teams import TeamReply, Teams, Told, open_approvals, open_teams
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Wired, open_house, set_up
 from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
@@ -38,17 +39,18 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     setup = set_up()
     teams = setup.config.teams
 
-    async def look() -> tuple[list[PairFigures], dict[str, "Standing"]]:
+    async def look() -> tuple[list[PairFigures], dict[str, "Standing"], dict[str, tuple[str, ...]]]:
         async with open_house(setup) as wired:
-            return wired.talk.figures(), _standings(wired)
+            told = wired.talk.figures()
+            return told, _standings(wired), {it.session: open_approvals(wired, it.session) for it in told}
 
-    told, standings = asyncio.run(look()) if setup.home.database.exists() else ([], {})
+    told, standings, asks = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {})
     if output is Output.JSON:
         cards = [
             {"team": name, "project": team.project, "agent": team.agent, "description": team.description, "askers": team.askers}
             for name, team in sorted(teams.items())
         ]
-        pairs = [{**figures_json(it), **_transcript_json(standings.get(it.session))} for it in told]
+        pairs = [{**figures_json(it), "approvals": asks[it.session], **_transcript_json(standings.get(it.session))} for it in told]
         show_json({"teams": cards, "conversations": pairs, "totals": _totals(told)})
         return
     if not teams:
@@ -58,12 +60,15 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     show(columns(("TEAM", "AGENT", "MODE", "PROJECT", "ABOUT"), rows))
     if told:
         show("")
-        pairs = [(it.pair, it.status, it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in told]
+        status = {it.session: "waiting for a human" if asks[it.session] else it.status for it in told}
+        pairs = [(it.pair, status[it.session], it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in told]
         show(columns(("CONVERSATION", "STATUS", "MESSAGES", "OPEN", "TOKENS", "LIFETIME", "LAST USED"), pairs))
         totals = _totals(told)
         show("")
         show(f"{totals['messages']} messages in {len(told)} conversations, {totals['average']:.1f} each, {totals['tokens']} tokens")
     for it in told:
+        if asks[it.session]:
+            note(f"{inert(str(it.pair))} {_waits_for(asks[it.session])}")
         stands = standings.get(it.session)
         if stands is not None and stands.state == "broken":
             note(f"{inert(str(it.pair))}: the agent's conversation is lost ({stands.why}); the next message begins a new one")
@@ -83,7 +88,16 @@ def ask(
     Exit codes: 0 answered, 1 no answer will come, 3 it takes longer (the message says how to fetch it).
     """
     wait = _seconds(timeout)
-    return _tell(_with(asker, lambda teams: teams.ask(team, " ".join(question), thread=thread, wait=wait)), asker, thread, output)
+
+    async def asked(teams: Teams) -> TeamReply:
+        watching = asyncio.create_task(_tell_of_approvals(teams, team, thread))
+        try:
+            return await teams.ask(team, " ".join(question), thread=thread, wait=wait)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    return _tell(_with(asker, asked), asker, thread, output)
 
 
 @app.command()
@@ -120,12 +134,13 @@ def history(
     if team not in setup.config.teams:
         raise Misuse(f"there is no team `{team}`; `curtainwall teams list` shows them")
 
-    async def look() -> list[Exchange]:
+    async def look() -> list[dict[str, JsonValue]]:
         async with open_house(setup) as wired:
             session = wired.talk.session_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
-            return [] if session is None else exchanges(wired.house.feed, session)
+            asks = open_approvals(wired, session)
+            return [] if session is None else [_told(it, asks) for it in exchanges(wired.house.feed, session)]
 
-    told = [exchange_json(it) for it in (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]]
+    told = (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]
     if output is Output.JSON:
         show_json(told)
         return
@@ -199,18 +214,36 @@ def _with(asker: str, do: Callable[[Teams], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
+async def _tell_of_approvals(teams: Teams, team: str, thread: str) -> None:
+    async for approval in teams.new_approvals(team, thread=thread):
+        note(f"{inert(team)} {_waits_for((approval,))}")
+
+
+def _waits_for(approvals: Sequence[str]) -> str:
+    return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
+
+
+def _told(exchange: Exchange, approvals: Sequence[str]) -> dict[str, JsonValue]:
+    """Return a message and its answer, and where the team works on it, what a human is asked meanwhile."""
+    told = exchange_json(exchange)
+    return {**told, "approvals": [*approvals]} if approvals and exchange.state in ("working", "held") else told
+
+
 def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
+    # The reply names a tool; from here it is fetched by a command, which is named below.
+    unanswered = f"{reply.team} {_waits_for(reply.approvals)}" if reply.approvals else f"{reply.team} has not answered yet; nothing is lost"
+    text = unanswered if reply.status == "waiting" else reply.text
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
     if output is Output.JSON:
-        fault = {"fault": reply.fault} if reply.fault else {}
-        show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **fault, "text": reply.text})
+        more = {**({"fault": reply.fault} if reply.fault else {}), **({"approvals": reply.approvals} if reply.approvals else {})}
+        show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **more, "text": text})
         return code
     if reply.status == "done":
         show(reply.text)
     elif code == DONE:
         show(f"{reply.status}: {reply.handle}")
     else:
-        note(f"{reply.status}: {inert(reply.text)}")
+        note(f"{reply.status}: {inert(text)}")
     if reply.status == "waiting":
         options = f"{f' --from {asker}' if asker else ''}{f' --thread {thread}' if thread else ''}"
         note(f"`curtainwall teams history {reply.team}{options}` shows the answer to {reply.handle} when it is there")
@@ -219,8 +252,9 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
 
 def _exchange(told: Told) -> str:
     lines = [f"{told['at']}  {told['handle']}  {told['by']}: {told['message']}"]
-    answer = told.get("answer") or told.get("reason")
-    lines.append(f"  {told['status']}{f': {answer}' if answer else ''}")
+    answer, asks = told.get("answer") or told.get("reason"), told.get("approvals")
+    status = _waits_for([str(it) for it in asks]) if isinstance(asks, list) else f"{told['status']}{f': {answer}' if answer else ''}"
+    lines.append(f"  {status}")
     return "\n".join(inert(line) for line in lines)
 
 

@@ -13,6 +13,7 @@ from curtainwall.channels.slash import showing
 from curtainwall.channels.slash.requests import Misspoken, Request
 from curtainwall.channels.slash.words import parse
 from curtainwall.model import (
+    OUTSIDE,
     AnswerApproval,
     ApprovalId,
     AskCompaction,
@@ -192,7 +193,7 @@ class Control:
             case want.Fork():
                 wish = Opening(how="fork", of=session, name=request.name)
             case want.Resume(session=""):
-                rows = [row for row in self._desk.find(SessionQuery()) if row.status != "closed"]
+                rows = [row for row in self._desk.find(SessionQuery(without_agent=OUTSIDE)) if row.status != "closed"]
                 return Outcome((*showing.row_lines(rows, session), "`/resume ID` goes to one"))
             case want.Resume():
                 found = self._find(request.session)
@@ -229,7 +230,7 @@ class Control:
             case want.Knowledge():
                 return plain(self._desk.explain(session, request.what)).split("\n")
             case want.Sessions():
-                rows = self._desk.find(SessionQuery(text=request.text or None))
+                rows = self._desk.find(SessionQuery(text=request.text or None, without_agent=OUTSIDE))
                 return [*showing.row_lines(rows, session)] or ["there is no such session"]
             case want.History():
                 said = utterances(self._line.feed, session)

@@ -8,7 +8,7 @@ from curtainwall.channels.asks import Card, Key
 from curtainwall.channels.web.clients import Client, Crowd, told, told_json
 from curtainwall.channels.web.drawing import draw
 from curtainwall.channels.web.house import House
-from curtainwall.model import ApprovalQuery, ApprovalRow, CurtainwallError, SessionQuery, StreamId, session_of
+from curtainwall.model import OUTSIDE, ApprovalQuery, ApprovalRow, CurtainwallError, SessionQuery, StreamId, session_of
 
 MOST_CARDS = 200
 _REST_SECONDS = 0.08
@@ -99,9 +99,9 @@ class HouseHub:
         index = self._house.index
         named = [found for stream in streams if (found := session_of(stream)) is not None]
         if named and len(named) <= _MOST_ROWS:
-            rows = [row for session in named for row in index.sessions(SessionQuery(prefix=session, limit=1))]
+            rows = [row for session in named for row in index.sessions(SessionQuery(prefix=session, without_agent=OUTSIDE, limit=1))]
         else:
-            rows = list(index.sessions(SessionQuery(limit=_MOST_ROWS))) if not streams else []
+            rows = list(index.sessions(SessionQuery(without_agent=OUTSIDE, limit=_MOST_ROWS))) if not streams else []
         for row in reversed(rows):
             self._rows.tell(told("put", draw("row.html", row=row)))
 

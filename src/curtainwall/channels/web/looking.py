@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from curtainwall.channels.web.session_hub import RAIL
 from curtainwall.channels.web.site import Site, is_piece
-from curtainwall.model import ApprovalQuery, Mode, SessionQuery, SessionStatus
+from curtainwall.model import OUTSIDE, ApprovalQuery, Mode, SessionQuery, SessionStatus
 
 _SHOWN_ITEMS = 150
 _MOST_ITEMS = 5_000
@@ -50,17 +50,20 @@ class Looking:
         told = request.query_params
         status = told.get("status", "")
         text = told.get("q", "").strip()[:_LONGEST_SEARCH]
+        with_callers = "callers" in told
         shown = _count(told.get("rows", ""), _SHOWN_ROWS, _MOST_ROWS)
         query = SessionQuery(
             status=cast("SessionStatus", status) if status in get_args(SessionStatus) else None,
             channel=told.get("channel") or None,
             text=text or None,
+            without_agent=None if with_callers else OUTSIDE,
             limit=shown + 1,
         )
         rows = self._site.house.index.sessions(query)
         wider = {"q": text, "status": query.status or "", "channel": query.channel or "", "rows": min(shown * 4, _MOST_ROWS)}
+        wider |= {"callers": "yes"} if with_callers else {}
         # Rows that come live would not know of a search.
-        live = "on=rows" if query == SessionQuery(limit=shown + 1) else "on="
+        live = "on=rows" if query == SessionQuery(without_agent=OUTSIDE, limit=shown + 1) else "on="
         return await self._site.long_page(
             request,
             "sessions.html",
@@ -70,6 +73,7 @@ class Looking:
             is_all=shown >= _MOST_ROWS,
             text=text,
             chosen=query.status or "",
+            with_callers=with_callers,
             statuses=get_args(SessionStatus),
         )
 

@@ -7,8 +7,10 @@ from starlette.routing import Route
 
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.web.site import Site, who
+from curtainwall.model import ApprovalQuery
 
 _SHOWN_FIRINGS = 100
+_MOST_ASKS = 1_000
 
 
 class Planning:
@@ -39,10 +41,11 @@ class Planning:
         pairing = self._site.house.pairing
         # Every conversation's log is read; nobody else should wait for that.
         pairs = await run_in_threadpool(pairing.pairs)
+        asking = {row.session for row in self._site.house.index.approvals(ApprovalQuery(limit=_MOST_ASKS))}
         sums = {
             "messages": sum(it.messages for it in pairs),
             "tokens": sum(it.tokens for it in pairs),
             "dollars": sum(it.dollars for it in pairs),
             "open": sum(it.open for it in pairs),
         }
-        return self._site.page(request, "teams.html", teams=pairing.teams(), pairs=pairs, sums=sums)
+        return self._site.page(request, "teams.html", teams=pairing.teams(), pairs=pairs, sums=sums, asking=asking)

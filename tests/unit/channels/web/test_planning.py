@@ -94,6 +94,8 @@ def test_teams_and_their_conversations_are_shown_with_their_figures(web: Web, an
     assert web.do(caller.request(caller.session, Ask(tool="teams.send_message", arguments=told))).result
     web.until(lambda: "frontend → backend" in ann.get("/teams").text)
     web.until(lambda: "1 message ·" in ann.get("/teams").text)
+    caller_at = f"/sessions/{caller.session}"
+    assert (caller_at in ann.get("/sessions").text, caller_at in ann.get("/sessions?callers=yes").text) == (False, True)
 
 
 @covers("web.answers")
