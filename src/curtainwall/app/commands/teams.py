@@ -14,6 +14,7 @@ from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, 
 from curtainwall.app.teams import TeamReply, Teams, Told, open_teams
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Wired, open_house, set_up
+from curtainwall.channels.counting import counted
 from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
 from curtainwall.model import NOBODY
 from curtainwall.session import inert
@@ -55,14 +56,15 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
         note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
         return
     rows = [(name, team.agent, team.mode.value, team.project, team.description) for name, team in sorted(teams.items())]
-    show(columns(("TEAM", "AGENT", "MODE", "PROJECT", "ABOUT"), rows))
+    show(columns(("team", "agent", "mode", "project", "about"), rows))
     if told:
         show("")
         pairs = [(it.pair, it.status, it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in told]
-        show(columns(("CONVERSATION", "STATUS", "MESSAGES", "OPEN", "TOKENS", "LIFETIME", "LAST USED"), pairs))
+        show(columns(("conversation", "status", "messages", "open", "tokens", "lifetime", "last used"), pairs))
         totals = _totals(told)
         show("")
-        show(f"{totals['messages']} messages in {len(told)} conversations, {totals['average']:.1f} each, {totals['tokens']} tokens")
+        many, talks = counted(int(totals["messages"]), "message"), counted(len(told), "conversation")
+        show(f"{many} in {talks}, {totals['average']:.1f} each, {totals['tokens']} tokens")
     for it in told:
         stands = standings.get(it.session)
         if stands is not None and stands.state == "broken":
@@ -125,14 +127,14 @@ def history(
             session = wired.talk.session_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
             return [] if session is None else exchanges(wired.house.feed, session)
 
-    told = [exchange_json(it) for it in (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]]
+    told = (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]
     if output is Output.JSON:
-        show_json(told)
+        show_json([exchange_json(it) for it in told])
         return
     if not told:
         note(f"there is no conversation with `{inert(team)}` yet; `curtainwall teams ask {inert(team)} …` begins one")
     for each in told:
-        show(_exchange(each))
+        show(_exchange(exchange_json(each), when(each.at)))
 
 
 @app.command()
@@ -169,7 +171,7 @@ def adopt(
         show(f"{pair} goes on with {conversation}")
     elif told:
         rows = [(it.conversation, when(int(it.changed * 1000)), it.size, it.path) for it in found]
-        show(columns(("CONVERSATION", "CHANGED", "BYTES", "FILE"), rows))
+        show(columns(("conversation", "changed", "bytes", "file"), rows))
     else:
         note(f"there is no conversation that `{inert(str(pair))}` could adopt; name one with its ID and --file")
 
@@ -217,8 +219,8 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     return code
 
 
-def _exchange(told: Told) -> str:
-    lines = [f"{told['at']}  {told['handle']}  {told['by']}: {told['message']}"]
+def _exchange(told: Told, at: str) -> str:
+    lines = [f"{at}  {told['handle']}  {told['by']}: {told['message']}"]
     answer = told.get("answer") or told.get("reason")
     lines.append(f"  {told['status']}{f': {answer}' if answer else ''}")
     return "\n".join(inert(line) for line in lines)
