@@ -42,7 +42,7 @@ async def converse(project: Path, notes: Path) -> None:
         print()
 
         for turn in session.history():
-            print(f"   turn: {turn.asked[0].text!r}, {turn.calls} calls, {turn.status}")
+            print(f"   turn: {turn.asked[0].text!r}, {turn.status}, calls: {turn.calls}")
         tokens = next(figure for figure in session.budget if figure.kind == "tokens")
         print(f"   tokens: {tokens.used:.0f} of {tokens.limit:.0f} ({tokens.basis})")
         await session.close("the example is over")

@@ -82,6 +82,7 @@ def test_a_log_that_was_taken_away_and_begun_anew_is_seen_by_the_audit_files(pla
     session_in(places.workspace, read("/etc/hosts"))
     said = run("audit", "verify")
     assert (said.code, "stream missing" in said.out) == (1, True)
+    assert f"move `{audit_of(places, session).parent}` out of the home" in said.err, "it says what to do"
 
 
 def test_a_session_that_was_deleted_on_purpose_is_not_missed(places: Places, run: Run) -> None:

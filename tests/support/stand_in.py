@@ -106,6 +106,10 @@ class Conversation:
         if tool == "shell.run":
             code, out = self.shell.get(str(given["command"]), (127, "not found"))
             return {"exit_code": code, "stdout": out, "stderr": "", "cut": False, "timed_out": False}
+        if tool == "session.remember":
+            return {"remembered": "n1", "in": "memory.md"}
+        if tool == "session.recall":
+            return {"notes": [{"text": "the build needs make", "by": "the user", "memory": "memory.md"}]}
         if tool.startswith("filesystem."):
             result = await self.machine.run(self.machine.prepare(tool, **given))
             if not result.ok:

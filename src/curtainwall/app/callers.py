@@ -1,6 +1,6 @@
 """Whoever talks to teams from outside: a session of their own, opened with the first call, in which every call passes the gate."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from curtainwall.app.openings import Wanted, inherited, open_new
@@ -32,13 +32,19 @@ OUTSIDE = "outside"
 _MANY = 1_000_000
 
 
+def see_that_there_is(team: str, teams: Iterable[str]) -> None:
+    """Raise `NotFound`, with the teams that there are, for one that is not configured."""
+    known = sorted(teams)
+    if team not in known:
+        raise NotFound(f"there is no team `{team}`; there are: {', '.join(f'`{each}`' for each in known) or 'none is configured'}")
+
+
 class OutsideCaller:
     """The gate for one caller from outside; it speaks for a team, or for nobody."""
 
     def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT, name: str = "") -> None:
-        if team and team not in wired.setup.config.teams:
-            known = ", ".join(f"`{each}`" for each in sorted(wired.setup.config.teams)) or "none is configured"
-            raise NotFound(f"there is no team `{team}`; there are: {known}")
+        if team:
+            see_that_there_is(team, wired.setup.config.teams)
         self.session = SessionId(wired.house.mint())
         self.team = team or NOBODY
         self._wired = wired

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from curtainwall.app.screen import timestamp, when
 from curtainwall.channels import Utterance, short, utterances
+from curtainwall.channels.counting import counted
 from curtainwall.model import Log, Recorded, SessionId, StreamId
 from curtainwall.session import SessionState, Transcript, Turn, lift
 
@@ -30,7 +31,7 @@ def said_in(log: Log, session: SessionId) -> Sequence[Utterance]:
 def conversation_lines(told: Transcript, state: SessionState) -> Iterator[tuple[str, str]]:
     """Yield the last turns, what the turn waits for, and the messages behind it, each with its title."""
     if len(told.turns) > LAST_TURNS:
-        yield "before", f"{len(told.turns) - LAST_TURNS} more turns; `sessions history` shows them"
+        yield "before", f"{counted(len(told.turns) - LAST_TURNS, 'more turn')}; `sessions history` shows them"
     for turn in told.turns[-LAST_TURNS:]:
         for said in turn.asked:
             yield "asked", f"{when(said.at)}  {said.by}: {short(said.text, _ROOM)}"
@@ -62,7 +63,7 @@ def _answer(turn: Turn) -> str:
     # What was shown of a message that never came whole is told apart from one that did.
     cut = (" [so far]" if turn.status is None else " [cut off]") if turn.partial else ""
     why = f"({short(turn.failure, _ROOM)})" if turn.failure else ""
-    calls = f"[{turn.calls} calls]" if turn.calls else ""
+    calls = f"[{counted(turn.calls, 'call')}]" if turn.calls else ""
     return " ".join(filter(None, (words + cut, why, calls))) or "nothing was said"
 
 

@@ -22,8 +22,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there; raise `TryLater` where it cannot."""
+def listen(host: str, port: int, setting: str) -> socket.socket:
+    """Return a socket that listens there; raise `TryLater`, with the key of the configuration that says where, if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ear = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -33,7 +33,8 @@ def listen(host: str, port: int) -> socket.socket:
         ear.setblocking(False)
     except OSError as fault:
         ear.close()
-        raise TryLater(f"port {port} on `{host}` cannot be used: {(fault.strerror or 'it failed').lower()}; choose another") from None
+        why = (fault.strerror or "it failed").lower()
+        raise TryLater(f"port {port} on `{host}` cannot be used: {why}; choose another with `{setting}` in the configuration") from None
     return ear
 
 

@@ -247,10 +247,16 @@ def _secrets(home: Home) -> Finding:
 def _model(home: Home) -> Finding:
     """Say which model a new session would use; it is no fault to have none but the stand-in."""
     try:
-        name = default_model_name(load_config(home.config), lambda _name, _value: None)
+        config = load_config(home.config)
+        name = default_model_name(config, lambda _name, _value: None)
     except CurtainwallError as error:
         return Finding("model", "warn", f"none can be found: {error}")
-    keyless = "demo, a stand-in that follows plain instructions; set ANTHROPIC_API_KEY or OPENAI_API_KEY for a language model"
+    how = (
+        "set ANTHROPIC_API_KEY or OPENAI_API_KEY"
+        if config.model.name == "auto"
+        else "`model.name` in the configuration chooses it; change that"
+    )
+    keyless = f"demo, a stand-in that follows plain instructions; {how} for a language model"
     return Finding("model", "ok", keyless if name == "demo" else name)
 
 

@@ -22,6 +22,7 @@ from curtainwall.app.working import AtWork, agents_at_work, default_model_of, mo
 from curtainwall.channels.asks import Board
 from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
+from curtainwall.channels.counting import counted
 from curtainwall.channels.line import Line
 from curtainwall.model import CurtainwallError, Marks, Millis, Route, RuleId, SessionId, ShownAt, TryLater
 from curtainwall.runtime import SystemClock
@@ -179,12 +180,21 @@ async def serving(
                 try:
                     for words in await asyncio.to_thread(_broken, wired):
                         book.say(words)
-                    book.say(f"serving `{setup.home.root}`, {taken} sessions taken up", sessions=taken, policy=setup.policy.version)
+                    book.say(
+                        f"serving `{setup.home.root}`, {counted(taken, 'session')} taken up{_more_of(setup.config)}",
+                        sessions=taken,
+                        policy=setup.policy.version,
+                    )
                     yield served
                 finally:
                     await supervisor.stop()
         finally:
             lease.release()
+
+
+def _more_of(config: Config) -> str:
+    """Say how many jobs and teams there are, where there are any."""
+    return "".join(f", {counted(many, what)}" for many, what in ((len(config.cron), "job"), (len(config.teams), "team")) if many)
 
 
 def _broken(wired: Wired) -> list[str]:

@@ -37,7 +37,9 @@ class StatusPages:
 
         guard = Middleware(TrustedHostMiddleware, allowed_hosts=[_HERE, "localhost"])
         pages = Starlette(routes=status_routes(lambda: health_of(self._serving)), middleware=[guard])
-        await serve_pages(pages, listen(_HERE, self._port))
+        ear = listen(_HERE, self._port, "serve.status-port")
+        self._serving.book.say(f"health is at http://{_HERE}:{self._port}/health, metrics beside it", service=self.name)
+        await serve_pages(pages, ear)
 
     def health(self) -> str:
         """Return nothing: whoever can read the answer has it from here."""

@@ -8,7 +8,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from curtainwall.app.callers import OUTSIDE, OutsideCaller
+from curtainwall.app.callers import OUTSIDE, OutsideCaller, see_that_there_is
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
@@ -88,6 +88,9 @@ class Teams:
         return self._wired.talk.figures()
 
     async def _call(self, tool: str, arguments: dict[str, JsonValue]) -> Told:
+        team = arguments.get("team", arguments.get("toTeam"))
+        if isinstance(team, str):
+            see_that_there_is(team, self._wired.setup.config.teams)
         answer = await self._caller.request(self._caller.session, Ask(tool=f"teams.{tool}", arguments=arguments))
         if answer.result is None:
             rules = ", ".join(f"`{rule}`" for rule in answer.verdict.because)

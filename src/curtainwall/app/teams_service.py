@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from curtainwall.app.callers import McpCaller
 from curtainwall.app.config_teams import TeamSection
-from curtainwall.app.listening import Listening
+from curtainwall.app.listening import Listening, Spot
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.shared_secrets import shared_secret
@@ -50,7 +50,8 @@ def services(serving: Serving) -> Iterable[Service]:
         for team, token in tokens.items():
             wired.masker.learn(f"token of team {team}", token)
         endpoint = TeamEndpoint(tokens, lambda team: HouseVisit(wired, team))
-        yield Listening(TEAMS, endpoint.app, wired.setup.config.peers.address, endpoint.close)
+        spot = Spot(wired.setup.config.peers.address, "/mcp", "peers.listen", serving.book.say)
+        yield Listening(TEAMS, endpoint.app, spot, endpoint.close)
 
 
 def tokens_of(teams: Mapping[str, TeamSection], environ: Mapping[str, str]) -> dict[str, str]:

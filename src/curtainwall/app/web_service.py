@@ -39,7 +39,7 @@ class WebService:
         house = house_of(serving)
         hubs = Hubs(house)
         app = web_app(house, hubs, doors_of(setup.config), sign_ins_of(setup.home, setup.config), lambda: web_tokens(serving.config))
-        ear = listen(web.host, web.port)
+        ear = listen(web.host, web.port, "web.port")
         # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
         how = sign_in_link(setup.home, setup.config) if sys.stderr.isatty() else "what `curtainwall web link` prints"
         serving.book.say(f"the web is at {web.address}; sign in with {how}", service=WEB)

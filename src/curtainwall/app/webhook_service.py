@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from curtainwall.app.callbacks import Callbacks
-from curtainwall.app.listening import Listening
+from curtainwall.app.listening import Listening, Spot
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.webhooks import HouseDeliveries, hooks_in
@@ -18,5 +18,6 @@ def services(serving: Serving) -> Iterable[Service]:
     if wired.setup.config.webhooks.hooks:
         deliveries = HouseDeliveries(wired, serving.work.turns.attend, serving.model)
         endpoint = Endpoint(hooks_in(wired), deliveries, wired.house.clock)
-        yield Listening("webhooks", endpoint.app, wired.setup.config.webhooks.address)
+        spot = Spot(wired.setup.config.webhooks.address, "/hooks/NAME", "webhooks.listen", serving.book.say)
+        yield Listening("webhooks", endpoint.app, spot)
         yield Callbacks(wired, deliveries)

@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
+from curtainwall.channels.counting import counted
 from curtainwall.channels.plain import TAB, plain_line, short
 from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, REMEMBER, PendingAsk, Subject
 
@@ -96,7 +97,7 @@ def _told(arguments: Mapping[str, JsonValue], below: frozenset[str]) -> Iterator
     for name, value in arguments.items():
         text = json.dumps(value, ensure_ascii=False)
         if name in below:
-            text = f"(shown below, {len(text)} characters)"
+            text = f"(shown below, {counted(len(value if isinstance(value, str) else text), 'character')})"
         elif len(text) > _LONG:
             text = plain_line(text, _LONG)
         yield CardLine("argument", f"  {plain_line(name)}: {plain_line(text)}")

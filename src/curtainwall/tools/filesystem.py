@@ -237,7 +237,7 @@ def _write_file(arguments: Arguments, desk: _Desk) -> JsonValue:
     path = _text_of(arguments, "path")
     content = _text_of(arguments, "content").encode()
     replace_file(path, content)
-    return f"wrote {len(content)} bytes to {desk.name(path)}"
+    return f"wrote {len(content)} {'byte' if len(content) == 1 else 'bytes'} to {desk.name(path)}"
 
 
 def _edit_file(arguments: Arguments, desk: _Desk) -> JsonValue:

@@ -74,7 +74,9 @@ def test_serve_takes_up_what_was_born_on_its_channels_and_parks_it_when_told_to_
     running.interrupt()
     assert running.code() == 0
     told = [json.loads(line) for line in running.err.splitlines()]
-    assert told[0]["what"] == f"serving `{served.program.home}`, 1 sessions taken up"
+    lines = [line["what"] for line in told]
+    assert f"serving `{served.program.home}`, 1 session taken up" in lines
+    assert f"health is at http://127.0.0.1:{served.port}/health, metrics beside it" in lines
     assert {"at", "level", "what"} <= told[0].keys()
 
 

@@ -279,7 +279,7 @@ def test_text_goes_to_stdout_and_everything_else_to_stderr_without_colours(progr
     done = program(
         "start", "--workspace", program.workspace, "write 'x' to out.txt", "--mode", "accept-edits", NO_COLOR="", TERM="xterm-256color"
     )
-    assert done.stdout == f"I will write `out.txt`.\n\nI wrote `out.txt`: wrote 1 bytes to `{program.workspace}/out.txt`\n"
+    assert done.stdout == f"I will write `out.txt`.\n\nI wrote `out.txt`: wrote 1 byte to `{program.workspace}/out.txt`\n"
     assert done.stderr == "✓ filesystem.write_file out.txt\nfiles: wrote out.txt\n"
 
 

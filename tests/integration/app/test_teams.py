@@ -50,6 +50,7 @@ def test_the_second_answer_knows_the_first_and_nobody_else_does(program: Program
     assert re.search(r"4 messages in 2 conversations, 2\.0 each, [1-9]\d* tokens", shown)
     history = program("teams", "history", "backend", "--from", "mobile").stdout
     assert "mobile: what did they ask?" in history
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", history), "a time as people read it"
     assert "done: which port?" in history
 
 
@@ -109,7 +110,7 @@ def test_mistakes_are_named(program: Program) -> None:
     write(program, "", "backend")
     unknown = program("teams", "ask", "nosuch", "hello", fails=True)
     assert unknown.returncode == 1
-    assert "must be one of `backend`" in unknown.stderr
+    assert "there is no team `nosuch`; there are: `backend`" in unknown.stderr
     assert "there is no team `nosuch`" in program("teams", "ask", "backend", "--from", "nosuch", "hello", fails=True).stderr
     assert program("teams", "ask", "backend", "hello", "--timeout", "soon", fails=True).returncode == 2
     (program.home / "config.toml").write_text("")

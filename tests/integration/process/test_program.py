@@ -48,7 +48,7 @@ def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provid
     task = 'word=beta CALL write_file {"path": "made.txt", "content": "x"}'
     second = program.json("start", "--resume", first["session"], task, ANTHROPIC_API_KEY=KEY)
     assert second["status"] == "done"
-    assert "wrote 1 bytes" in second["text"]
+    assert "wrote 1 byte" in second["text"]
     third = program.json("start", "--resume", first["session"], "word=gamma", ANTHROPIC_API_KEY=KEY)
     assert third["text"] == "HEARD: alpha, beta, gamma"
     turns = {event["turn"] for event in told(program, first["session"], "TurnEnded")}

@@ -31,8 +31,13 @@ def test_the_agents_are_listed_with_what_each_lacks(run: Run) -> None:
     assert "goose: there is no recipe for it" in told.out
 
 
-def test_the_doctor_names_the_model_of_new_sessions(run: Run) -> None:
-    assert "demo, a stand-in" in run("doctor").out
+def test_the_doctor_names_the_model_of_new_sessions(run: Run, places: Places) -> None:
+    assert "set ANTHROPIC_API_KEY" in run("doctor").out
+    places.home.mkdir(mode=0o700, exist_ok=True)
+    (places.home / "config.toml").write_text('[model]\nname = "demo"\n')
+    said = run("doctor").out
+    assert "demo, a stand-in" in said
+    assert ("`model.name` in the configuration chooses it" in said, "set ANTHROPIC_API_KEY" in said) == (True, False)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

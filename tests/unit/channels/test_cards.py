@@ -72,6 +72,11 @@ def test_edits_that_are_not_what_they_should_be_are_shown_as_arguments() -> None
     assert '  edits: ["x"]' in lines(odd)
 
 
+def test_what_is_shown_below_is_counted_as_it_will_be_written() -> None:
+    assert "  content: (shown below, 5 characters)" in lines(write("/a", "hello"))
+    assert "  content: (shown below, 1 character)" in lines(write("/a", "\n"))
+
+
 def test_an_empty_file_and_an_empty_edit_make_no_trouble() -> None:
     assert lines(write("/a", ""))[-1] == "the whole new content, 0 lines:"
     assert lines(edit())[-1] == "what would change:"

@@ -14,6 +14,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
 from curtainwall.app.wiring import open_house, set_up
+from curtainwall.channels.counting import counted
 from curtainwall.model import CurtainwallError, NotFound, SessionId, SessionQuery, session_of, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
@@ -51,6 +52,8 @@ def verify(
             show_json({"ok": wrong is None, "entries": 0, "sessions": 0, "fault": wrong})
         else:
             show(f"wrong: {wrong}" if wrong else f"ok: there is no log in `{find_home().root}` yet, so there is nothing to verify")
+            if wrong is not None:
+                note(_next_step(None))
         raise typer.Exit(0 if wrong is None else 1)
     with _store() as store:
         only = find_session(store.index, session).session if session else None
@@ -70,13 +73,29 @@ def verify(
     if output is Output.JSON:
         show_json({"ok": wrong is None, "entries": entries, "sessions": len(sessions), "fault": wrong})
     elif wrong is None:
-        show(f"ok: {entries} entries and {len(sessions)} audit files are what was written")
+        show(f"ok: {counted(entries, 'entry', 'entries')} and {counted(len(sessions), 'audit file')} are what was written")
         if against is None:
             note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
     else:
         show(f"wrong: {wrong}")
+        note(_next_step(lost[0] if lost else None))
     if wrong is not None:
         raise typer.Exit(1)
+
+
+def _next_step(lost: SessionId | None) -> str:
+    """Say what to do about a log that is not what was written."""
+    home = find_home()
+    if lost is not None:
+        folder = home.sessions / lost
+        return (
+            f"if an older copy of the database was put back, that is why: bring the newer one back, or move `{folder}` out of the home; "
+            "if not, somebody took the session out of the log"
+        )
+    return (
+        f"keep a copy of `{home.root}` as it is now, then put a backup back; "
+        "where the database itself is damaged, `curtainwall audit rescue` goes on with every session in it that is whole"
+    )
 
 
 @app.command("rescue")

@@ -73,14 +73,14 @@ def history(
 ) -> None:
     """List past firings, the last first: the session that each became, or why it did not run."""
     with open_store(find_home()) as store:
-        rows = [_firing(it) for it in firing_rows(_pasts(store), status_in(store), limit, job)]
+        found = firing_rows(_pasts(store), status_in(store), limit, job)
     if output is Output.JSON:
-        show_json(rows)
+        show_json([_firing(it) for it in found])
         return
-    if not rows:
+    if not found:
         note("nothing has fired yet")
         return
-    show(columns(("due", "job", "status", "session", "why"), [list(row.values()) for row in rows]))
+    show(columns(("due", "job", "status", "session", "why"), [(when(it.due), *list(_firing(it).values())[1:]) for it in found]))
 
 
 def _firing(row: FiringRow) -> dict[str, str]:

@@ -20,6 +20,7 @@ from curtainwall.app.replaying import replay_file, replay_session
 from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
+from curtainwall.channels.counting import counted
 from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget, why_lines
 from curtainwall.model import (
     OUTSIDE,
@@ -92,7 +93,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
     state, told = fold(events), transcript(events)
-    budget = figures(state)
+    budget, totals = figures(state), state.totals
     if output is Output.JSON:
         calls = [{"call": call, "tool": it.subject.tool, "standing": it.standing.value} for call, it in state.calls.items()]
         asks = [{"id": id_, "because": [rule for it in open_.asked.covers for rule in it.rules]} for id_, open_ in state.approvals.items()]
@@ -112,7 +113,10 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         ("changed", when(row.changed)),
         ("parent", row.parent or "-"),
         ("labels", ", ".join(row.labels) or "-"),
-        ("log", f"{state.totals.events} events, {state.totals.turns} turns, {state.totals.calls} calls, {state.totals.denials} denied"),
+        (
+            "log",
+            f"{counted(totals.events, 'event')}, {counted(totals.turns, 'turn')}, {counted(totals.calls, 'call')}, {totals.denials} denied",
+        ),
         *((it.kind.value, f"{it.used:,.10g} of {it.limit:,.10g} ({it.basis})") for it in budget),
         *conversation_lines(told, state),
     ]
@@ -235,7 +239,7 @@ def export(
         raise CommandRefused(f"`{to}` is there already; name a new file") from None
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    note(f"{len(entries)} entries are in `{to}`")
+    note(f"{counted(len(entries), 'entry', 'entries')} written to `{to}`")
 
 
 @app.command()
@@ -253,7 +257,8 @@ def replay(
     else:
         for it in told.violations:
             show(f"entry {it.seq}: {inert(it.what)}")
-        show(f"{told.entries} entries, the session is {told.status}: {len(told.violations) or 'no'} broken promises")
+        broken = counted(len(told.violations), "broken promise") if told.violations else "no broken promises"
+        show(f"{counted(told.entries, 'entry', 'entries')}, the session is {told.status}: {broken}")
     if told.violations:
         raise typer.Exit(1)
 
@@ -293,7 +298,7 @@ def delete(
     """Delete sessions for good, with their logs and their own workspaces; never one with open approvals."""
     with open_store(find_home()) as store:
         rows = [find_session(store.index, session, whole=True) for session in dict.fromkeys(sessions)]
-    confirm(f"delete {len(rows)} sessions with their logs and workspaces, for good?", yes=yes)
+    confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
     _report(asyncio.run(remove_sessions(rows)), output)
 
 
@@ -315,7 +320,7 @@ def clean(
     if dry_run or not rows:
         _report([*kept, *(Removal(row.session, None, f"{row.name}, changed {when(row.changed)}") for row in rows)], output, only_said=True)
         return
-    confirm(f"delete {len(rows)} sessions with their logs and workspaces, for good?", yes=yes)
+    confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
     _report([*kept, *asyncio.run(remove_sessions(rows))], output, kept_is_fine=True)
 
 

@@ -15,6 +15,7 @@ from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, 
 from curtainwall.app.teams import TeamReply, Teams, Told, open_approvals, open_teams
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Wired, open_house, set_up
+from curtainwall.channels.counting import counted
 from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
 from curtainwall.model import NOBODY
 from curtainwall.session import inert
@@ -57,15 +58,16 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
         note("no team is configured; write `[teams.NAME]` into the configuration, or `curtainwall teams import FILE`")
         return
     rows = [(name, team.agent, team.mode.value, team.project, team.description) for name, team in sorted(teams.items())]
-    show(columns(("TEAM", "AGENT", "MODE", "PROJECT", "ABOUT"), rows))
+    show(columns(("team", "agent", "mode", "project", "about"), rows))
     if told:
         show("")
         status = {it.session: "waiting for a human" if asks[it.session] else it.status for it in told}
         pairs = [(it.pair, status[it.session], it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in told]
-        show(columns(("CONVERSATION", "STATUS", "MESSAGES", "OPEN", "TOKENS", "LIFETIME", "LAST USED"), pairs))
+        show(columns(("conversation", "status", "messages", "open", "tokens", "lifetime", "last used"), pairs))
         totals = _totals(told)
         show("")
-        show(f"{totals['messages']} messages in {len(told)} conversations, {totals['average']:.1f} each, {totals['tokens']} tokens")
+        many, talks = counted(int(totals["messages"]), "message"), counted(len(told), "conversation")
+        show(f"{many} in {talks}, {totals['average']:.1f} each, {totals['tokens']} tokens")
     for it in told:
         if asks[it.session]:
             note(f"{inert(str(it.pair))} {_waits_for(asks[it.session])}")
@@ -134,20 +136,20 @@ def history(
     if team not in setup.config.teams:
         raise Misuse(f"there is no team `{team}`; `curtainwall teams list` shows them")
 
-    async def look() -> list[dict[str, JsonValue]]:
+    async def look() -> list[tuple[Exchange, dict[str, JsonValue]]]:
         async with open_house(setup) as wired:
             session = wired.talk.session_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
             asks = open_approvals(wired, session)
-            return [] if session is None else [_told(it, asks) for it in exchanges(wired.house.feed, session)]
+            return [] if session is None else [(it, _told(it, asks)) for it in exchanges(wired.house.feed, session)]
 
     told = (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]
     if output is Output.JSON:
-        show_json(told)
+        show_json([it for _, it in told])
         return
     if not told:
         note(f"there is no conversation with `{inert(team)}` yet; `curtainwall teams ask {inert(team)} …` begins one")
-    for each in told:
-        show(_exchange(each))
+    for each, it in told:
+        show(_exchange(it, when(each.at)))
 
 
 @app.command()
@@ -184,7 +186,7 @@ def adopt(
         show(f"{pair} goes on with {conversation}")
     elif told:
         rows = [(it.conversation, when(int(it.changed * 1000)), it.size, it.path) for it in found]
-        show(columns(("CONVERSATION", "CHANGED", "BYTES", "FILE"), rows))
+        show(columns(("conversation", "changed", "bytes", "file"), rows))
     else:
         note(f"there is no conversation that `{inert(str(pair))}` could adopt; name one with its ID and --file")
 
@@ -250,8 +252,8 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     return code
 
 
-def _exchange(told: Told) -> str:
-    lines = [f"{told['at']}  {told['handle']}  {told['by']}: {told['message']}"]
+def _exchange(told: Told, at: str) -> str:
+    lines = [f"{at}  {told['handle']}  {told['by']}: {told['message']}"]
     answer, asks = told.get("answer") or told.get("reason"), told.get("approvals")
     status = _waits_for([str(it) for it in asks]) if isinstance(asks, list) else f"{told['status']}{f': {answer}' if answer else ''}"
     lines.append(f"  {status}")

@@ -51,7 +51,7 @@ def help_lines(word: str) -> Iterator[str]:
     if word:
         yield f"{WORDS[word].usage}: {WORDS[word].does}"
         return
-    width = max(len(each.usage) for each in WORDS.values() if len(each.usage) <= 34)
+    width = max(len(each.usage) for each in WORDS.values())
     for each in WORDS.values():
         yield f"{each.usage:<{width}}  {each.does}"
     yield "a message that starts with a slash is written with two: //"

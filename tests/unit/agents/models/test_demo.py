@@ -80,7 +80,8 @@ FOUND: dict[str, tuple[str, ...]] = {
     "commit everything with message 'all of it'": ("git.commit was called",),
     "what is 17 * 23?": ("391",),
     'call filesystem.get_file_info {"path": "notes.txt"}': ("36",),
-    "remember that the build needs make": ("session.remember was called",),
+    "remember that the build needs make": ("I remembered `the build needs make`: the note is in memory.md",),
+    "recall make": ("- the build needs make (by the user)",),
     "1. read todo.md\n2. count the lines in notes.txt": ("# Plans", "3 lines"),
 }
 

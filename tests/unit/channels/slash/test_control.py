@@ -69,6 +69,8 @@ def test_help_has_a_line_for_every_word() -> None:
     lines = told(MemoryDesk(), "/help").lines
     for word in ("/approve", "/budget", "/why ID", "/skills", "/quit"):
         assert any(line.startswith(word) for line in lines)
+    (column,) = {line.index(does) for line in lines[:-1] for does in (line.partition("  ")[2].lstrip(),)}
+    assert column > 0, "what each does stands in one column"
     assert len(told(MemoryDesk(), "/help mode").lines) == 1
 
 

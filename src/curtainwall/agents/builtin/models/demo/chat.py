@@ -17,6 +17,7 @@ Here is what I can do, one thing or several joined by “and” or “then”:
 - arrange: `copy a.txt to b.txt`, `rename a.txt to b.txt`, `delete a.txt`, `make a directory called docs`
 - reach out: ``run `ls -la` ``, `fetch https://example.org`
 - git: `git status`, `show the last 3 commits`, `git diff`, `commit everything with message 'why'`
+- notes: `remember that the build needs make`, `recall build`
 - any tool: `call filesystem.get_file_info {"path": "notes.txt"}`
 
 Put texts and names with spaces in quotes. Each step passes the session's rules: it runs, is refused, or a human is asked."""

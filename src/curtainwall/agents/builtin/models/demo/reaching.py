@@ -124,12 +124,12 @@ def _clone(reader: Reader, found: re.Match[str]) -> Found:
 
 def _remember(reader: Reader, found: re.Match[str]) -> Found:
     text = reader.quoted(found["text"]) or reader.words.source(found["text"])
-    return one(Step("remember this", f"session.remember(text={text!r})", changes=True) if text else None)
+    return one(steps.remember(text) if text else None)
 
 
 def _recall(reader: Reader, found: re.Match[str]) -> Found:
     text = reader.quoted(found["text"]) or reader.words.source(found["text"])
-    return one(Step(f"recall what is known about `{text}`", f"session.recall(query={text!r})") if text else None)
+    return one(steps.recall(text) if text else None)
 
 
 def _call(reader: Reader, found: re.Match[str]) -> Found:

@@ -186,6 +186,17 @@ async def run(command):
 async def calculated(value):
     return str(value)
 ''',
+    "noted": '''\
+async def noted(text):
+    found = await session.remember(text=text)
+    return "the note is in " + found["in"]
+''',
+    "recalled": '''\
+async def recalled(query):
+    found = await session.recall(query=query)
+    notes = ["- " + note["text"] + " (by " + note["by"] + ")" for note in found["notes"]]
+    return "\\n".join(notes + found.get("skipped", [])) or "nothing is noted about that"
+''',
     "commit_all": '''\
 async def commit_all(message):
     await git.add(files=["."])
@@ -361,6 +372,16 @@ def commit(message: str, *, everything: bool) -> Step:
     if everything:
         return _helped(f"commit everything as {_shown(message)}", "commit_all", message, changes=True)
     return git(f"commit as {_shown(message)}", "commit", changes=True, message=message)
+
+
+def remember(text: str) -> Step:
+    """Keep a note for later sessions."""
+    return _helped(f"remember {_shown(text)}", "noted", text, changes=True)
+
+
+def recall(query: str) -> Step:
+    """Search the notes."""
+    return _helped(f"recall what is known about {_shown(query)}", "recalled", query)
 
 
 def call(tool: str, arguments: dict[str, JsonValue]) -> Step:
