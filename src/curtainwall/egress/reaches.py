@@ -32,7 +32,9 @@ _WORDS: Final = (
     (re.compile(r"file"), ReachKind.STORED),
 )
 # What those who talk like OpenAI call it.
-_SEARCHES: Final = dict.fromkeys(("websearchoptions", "searchparameters", "enablesearch", "plugins"), (ReachKind.WEB, True))
+_SEARCHES: Final[dict[str, tuple[ReachKind, bool]]] = dict.fromkeys(
+    ("websearchoptions", "searchparameters", "enablesearch", "plugins"), (ReachKind.WEB, True)
+)
 # Keys of the body itself, and whether the request still means something without them.
 _AT_THE_TOP: Final = {
     Dialect.ANTHROPIC: {"mcpservers": (ReachKind.SERVERS, True), "container": (ReachKind.CODE, True)},
