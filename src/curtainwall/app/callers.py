@@ -9,6 +9,7 @@ from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     MCP,
     NOBODY,
+    OUTSIDE,
     SYSTEM,
     AddLabels,
     Answer,
@@ -25,9 +26,6 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-
-OUTSIDE = "outside"
-"""The agent of such a session: none of ours, it only calls."""
 
 _MANY = 1_000_000
 

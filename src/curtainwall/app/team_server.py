@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.callers import OUTSIDE, McpCaller, OutsideCaller
+from curtainwall.app.callers import McpCaller, OutsideCaller
 from curtainwall.app.mcp_proxy import pump
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
-from curtainwall.model import CommandRefused, ToolSpec
+from curtainwall.model import OUTSIDE, CommandRefused, ToolSpec
 from curtainwall.tools.mcp_in import Door
 from curtainwall.tools.teams import SERVER
 

@@ -8,12 +8,12 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from curtainwall.app.callers import OUTSIDE, OutsideCaller, see_that_there_is
+from curtainwall.app.callers import OutsideCaller, see_that_there_is
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
 from curtainwall.channels.teams import Pair, PairFigures
-from curtainwall.model import ApprovalQuery, Ask, CommandRefused, Mode, SessionId, TurnFailed
+from curtainwall.model import OUTSIDE, ApprovalQuery, Ask, CommandRefused, Mode, SessionId, TurnFailed
 
 Told = Mapping[str, JsonValue]
 
