@@ -23,6 +23,7 @@ from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget, why_lines
 from curtainwall.model import (
+    MCP,
     OUTSIDE,
     BudgetKind,
     CommandRefused,
@@ -70,7 +71,7 @@ def list_sessions(
         channel=channel,
         since=_ago(since) if since else None,
         text=text,
-        without_agent=None if callers or agent == OUTSIDE else OUTSIDE,
+        without_agent=None if callers or agent == OUTSIDE or channel == MCP else OUTSIDE,
         limit=limit,
     )
     with open_store(find_home()) as store:

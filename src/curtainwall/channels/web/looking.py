@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from curtainwall.channels.web.session_hub import RAIL
 from curtainwall.channels.web.site import Site, is_piece
-from curtainwall.model import OUTSIDE, ApprovalQuery, Mode, SessionQuery, SessionStatus
+from curtainwall.model import MCP, OUTSIDE, ApprovalQuery, Mode, SessionQuery, SessionStatus
 
 _SHOWN_ITEMS = 150
 _MOST_ITEMS = 5_000
@@ -50,7 +50,7 @@ class Looking:
         told = request.query_params
         status = told.get("status", "")
         text = told.get("q", "").strip()[:_LONGEST_SEARCH]
-        with_callers = "callers" in told
+        with_callers = "callers" in told or told.get("channel") == MCP
         shown = _count(told.get("rows", ""), _SHOWN_ROWS, _MOST_ROWS)
         query = SessionQuery(
             status=cast("SessionStatus", status) if status in get_args(SessionStatus) else None,
