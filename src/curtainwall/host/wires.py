@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +12,15 @@ _HIGH: Final = 128 * 1024
 _BUFFER: Final = 256 * 1024
 # For the other side to take what was sent to it before we close.
 _CLOSING_SECONDS: Final = 10.0
+
+_LENT = threading.local()
+
+
+def _buffer() -> memoryview:
+    """Return the one buffer of this thread: what came is taken out of it before anything else can be read into it."""
+    if not hasattr(_LENT, "buffer"):
+        _LENT.buffer = memoryview(bytearray(_BUFFER))
+    return _LENT.buffer
 
 
 def _nobody(_: "Wire") -> None:
@@ -23,7 +33,7 @@ class Wire(asyncio.BufferedProtocol):
     def __init__(self, begun: Callable[["Wire"], None] = _nobody, gone: Callable[["Wire"], None] = _nobody) -> None:
         self._begun = begun
         self._gone = gone
-        self._buffer = memoryview(bytearray(_BUFFER))
+        self._buffer = _buffer()
         self._pieces: list[bytes] = []
         self._size = 0
         self._tls: Tls | None = None
@@ -48,7 +58,7 @@ class Wire(asyncio.BufferedProtocol):
         self._begun(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
-        """Lend the one buffer that everything is read into."""
+        """Lend the buffer that everything is read into."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
