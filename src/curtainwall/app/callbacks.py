@@ -19,12 +19,14 @@ from curtainwall.model import (
     CurtainwallError,
     SessionId,
     SessionQuery,
+    TryLater,
     session_stream,
 )
 from curtainwall.session import lift
 
 TOOL = "fetch.get"
 _MANY = 1_000_000
+_LOOK_AGAIN = 0.25
 _ENDED = ("done", "failed", "interrupted")
 
 
@@ -69,6 +71,7 @@ class Callbacks:
         headers: dict[str, JsonValue] = {"Content-Type": "application/json"}
         ask = Ask(tool=TOOL, arguments={"url": url, "method": "POST", "headers": headers, "body": body})
         try:
+            await self._ours(session)
             # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
             if not await self._wired.gate.take_up(session):
                 await self._wired.gate.request(session, ask)
@@ -79,6 +82,15 @@ class Callbacks:
             self._settled.add(session)
         finally:
             del self._sending[session]
+
+    async def _ours(self, session: SessionId) -> None:
+        """Wait until nobody else has the session: whoever answered lets go of it a moment later, and nothing tells us of that."""
+        while True:
+            try:
+                async with self._wired.house.hold(session):
+                    return
+            except TryLater:
+                await asyncio.sleep(_LOOK_AGAIN)
 
     def _wanted(self, session: SessionId) -> tuple[str, str | None]:
         """Return the hook that a session was delivered to, and where its outcome goes."""
