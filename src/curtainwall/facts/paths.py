@@ -19,6 +19,7 @@ from curtainwall.facts.refusal import Unclear, quoted
 _MAX_PATH = 4095
 _MAX_NAME = 255
 _MAX_LINKS = 40
+_LOOKS = 20
 
 # Their meaning depends on who looks; we would find our own process there, not the agent's.
 _OWN_PROCESS = ("self", "thread-self")
@@ -192,10 +193,15 @@ def _identity(path: str) -> tuple[int, int] | int | None:
     """Return which file the kernel reaches, or why none.
 
     An ordinary link and its text lead to the same; the links that the kernel makes up (`PID/root` in a `/proc`, wherever that is
-    mounted) need not.
+    mounted) need not. A kernel that begins a walk anew, since something was mounted meanwhile, counts the links of both walks: a loop
+    is believed when it is there each time.
     """
-    try:
-        found = os.stat(path)
-    except OSError as fault:
-        return fault.errno
-    return found.st_dev, found.st_ino
+    for _ in range(_LOOKS):
+        try:
+            found = os.stat(path)
+        except OSError as fault:
+            if fault.errno != errno.ELOOP:
+                return fault.errno
+        else:
+            return found.st_dev, found.st_ino
+    return errno.ELOOP

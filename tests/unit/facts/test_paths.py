@@ -168,6 +168,20 @@ def test_forty_links_are_followed_and_one_more_is_not(scene: Scene) -> None:
     assert "loop" in refused("d40", scene)
 
 
+@pytest.mark.usefixtures("bubblewrap")
+def test_forty_links_are_followed_also_while_something_is_mounted(scene: Scene) -> None:
+    link(scene, "l0", "a")
+    for number in range(1, 40):
+        link(scene, f"l{number}", f"l{number - 1}")
+    again = "for _ in $(seq 100); do bwrap --ro-bind / / true; done"
+    with subprocess.Popen(["bash", "-c", again]) as mounting:
+        try:
+            while mounting.poll() is None:
+                assert canonical_path("l39/file", scene) == f"{scene.workspace}/a/file"
+        finally:
+            mounting.kill()
+
+
 def test_a_link_to_a_name_that_is_no_text_is_refused(scene: Scene) -> None:
     os.symlink(b"\xff", os.fsencode(f"{scene.workspace}/bytes"))
     assert "not UTF-8" in refused("bytes", scene)
