@@ -23,7 +23,7 @@ run: $(RUNS) ## talk to an agent in a scratch project, offline (TASK="read notes
 	@$(BIN)/python examples/first_minute.py $(if $(TASK),'$(subst ','\'',$(TASK))')
 
 test: venv ## run every test (ARGS="tests/habits -k doors" for some)
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m tests.support.second_look $(ARGS)
 
 check: venv ## format, lint, types and floors: what CI runs before the tests
 	$(BIN)/ruff format --check .
