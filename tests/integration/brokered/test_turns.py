@@ -181,7 +181,7 @@ def test_a_budget_stops_the_agent_within_one_event_and_a_raise_lets_it_go_on(bro
     assert exhausted["limit"] <= exhausted["used"] < exhausted["limit"] + 100, "one event is a few tokens"
     assert brokered.json("sessions", "replay", session)["violations"] == []
     assert brokered.library(RAISED, session) == "done: HEARD: apple"
-    assert stopped["text"].count("line 0 of") == 1
+    assert stopped["text"].count("line 0 of") <= 1, "the agent may be stopped before it has passed on the first line"
     assert "line 1999" not in stopped["text"]
 
 
