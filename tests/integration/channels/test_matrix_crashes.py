@@ -64,6 +64,34 @@ def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home
 
 
 @covers("matrix.once-and-in-order")
+def test_kill_9_in_the_middle_of_a_burst_of_a_hundred_loses_none_and_answers_none_twice(
+    home: Home, synapse: Synapse, tmp_path: Path
+) -> None:
+    configure(home, synapse)
+    wall, burst = synapse.user("wall"), [f"m{number}" for number in range(100)]
+
+    async def say_all(ann: Person, room: str) -> None:
+        for text in burst:
+            await ann.say(room, text)
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            with process(home, tmp_path / "wall.log", "echo") as running:
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                sending = asyncio.create_task(say_all(ann, room))
+                await ann.until(lambda: len(heard_by_echo(ann, room, wall)) >= 20)
+                assert not sending.done(), "it is killed while they come"
+                running.kill()
+            with process(home, tmp_path / "wall.log", "echo"):
+                await ann.until(lambda: burst[-1] in heard_by_echo(ann, room, wall))
+                await sending
+            assert heard_by_echo(ann, room, wall) == burst
+
+    run(talk(), 110)
+
+
+@covers("matrix.once-and-in-order")
 def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_repeats_nothing(
     home: Home, synapse: Synapse, tmp_path: Path
 ) -> None:
