@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.home import find_home
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, open_store, set_up
@@ -74,11 +75,11 @@ def history(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List past firings, the last first: the session that each became, or why it did not run."""
-    setup = set_up()
-    with open_store(setup.home) as store:
+    with open_store(find_home()) as store:
         told = _pasts(store)
         found = firing_rows(told, status_in(store), limit, job)
-    if job is not None and job not in setup.config.cron and job not in told:
+    # What has fired can be looked at also while the rules of a job do not load.
+    if job is not None and job not in told and job not in set_up().config.cron:
         raise NotFound(f"there is no job `{job}`, and there never was one that fired; `curtainwall cron list` names them")
     if output is Output.JSON:
         show_json([_firing(it) for it in found])
