@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from urllib.parse import quote
+
+import pytest
 
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import open_house, set_up
@@ -63,6 +66,7 @@ def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home
     run(talk(), 110)
 
 
+@pytest.mark.timeout(300)
 @covers("matrix.once-and-in-order")
 def test_kill_9_in_the_middle_of_a_burst_of_a_hundred_loses_none_and_answers_none_twice(
     home: Home, synapse: Synapse, tmp_path: Path
@@ -84,11 +88,11 @@ def test_kill_9_in_the_middle_of_a_burst_of_a_hundred_loses_none_and_answers_non
                 assert not sending.done(), "it is killed while they come"
                 running.kill()
             with process(home, tmp_path / "wall.log", "echo"):
-                await ann.until(lambda: burst[-1] in heard_by_echo(ann, room, wall))
+                await ann.until(lambda: burst[-1] in heard_by_echo(ann, room, wall), 120)
                 await sending
             assert heard_by_echo(ann, room, wall) == burst
 
-    run(talk(), 110)
+    run(talk(), 290)
 
 
 @covers("matrix.once-and-in-order")
@@ -253,5 +257,27 @@ def test_only_named_devices_of_a_user_count_and_are_sent_keys(home: Home, synaps
                 assert here.accepted(room) == ["from the phone"]
                 await desk.until(lambda: sum(event.sender == wall for _, event in desk.unread) >= 2)
                 assert desk.heard(room, wall) == []
+
+    run(talk(), 110)
+
+
+@covers("matrix.lost-keys")
+def test_a_device_whose_keys_are_lost_is_not_served_and_what_to_do_is_said(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            room = await after_a_first_word(ann, wall)
+            shutil.rmtree(home.root / "matrix")
+            async with served(Echo()) as here:
+                await eventually(lambda: "knows device `WALL`" in here.health)
+                assert "set another `device`" in here.health
+            config = home.root / "config.toml"
+            config.write_text(config.read_text().replace('device = "WALL"', 'device = "WALL2"'))
+            async with served(Echo()):
+                await ann.until(lambda: any(device.id == "WALL2" for device in ann.client.device_store.active_user_devices(wall)))
+                await ann.say(room, "second")
+                await ann.hears(room, wall, "heard: second")
 
     run(talk(), 110)
