@@ -8,6 +8,7 @@ import time
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.tmux import terminal
+from tests.support.waiting import until
 
 SOURCE = f"source <({shlex.quote(sys.executable)} -m curtainwall completion bash)"
 ANSWER = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _curtainwall_complete "$1"; printf "%s\\n" "${COMPREPLY[@]}"'
@@ -67,7 +68,7 @@ def test_an_answer_takes_less_than_a_third_of_a_second(program: Program) -> None
         return time.monotonic() - began
 
     # Others may be at work on this machine; how quick it can be is what counts.
-    assert min(once() for _ in range(5)) < 0.3
+    until(lambda: once() < 0.3)
 
 
 @covers("cli.completion")
