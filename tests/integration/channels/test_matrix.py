@@ -49,7 +49,7 @@ def test_a_conversation_in_an_encrypted_room_with_an_ask_that_an_operator_approv
             assert (home.outside / "note.txt").read_text() == "x"
             assert here.health == ""
 
-    run(talk(), 110)
+    run(talk())
 
 
 async def ask_in(ann: Person, room: str, wall: str, words: str = "write it") -> str:
@@ -104,7 +104,7 @@ def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Ho
             assert [(answer.granted, answer.by.name, answer.reason) for answer in answers] == [(False, ann.user, "not today")]
             assert here.accepted(room) == ["write it", "hello"]
 
-    run(talk(), 110)
+    run(talk())
 
 
 @covers("matrix.restart-in-an-ask")
@@ -130,7 +130,7 @@ def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(h
             assert sum("it is written" in text for text in said) == 1
             assert (home.outside / "note.txt").read_text() == "x"
 
-    run(talk(), 110)
+    run(talk())
 
 
 @covers("matrix.once-and-in-order")
@@ -157,7 +157,7 @@ def test_a_burst_is_answered_in_order_and_once_also_where_it_came_while_nobody_l
                 assert _heard_by_echo(ann, room, wall) == [f"m{number}" for number in range(135)]
                 assert again.accepted(room) == [f"m{number}" for number in range(135)]
 
-    run(talk(), 110)
+    run(talk())
 
 
 def _heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
@@ -190,7 +190,7 @@ def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(hom
             assert not any("it is written" in it.text for it in ann.heard(room, wall))
             assert wired.store.index.session_at(Route(channel="matrix", reference=room)) is None
 
-    run(talk(), 110)
+    run(talk())
 
 
 @covers("matrix.as-it-comes")
@@ -218,4 +218,4 @@ def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_th
                 told = first.text.partition("\n\n… ")[0].removeprefix("heard: ") + "".join(part.text for part in rest)
                 assert re.sub(r"\s", "", told) == re.sub(r"\s", "", long)
 
-    run(talk(), 110)
+    run(talk())

@@ -71,7 +71,7 @@ def test_an_agent_has_no_network_no_rights_and_writes_only_where_it_may(docker_e
             mounts = {mount["Destination"]: mount["RW"] for mount in shown["Mounts"]}
             assert mounts == {"/workspace": True, "/etc/curtainwall": False, "/run/curtainwall": False, "/home/agent": True}
 
-    run(story(), 110)
+    run(story())
     everything = docker_engine.docker("run", "--rm", "--network", "host", IMAGE, "tail", "-n", "+3", "/proc/net/dev")
     assert len(everything.splitlines()) > 1, "with the host's network there is more to be seen, so the test can see it"
 
@@ -92,7 +92,7 @@ def test_two_sessions_do_not_see_each_other(docker_engine: DockerEngine, short_p
             assert "\na\n" not in seen
             assert await rig.container(one) != await rig.container(two)
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.killed-outside")
@@ -111,7 +111,7 @@ def test_a_container_killed_from_outside_is_a_clear_failure_and_the_next_turn_wo
             assert "begun" in "".join(event.text for event in turn.events if isinstance(event, TextStreamed)), "what was shown is kept"
             assert (await rig.say(session, "echo again")).text == "again\n"
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.interrupt")
@@ -138,7 +138,7 @@ def test_an_interrupt_ends_the_agent_inside_with_every_child_of_its(docker_engin
             assert await rig.engine.found(session) == [], "the child had left the agent's group, so the container ended with it"
             assert (await rig.say(session, "echo again")).text == "again\n"
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.time-limit")
@@ -152,7 +152,7 @@ def test_a_turn_that_works_too_long_is_stopped(docker_engine: DockerEngine, shor
             assert "stopped after 0.5 seconds of work" in turn.end.failure
             assert await rig.engine.found(session) == []
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.leftovers")
@@ -184,7 +184,7 @@ asyncio.run(leave())
             with pytest.raises(TryLater, match=r"another process .* runs the agent"):
                 await other.borrow(wish, print).__aenter__()
 
-    run(story(), 110)
+    run(story())
 
 
 def _someone_else() -> Owner:
@@ -207,7 +207,7 @@ def test_no_more_containers_run_than_allowed_and_the_next_one_is_told_that_it_wa
             assert (await rig.ended(two, before[1])).text == "second\n"
             assert await rig.engine.found(one) == [], "the one that had nothing to do made room"
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.idle")
@@ -225,7 +225,7 @@ def test_an_idle_container_is_paused_goes_on_with_the_next_message_and_is_remove
             await rig.becomes(session, "gone")
             assert (await rig.say(session, "ls /tmp; echo new")).text == "new\n"
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.waits-paused")
@@ -256,7 +256,7 @@ def test_a_container_whose_agent_waits_for_a_human_is_paused_and_goes_on_with_th
             assert '"id":2' in turn.text
             assert (short_path / "outside.txt").read_text() == "hello"
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.clear-errors")
