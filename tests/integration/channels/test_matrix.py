@@ -1,5 +1,6 @@
 """Matrix on a real homeserver: conversations in encrypted rooms, asks and answers, and everything that comes in between."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -201,11 +202,13 @@ def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_th
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo(pause=4)):
+            goes_on = asyncio.Event()
+            async with served(Echo(goes_on)):
                 room = await ann.room(wall)
                 await ann.joined(room, wall)
                 await ann.say(room, "say this again, slowly, so that everybody can see how it comes and in the end is whole")
                 await ann.until(lambda: any(it.text.endswith("…") for it in ann.heard(room, wall)))
+                goes_on.set()
                 whole = await ann.hears(room, wall, "in the end is whole")
                 assert whole.changes >= 1
                 assert len(ann.heard(room, wall)) == 1

@@ -199,7 +199,7 @@ def test_a_homeserver_that_slows_us_down_or_goes_away_is_waited_for(home: Home, 
             await asyncio.to_thread(synapse.start)
             await ann.say(room, "are you there")
             await ann.hears(room, wall, "heard: are you there")
-            assert here.health == ""
+            await eventually(lambda: here.health == "")
 
     run(talk())
 

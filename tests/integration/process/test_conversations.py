@@ -165,7 +165,7 @@ def test_never_more_processes_than_allowed_and_everybody_is_answered(short_path:
 @covers("process.idle")
 def test_a_process_that_rests_answers_to_its_health_and_ends_after_a_while(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(idle=1.0, health=0.2)) as rig:
+        async with processed(short_path, program=fake, limits=Limits(idle=3.0, health=0.2)) as rig:
             session = await rig.open()
             await rig.say(session, "first")
             assert rig.agent.alive == 1
