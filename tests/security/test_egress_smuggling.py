@@ -185,7 +185,7 @@ async def some_names(there: Session, count: int) -> None:
                 await client.secure(trust, f"{secrets.token_hex(8)}.test")
 
 
-@pytest.mark.timeout(3600 if FULL else 120)
+@pytest.mark.timeout(3600 if FULL else 300)
 @covers("egress.memory-flat")
 def test_memory_is_flat_however_many_requests_and_names_have_passed(tmp_path: Path) -> None:
     async def story() -> None:
