@@ -60,7 +60,7 @@ def listening(family: int, address: object) -> Generator[list[bytes]]:
 
 def outside(code: str) -> subprocess.CompletedProcess[str]:
     """Run the same program as it would run without a sandbox."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90, check=False)
 
 
 def inside(machine: Machine, code: str) -> str:

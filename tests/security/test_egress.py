@@ -571,7 +571,7 @@ class Fuzzed:
         self._there = self._runner.run(self._context.__aenter__())
 
     def send(self, data: bytes, *, inside: bool) -> None:
-        self._runner.run(asyncio.wait_for(self._send(data, inside=inside), 30))
+        self._runner.run(asyncio.wait_for(self._send(data, inside=inside), 90))
 
     async def _send(self, data: bytes, *, inside: bool) -> None:
         there = self._there

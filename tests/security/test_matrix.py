@@ -57,7 +57,7 @@ def test_ten_thousand_events_of_a_hostile_homeserver_crash_nothing_and_approve_n
                 assert not any(isinstance(event, ApprovalAnswered | ModeChanged | RuleDisabled) for event in log)
                 assert wired.store.index.session_at(place) is None
 
-        run(attack(), 115)
+        run(attack())
 
 
 @covers("matrix.forgery")
@@ -104,4 +104,4 @@ def test_what_is_forged_in_the_homeservers_database_approves_nothing_unless_it_i
             async with served():
                 await ann.hears(room, wall, "it is written")
 
-    run(attack(), 115)
+    run(attack())
