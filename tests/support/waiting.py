@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSE = 0.005
-BOUND = 60.0
+BOUND = 90.0
 """Long, because a busy machine is no fault; whoever waits in vain fails anyway."""
 
 

@@ -42,7 +42,7 @@ class Running:
     def err(self) -> str:
         return self.place.with_suffix(".err").read_text()
 
-    def says(self, words: str, bound: float = 60) -> str:
+    def says(self, words: str, bound: float = 90) -> str:
         """Wait until it has said something on stderr, and return the first group of the pattern."""
         until(lambda: re.search(words, self.err) or self.child.poll() is not None, bound)
         # One that ended meanwhile may have said it as its last word.
@@ -60,7 +60,7 @@ class Running:
                 os.kill(pid, signal.SIGKILL)
         self.child.wait()
 
-    def code(self, bound: float = 60) -> int:
+    def code(self, bound: float = 90) -> int:
         """Wait for its end and return the exit code."""
         code = self.child.wait(timeout=bound)
         assert "Traceback" not in self.err, self.err
@@ -73,7 +73,7 @@ class Program:
 
     scratch: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
-    patience: float = 60
+    patience: float = 120
 
     @property
     def home(self) -> Path:
