@@ -1,6 +1,7 @@
 """Fixtures for every test: real parts, and a head line that says which of them are there."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,12 @@ from tests.support.real_parts import REAL_PARTS, report, require
 
 if TYPE_CHECKING:
     from tests.support.synapse import Synapse
+
+
+def pytest_configure() -> None:
+    """Have the programs that we start hear an interrupt, also where a shell that runs us in the background has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

@@ -101,6 +101,12 @@ def test_there_is_no_interface_no_right_and_nothing_of_ours_to_write(brokered: B
     assert len(everything.splitlines()) > 1, "with the host's network there is more to be seen, so the test can see it"
 
 
+def is_heard(port: int) -> bool:
+    """Tell whether somebody listens at a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @covers("brokered.no-way-to-channels")
 def test_an_agent_reaches_neither_our_ports_nor_our_sockets_nor_what_channels_keep(brokered: Brokered) -> None:
     web, hooks, status = free_port(), free_port(), free_port()
@@ -116,7 +122,7 @@ def test_an_agent_reaches_neither_our_ports_nor_our_sockets_nor_what_channels_ke
     served = brokered.begin("serve")
     until(lambda: health(status), 90)
     for port in (web, hooks, status):
-        socket.create_connection(("127.0.0.1", port), 10).close()
+        until(lambda port=port: is_heard(port))
     watched = until(lambda: sorted((brokered.home / "run" / "watch").iterdir()), 60)[0]
     store = brokered.home / "matrix"
     store.mkdir(exist_ok=True)

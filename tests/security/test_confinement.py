@@ -14,6 +14,7 @@ import pytest
 
 from curtainwall.model import Mode
 from tests.support.machines import SECRET, Machine
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 PYTHON = "/usr/bin/python3"
@@ -60,7 +61,7 @@ def listening(family: int, address: object) -> Generator[list[bytes]]:
 
 def outside(code: str) -> subprocess.CompletedProcess[str]:
     """Run the same program as it would run without a sandbox."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90, check=False)
 
 
 def inside(machine: Machine, code: str) -> str:
@@ -294,10 +295,7 @@ def test_a_cancelled_command_leaves_nothing_planted(project: Machine) -> None:
     async def main() -> None:
         prepared = project.prepare("shell.run", command="echo evil > .envrc; sleep 100")
         running = asyncio.create_task(project.run(prepared))
-        for _ in range(500):
-            await asyncio.sleep(0.02)
-            if (project.workspace / ".envrc").exists():
-                break
+        await eventually((project.workspace / ".envrc").exists)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -571,7 +571,7 @@ class Fuzzed:
         self._there = self._runner.run(self._context.__aenter__())
 
     def send(self, data: bytes, *, inside: bool) -> None:
-        self._runner.run(asyncio.wait_for(self._send(data, inside=inside), 30))
+        self._runner.run(asyncio.wait_for(self._send(data, inside=inside), 90))
 
     async def _send(self, data: bytes, *, inside: bool) -> None:
         there = self._there
@@ -621,7 +621,7 @@ def test_more_connections_than_allowed_are_closed_and_the_others_are_served(tmp_
 @covers("egress.bounded")
 def test_bodies_that_are_never_finished_are_bounded_together_and_given_up(tmp_path: Path) -> None:
     async def story() -> None:
-        bounds = Bounds(body=1_000_000, held=2_500_000, sending=1.0)
+        bounds = Bounds(body=1_000_000, held=2_500_000, sending=4.0)
         async with session(tmp_path, bounds=bounds) as there:
             head = f"POST /v1/messages HTTP/1.1\r\nhost: api.anthropic.com\r\n{there.key_header}\r\ncontent-type: application/json\r\n"
             sent = head.encode() + b"content-length: 1000000\r\n\r\n" + b" " * 900_000
@@ -644,13 +644,13 @@ def test_bodies_that_are_never_finished_are_bounded_together_and_given_up(tmp_pa
 
 def test_a_client_that_says_nothing_is_given_up_at_every_step(tmp_path: Path) -> None:
     async def story() -> None:
-        bounds = Bounds(idle=0.2, sending=0.2, handshake=0.2)
+        bounds = Bounds(idle=1.5, sending=1.5, handshake=1.5)
         async with (
             session(tmp_path, bounds=bounds) as there,
+            there.inside() as quiet,
             there.raw() as silent,
             there.raw() as half,
             there.raw() as unshaken,
-            there.inside() as quiet,
         ):
             await half.send(b"CONNECT api.anth")
             await unshaken.send(b"CONNECT api.anthropic.com:443 HTTP/1.1\r\nhost: x\r\n\r\n")

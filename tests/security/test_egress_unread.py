@@ -89,6 +89,7 @@ class KeyUpdates:
 
 def end_at_the_proxy() -> Wire:
     """Return the proxy's end of the one connection that there is."""
+    gc.collect()
     (wire,) = [each for each in gc.get_objects() if isinstance(each, Wire) and not each.is_lost]
     return wire
 

@@ -18,6 +18,7 @@ from curtainwall.tools.fetch import FetchLimits
 from tests.support.covers import covers
 from tests.support.fetching import Web, told, web
 from tests.support.houses import ANN, events, run, until
+from tests.support.ports import free_port
 from tests.support.web import PUBLIC, redirect, reply, site
 
 QUICK = FetchLimits(patience=2)
@@ -228,7 +229,8 @@ def test_an_agent_that_stops_waiting_stops_the_hop_as_well(tmp_path: Path) -> No
 @covers("fetch.answers-are-of-the-judged-class")
 def test_a_name_that_is_public_first_and_private_later_is_not_followed(tmp_path: Path) -> None:
     async def story() -> None:
-        with site(PUBLIC) as server, site("127.0.0.1", port=server.port) as inside:
+        port = free_port()
+        with site(PUBLIC, port=port) as server, site("127.0.0.1", port=port) as inside:
             server.pages["/"] = PAGE
             inside.pages["/"] = reply(200, "the inside", content_type="text/plain")
             async with web(tmp_path, ["docs.python.org"]) as w:

@@ -47,15 +47,15 @@ def test_a_hundred_megabytes_of_output_deny_and_cost_little(tmp_path: Path, stre
     assert "printed more than" in denied(run(hooks.before_call(call(), place("/w"))))
     assert run(hooks.after_call(call(), ToolResult(ok=True, value=""), place("/w"))) == HookReply()
     assert run(hooks.tell(UserPromptSubmit(prompt="x"), place("/w"))) == HookReply()
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60
 
 
 def test_a_hook_without_an_end_is_ended_with_its_children(tmp_path: Path) -> None:
     body = f"trap '' TERM HUP INT; (trap '' TERM HUP INT; echo $$ >> {tmp_path}/pids; sleep 600) & echo $$ >> {tmp_path}/pids; sleep 600"
-    hooks = user_hooks(settings(tmp_path, PreToolUse=command(shell(tmp_path / "stuck", body), timeout=0.5)))
+    hooks = user_hooks(settings(tmp_path, PreToolUse=command(shell(tmp_path / "stuck", body), timeout=3)))
     start = time.monotonic()
-    assert "did not end within 0.5 seconds" in denied(run(hooks.before_call(call(), place("/w"))))
-    assert time.monotonic() - start < 10
+    assert "did not end within 3 seconds" in denied(run(hooks.before_call(call(), place("/w"))))
+    assert time.monotonic() - start < 40
     for pid in (tmp_path / "pids").read_text().split():
         wait_until_gone(int(pid))
 
@@ -65,7 +65,7 @@ def test_children_that_hold_the_pipes_open_hold_up_nobody(tmp_path: Path) -> Non
     hooks = user_hooks(settings(tmp_path, PreToolUse=command(line, timeout=60)))
     start = time.monotonic()
     assert denied(run(hooks.before_call(call(), place("/w")))) == "no"
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 40
     for pid in (tmp_path / "pids").read_text().split():
         wait_until_gone(int(pid))
 

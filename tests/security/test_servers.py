@@ -132,8 +132,8 @@ def test_a_protected_path_is_given_to_no_server_and_looks_empty_inside_another(t
         servers = servers_at(tmp_path, spec, never=never)
         try:
             async with servers.supervisor.using("bad", place_at(tmp_path)) as link:
-                notes = await link.call("read_file", {"path": str(tmp_path / "home" / "notes")}, 10)
-                key = await link.call("read_file", {"path": str(tmp_path / "home" / ".ssh" / "id")}, 10)
+                notes = await link.call("read_file", {"path": str(tmp_path / "home" / "notes")}, 60)
+                key = await link.call("read_file", {"path": str(tmp_path / "home" / ".ssh" / "id")}, 60)
             assert "did: 'notes'" in str(notes)
             assert "could not" in str(key)
         finally:
@@ -155,7 +155,7 @@ def test_a_server_cannot_plant_a_hook_in_a_project_nor_write_in_plan_mode(tmp_pa
         async def tried(name: str, *, own: bool, mode: Mode = Mode.DEFAULT) -> str:
             place = place_at(workspace, f"s{own:d}{mode.value}", own=own, mode=mode)
             async with servers.supervisor.using("bad", place) as link:
-                return str(await link.call("write_file", {"path": str(workspace / name), "content": "x"}, 10))
+                return str(await link.call("write_file", {"path": str(workspace / name), "content": "x"}, 60))
 
         try:
             assert "did" in await tried("plain.txt", own=False)
@@ -249,7 +249,7 @@ BOMB: dict[str, Any] = {
 }
 
 
-async def listed(root: Path, how: str, within: float = 30.0) -> int:
+async def listed(root: Path, how: str, within: float = 90.0) -> int:
     """Return how many tools are taken from a server whose list has no end."""
     link = await servers_at(root).supervisor.open(bad_server("bad", "--pages", how), place_at(root))
     try:

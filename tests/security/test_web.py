@@ -10,6 +10,7 @@ from curtainwall.app.config import parse_config
 from curtainwall.app.web_people import web_operators
 from curtainwall.model import Effect
 from tests.support.covers import covers
+from tests.support.waiting import replace
 from tests.support.webs import CONFIG, Web, web_at
 
 
@@ -48,7 +49,7 @@ def test_a_command_in_the_shells_sandbox_finds_no_way_to_the_port(web: Web, bubb
     told = str(answer.result.value)
     assert "no way" in told
     assert "reached" not in told
-    assert httpx2.get(f"{web.base}/sign-in", trust_env=False).status_code == 200
+    assert httpx2.get(f"{web.base}/sign-in", trust_env=False, timeout=90).status_code == 200
 
 
 @covers("web.agents-cannot-reach-it")
@@ -130,7 +131,7 @@ def test_somebody_who_is_off_the_list_is_out_at_once(tmp_path_factory: pytest.Te
         olga = web.visit("olga")
         assert olga.get("/").status_code == 200
         config = web.served.wired.setup.home.config
-        config.write_text(config.read_text().replace(', "olga"', ""))
+        replace(config, config.read_text().replace(', "olga"', ""))
         web.until(lambda: _is_out(olga))
 
 

@@ -113,7 +113,7 @@ async def deliver(port: int, content: bytes) -> bytes:
         writer.close()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @covers("webhook.garbage")
 def test_ten_thousand_bodies_of_an_enemy_crash_nothing_approve_nothing_and_leave_other_sessions_alone(
     home: Home, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +152,7 @@ def test_ten_thousand_bodies_of_an_enemy_crash_nothing_approve_nothing_and_leave
             await answer(house.wired, asks, approval)
             await eventually((home.outside / "note.txt").exists)
 
-    run(attack(), 170)
+    run(attack(), 380)
 
 
 async def an_ask(house: Serving, wanted: Path) -> tuple[SessionId, str]:

@@ -226,7 +226,7 @@ def files_of(pid: int) -> set[str]:
 
 @covers("workers.die-with-us")
 def test_a_busy_worker_dies_with_us(how: How, tmp_path: Path) -> None:
-    assert is_gone_with_its_parent(confined_worker(monty(), tmp_path, how=how).launcher, 5.0)
+    assert is_gone_with_its_parent(confined_worker(monty(), tmp_path, how=how).launcher, 60.0)
 
 
 def test_a_busy_worker_that_nobody_holds_outlives_us() -> None:

@@ -51,7 +51,7 @@ def write_program(path: Path, *calls: Call) -> Path:
 def run_program(*command: str | Path, user: int | None = None) -> Told:
     """Run such a program, or a launcher in front of it, and return what it tells."""
     done = subprocess.run(
-        [*command, "subprocess"], input=b"x", capture_output=True, timeout=30, check=False, user=user, group=user,
+        [*command, "subprocess"], input=b"x", capture_output=True, timeout=90, check=False, user=user, group=user,
         extra_groups=None if user is None else [],
     )  # fmt: skip
     answers = [one for (one,) in struct.iter_unpack("<q", done.stdout[_ROOM:])]

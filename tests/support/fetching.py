@@ -38,7 +38,7 @@ class Web:
 
     async def get(self, url: str, *, wait: bool = True, **arguments: JsonValue) -> Answer:
         ask = Ask(tool="fetch.get", arguments={"url": url, **arguments})
-        return await asyncio.wait_for(self.gate.request(self.session, ask, wait=wait), 30)
+        return await asyncio.wait_for(self.gate.request(self.session, ask, wait=wait), 90)
 
     @property
     def requested(self) -> list[str]:

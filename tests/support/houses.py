@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run one coroutine with a bound, so that a hang is a failure with a place."""
-    return asyncio.run(asyncio.wait_for(work, 100))
+    return asyncio.run(asyncio.wait_for(work, 240))
 
 
 @dataclass

@@ -47,9 +47,9 @@ def configure(home: Home, server: Synapse | Enemy, *, model: str = "demo", matri
 
 @dataclass
 class Echo:
-    """A model that says what it heard since it last spoke; it may pause in the middle."""
+    """A model that says what it heard since it last spoke; it may be held up in the middle."""
 
-    pause: float = 0.0
+    goes_on: asyncio.Event | None = None
     name: str = "echo"
     context_size: int = 1_000_000
 
@@ -60,7 +60,8 @@ class Echo:
         said = AgentSaid(text=f"heard: {' | '.join(heard)}")
         middle = len(said.text) // 2
         yield Delta(said.text[:middle])
-        await asyncio.sleep(self.pause)
+        if self.goes_on is not None:
+            await self.goes_on.wait()
         yield Delta(said.text[middle:])
         yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
 

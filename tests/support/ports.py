@@ -1,16 +1,18 @@
 """Ports for servers that have to be told theirs beforehand."""
 
+import os
 import secrets
 import socket
 
-_LOWEST, _COUNT = 16_000, 16_000
+_LOWEST, _COUNT, _WORKERS = 16_000, 1_000, 16
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
 _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port that nobody uses and that was not given before; it lies below those that outgoing connections take."""
+    """Return a port that nobody uses and that was not given before, to no worker; it lies below those that outgoing connections take."""
     while True:
-        port = _LOWEST + secrets.randbelow(_COUNT)
+        port = _LOWEST + _WORKERS * secrets.randbelow(_COUNT) + _WORKER
         if port not in _GIVEN and _is_free(port):
             _GIVEN.add(port)
             return port

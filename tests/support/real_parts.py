@@ -104,6 +104,8 @@ REAL_PARTS = {
         RealPart("mcp-conformance", _conformance, "scripts/setup-system conformance"),
         RealPart("mcp-servers", _servers, "scripts/setup-system servers"),
         RealPart("tmux", lambda: _first_line_of("tmux", "-V"), "scripts/setup-system tmux"),
+        RealPart("zsh", lambda: _first_line_of("zsh", "--version"), "scripts/setup-system shells"),
+        RealPart("fish", lambda: _first_line_of("fish", "--version"), "scripts/setup-system shells"),
         RealPart("docker", _docker, "scripts/setup-system docker, as root"),
         RealPart("claude-code", lambda: _packed(CLAUDE.parent), "scripts/setup-system agents"),
         RealPart("codex", lambda: _packed(CODEX.parents[3]), "scripts/setup-system agents"),

@@ -303,6 +303,13 @@ async def next_change(changes: Any) -> frozenset[StreamId]:
     return await asyncio.wait_for(anext(changes), 60)
 
 
+async def next_named(changes: Any) -> frozenset[StreamId]:
+    """Return the next streams that are named; that anything may have changed is said besides, whenever somebody looks."""
+    while not (named := await next_change(changes)):
+        pass
+    return named
+
+
 async def until_named(changes: Any, wanted: Sequence[StreamId]) -> None:
     """Return once all wanted streams were named, or everything was."""
     missing = set(wanted)

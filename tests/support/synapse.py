@@ -25,7 +25,7 @@ from tests.support.real_parts import SYNAPSE
 
 SERVER = "curtain.test"
 _SECRET = "for tests"
-_PATIENCE = 60.0
+_PATIENCE = 90.0
 
 _CONFIG = """
 server_name: "{server}"

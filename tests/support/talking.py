@@ -17,7 +17,7 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
-def run(work: Coroutine[Any, Any, T], bound: float = 100) -> T:
+def run(work: Coroutine[Any, Any, T], bound: float = 240) -> T:
     """Run one coroutine with a bound, so that a hang is a failure with a place."""
     return asyncio.run(asyncio.wait_for(work, bound))
 

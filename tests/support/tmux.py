@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_BOUND = 30.0
+_BOUND = 90.0
 _LOOK_AGAIN = 0.05
 
 

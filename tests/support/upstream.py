@@ -151,7 +151,11 @@ class Upstream:
                     return False
                 continue
             writer.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
-            await writer.drain()
+            try:
+                await writer.drain()
+            except ConnectionError:
+                self._note_that_it_left()
+                return False
         if says.quiet:
             await self._until_gone(reader)
             return False
@@ -165,18 +169,21 @@ class Upstream:
         """Wait until the test goes on; tell whether the client went away before."""
         gone, goes_on = asyncio.create_task(reader.read(1)), asyncio.create_task(self._goes_on.acquire())
         await asyncio.wait((gone, goes_on), return_when=asyncio.FIRST_COMPLETED)
-        is_left = not goes_on.done()
+        # Nobody sends anything before the answer is over, so whatever comes of reading is the end.
+        is_left = gone.done()
         for task in (gone, goes_on):
             task.cancel()
         await asyncio.gather(gone, goes_on, return_exceptions=True)
         if is_left:
-            self.left += 1
-            self._changed.set()
+            self._note_that_it_left()
         return is_left
 
     async def _until_gone(self, reader: asyncio.StreamReader) -> None:
         with suppress(ConnectionError):
             await reader.read(1)
+        self._note_that_it_left()
+
+    def _note_that_it_left(self) -> None:
         self.left += 1
         self._changed.set()
 

@@ -1,4 +1,4 @@
-"""Waiting for what a test can only see from outside, always with a bound."""
+"""Waiting for what a test can only see from outside, always with a bound; and files that somebody else watches."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSE = 0.005
-BOUND = 60.0
+BOUND = 90.0
 """Long, because a busy machine is no fault; whoever waits in vain fails anyway."""
 
 
@@ -33,6 +33,13 @@ async def eventually(condition: Callable[[], T | None], bound: float = BOUND, pa
         await asyncio.sleep(max(pause, now - began))
         began = time.monotonic()
     return found
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file as an editor does: whoever watches it reads the old text or the new one, and never half of it."""
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(text)
+    draft.rename(path)
 
 
 def is_gone(pid: int) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from curtainwall.app.glimpses import Glimpse, open_approvals, sessions, standing_grants
+from curtainwall.app.glimpses import Glimpse, configured, open_approvals, sessions, standing_grants
 
 # Nothing of ours that builds the model is imported here: that alone would take longer than a person waits for a key.
 
@@ -18,6 +18,11 @@ MODELS = (
     ("script:", "a file with the replies"),
     ("anthropic:", "a model of Anthropic's"),
     ("openai:", "a model of OpenAI's"),
+)
+AGENTS = (
+    ("builtin", "needs nothing"),
+    ("claude-local", "Claude Code as a process here"),
+    *((name, "in a container") for name in ("claude-code", "codex", "opencode", "gemini", "goose")),
 )
 TABLE = Path(__file__).with_name("completion.json")
 
@@ -134,10 +139,20 @@ def _values(taking: Taking, current: str, log: Path) -> Reply:
             return _fitting(open_approvals(log), current)
         case "grant":
             return _fitting(standing_grants(log), current)
+        case "agent":
+            shipped = [Glimpse(*it) for it in AGENTS]
+            own = [it for it in configured(_config(log), "agents") if it.value not in dict(AGENTS)]
+            return _fitting([*shipped, *own], current)
+        case "teams" | "cron" | "servers" as table:
+            return _fitting(configured(_config(log), table), current)
         case "model":
             return Reply("files") if current.startswith("script:") else _fitting((Glimpse(*it) for it in MODELS), current)
         case _:
             return NOTHING
+
+
+def _config(log: Path) -> Path:
+    return log.with_name("config.toml")
 
 
 def _fitting(found: Iterable[Glimpse], current: str) -> Reply:

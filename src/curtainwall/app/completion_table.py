@@ -27,10 +27,15 @@ _BY_NAME: dict[str, str | list[str]] = {
     "kind": [kind.value for kind in BudgetKind],
     "status": list(get_args(SessionStatus)),
     "tool": sorted(spec.full_name for spec in NATIVE_TOOLS),
+    "agent": "agent",
+    "team": "teams",
+    "server": "servers",
     "workspace": "directories",
     "project": "directories",
     "directory": "directories",
 }
+# Where the name of a parameter does not say it, what stands for it in the help does.
+_BY_METAVAR = {"TOOL": _BY_NAME["tool"], "TEAM": "teams", "JOB": "cron", "[JOB]": "cron", "SERVER": "servers"}
 _HELP: dict[str, Taking] = {"--help": {"takes": None, "about": "say what it does", "many": False}}
 
 
@@ -81,7 +86,7 @@ def _takes(name: str, annotation: object, metavar: str | None) -> str | list[str
     kind = _kind(annotation)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [str(member.value) for member in kind]
-    known = _BY_NAME.get("tool" if metavar == "TOOL" else name)
+    known = _BY_METAVAR.get(metavar or "") or _BY_NAME.get(name)
     if known is not None:
         return "session or file" if known == "session" and "FILE" in (metavar or "") else known
     if kind is Path:

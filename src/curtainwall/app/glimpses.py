@@ -1,6 +1,7 @@
-"""A look at the lists in the database for completion alone: read-only, at once, and without the store, which takes too long to import."""
+"""A look at the lists in the database and the names in the configuration, for completion alone: read-only, at once, without the store."""
 
 import sqlite3
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,15 @@ def open_approvals(log: Path) -> list[Glimpse]:
 def standing_grants(log: Path) -> list[Glimpse]:
     """Return the answers that stand, newest first, with where they do."""
     return _look(log, "SELECT id, stream FROM standing WHERE revoked IS NULL ORDER BY at DESC LIMIT ?", (_MOST,))
+
+
+def configured(config: Path, table: str) -> list[Glimpse]:
+    """Return what the configuration calls `[TABLE.NAME]`, with what it says of each."""
+    try:
+        tables: dict[str, dict[str, dict[str, object]]] = tomllib.loads(config.read_text(encoding="utf-8"))
+        return [Glimpse(name, str(it.get("description", ""))) for name, it in tables.get(table, {}).items()]
+    except (OSError, ValueError, AttributeError):  # missing, no TOML, or no such tables: for `config show` to say
+        return []
 
 
 def _look(log: Path, query: str, values: tuple[object, ...]) -> list[Glimpse]:

@@ -32,7 +32,7 @@ def test_what_a_program_shares_with_itself_is_not_written_out_here(home: Home, w
             reply = await session.send("go")
             assert (reply.status, reply.text) == (TurnStatus.DONE, "on we go")
 
-    run(main(), 50)
+    run(main())
     assert "Error" in model.results[0]
     assert len(model.results[0]) < 31_000
 
@@ -49,7 +49,7 @@ def test_looks_that_nobody_is_asked_about_keep_no_program_and_leave_no_blobs(hom
             assert len(of(CallRequested, session.timeline())) == 20
             assert of(ProgramSaved, session.timeline()) == []
 
-    run(main(), 50)
+    run(main())
     blobs = [path for path in (Path(home.root) / "blobs").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in blobs) < 100_000
 
@@ -63,7 +63,7 @@ def test_too_many_calls_at_once_are_an_error_that_says_so(home: Home) -> None:
         async with curtainwall.open_session(model=model) as session:
             await session.send("go")
 
-    run(main(), 50)
+    run(main())
     assert "at most 256 calls at once" in model.results[0]
 
 
@@ -76,5 +76,5 @@ def test_an_agent_cannot_have_instructions_taken_over(home: Home) -> None:
             await session.send("go")
             assert of(ApprovalAsked, session.timeline()) == []
 
-    run(main(), 50)
+    run(main())
     assert "follow_instructions" in model.results[0]

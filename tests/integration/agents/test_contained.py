@@ -67,7 +67,7 @@ def test_a_program_without_an_end_is_ended_and_the_model_is_told_why(home: Home,
             assert not ended.ok or which == "nests"
             assert len(of(CallFinished, session.timeline())) <= 51
 
-    run(main(), 50)
+    run(main())
     first, second = model.results
     assert why in first
     assert len(first) < 31_000
@@ -86,7 +86,7 @@ def test_a_program_that_wants_out_meets_an_error_and_the_session_works_on(home: 
             reply = await session.send("go")
             assert (reply.status, reply.text) == (TurnStatus.DONE, "still here")
 
-    run(main(), 50)
+    run(main())
     assert why in model.results[0]
     assert "root:" not in model.results[0]
     assert model.results[1] == "2"
@@ -115,7 +115,7 @@ def test_a_reply_full_of_endless_programs_ends_as_well(home: Home) -> None:
         async with curtainwall.open_session(model=model) as session:
             assert (await session.send("go")).text == "phew"
 
-    run(main(), 50)
+    run(main())
     assert all("TimeoutError" in result for result in model.results)
 
 

@@ -78,7 +78,7 @@ def test_two_hundred_turns_cost_the_same_each_and_the_log_makes_the_live_convers
             assert (folded.items, folded.replies) == ([*model.prompts[-1].items, folded.items[-1]], TURNS * 2)
             assert replay_session(session.id).violations == ()
 
-    run(main(), 110)
+    run(main())
 
 
 @covers("agents.replay-finds-nothing-broken")
@@ -159,6 +159,6 @@ def test_fifty_sessions_wait_for_humans_without_a_worker_and_all_go_on_at_once(h
             await asyncio.gather(*(stopped(work, session, TurnStatus.DONE) for session in sessions))
             assert all(work.desk.view(session).status == "ready" for session in sessions)
 
-    run(main(), 110)
+    run(main())
     assert len(model.prompts) == 2 * PARKED
     assert Path(home.outside, "s").read_text() == "1"

@@ -294,7 +294,7 @@ def test_the_smallest_pool_is_enough_for_a_program_and_its_check(home: Home, wor
         async with curtainwall.open_session(model=model) as session:
             assert (await session.send("go")).status is DONE
 
-    run(main(), 30)
+    run(main())
     assert model.results == ["written"]
 
 

@@ -94,6 +94,7 @@ def test_an_interrupt_while_a_human_is_asked_drops_the_ask_and_the_program_has_a
 
 
 def test_an_interrupt_while_a_program_computes_frees_the_worker_at_once(home: Home) -> None:
+    home.configure("[code]\nseconds = 3600\n")
     model = playing(runs('await filesystem.write_file(path="a", content="1")\nwhile True:\n    pass'), "fine")
 
     async def main() -> None:
@@ -104,7 +105,7 @@ def test_an_interrupt_while_a_program_computes_frees_the_worker_at_once(home: Ho
             assert (await sending).status is INTERRUPTED
             assert (await session.send("better")).text == "fine"
 
-    run(main(), 25)
+    run(main())
 
 
 def test_where_nothing_runs_nothing_is_interrupted(home: Home) -> None:

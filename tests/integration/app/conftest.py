@@ -18,7 +18,7 @@ from curtainwall.app.main import COMMANDS
 from tests.support.forks import LIBRARY, forked
 from tests.support.tmux import Tmux, terminal
 from tests.support.upstream import Upstream, upstream_beside
-from tests.support.waiting import until
+from tests.support.waiting import replace, until
 
 ROOT = Path(__file__).resolve().parents[3]
 T = TypeVar("T")
@@ -42,10 +42,12 @@ class Running:
     def err(self) -> str:
         return self.place.with_suffix(".err").read_text()
 
-    def says(self, words: str, bound: float = 60) -> str:
+    def says(self, words: str, bound: float = 90) -> str:
         """Wait until it has said something on stderr, and return the first group of the pattern."""
-        found = until(lambda: re.search(words, self.err) or self.child.poll() is not None, bound)
-        assert isinstance(found, re.Match), f"it ended with {self.child.returncode} without a word of {words!r}: {self.err}"
+        until(lambda: re.search(words, self.err) or self.child.poll() is not None, bound)
+        # One that ended meanwhile may have said it as its last word.
+        found = re.search(words, self.err)
+        assert found is not None, f"it ended with {self.child.returncode} without a word of {words!r}: {self.err}"
         return found[1] if found.re.groups else found[0]
 
     def interrupt(self) -> None:
@@ -58,7 +60,7 @@ class Running:
                 os.kill(pid, signal.SIGKILL)
         self.child.wait()
 
-    def code(self, bound: float = 60) -> int:
+    def code(self, bound: float = 90) -> int:
         """Wait for its end and return the exit code."""
         code = self.child.wait(timeout=bound)
         assert "Traceback" not in self.err, self.err
@@ -71,7 +73,7 @@ class Program:
 
     scratch: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
-    patience: float = 60
+    patience: float = 120
 
     @property
     def home(self) -> Path:
@@ -148,7 +150,7 @@ class Program:
 
     def configure(self, text: str) -> None:
         self.home.mkdir(mode=0o700, exist_ok=True)
-        (self.home / "config.toml").write_text(text)
+        replace(self.home / "config.toml", text)
 
     def sessions(self) -> list[dict[str, Any]]:
         return self.json("sessions", "list")
@@ -210,7 +212,7 @@ def provider(program: Program) -> Iterator[Upstream]:
         yield site
 
 
-def providers_at(site: Upstream, *, silence: str = "20s") -> str:
+def providers_at(site: Upstream, *, silence: str = "200s") -> str:
     urls = {"anthropic": site.url, "openai": f"{site.url}/v1", "local": f"{site.url}/v1"}
     sections = "".join(f'[models.{name}]\nurl = "{url}"\n' for name, url in urls.items())
     return f'[model]\nsilence = "{silence}"\n{sections}env = "OPENAI_API_KEY"\n'

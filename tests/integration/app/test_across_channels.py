@@ -50,7 +50,9 @@ class Everywhere:
 
     async def serve(self) -> Running:
         running = self.program.begin("serve", WALL_PASSWORD="secret", CI_SECRET=SECRET)
-        await asyncio.to_thread(running.says, "the web is at", 60)
+        # Each of these listens when it is ready, in no order of its own.
+        for words in ("the web is at", "/hooks/NAME"):
+            await asyncio.to_thread(running.says, words)
         return running
 
     def visit(self) -> Visit:
@@ -267,9 +269,9 @@ def test_a_teams_answer_from_a_secret_is_asked_about_in_its_teams_room_alone_and
             assert asking.out == ""
             await ann.say(room, f"/approve {card.split()[0]}")
             assert (await asyncio.to_thread(asking.code, 90), asking.out) == (0, "it is blue\n")
-            (other,) = await asyncio.to_thread(program.json, "approvals", "list")
+            (other,) = await asyncio.to_thread(until, lambda: program.json("approvals", "list"))
             told = [heard.text for heard in ann.heard(room, wall)]
             assert not any("green" in each or other["id"] in each for each in told), "a team without a target asks nowhere"
             running.kill_everything()
 
-    run(story())
+    run(story(), 280)

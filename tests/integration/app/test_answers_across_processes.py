@@ -65,7 +65,7 @@ def test_an_answer_survives_the_process_that_asked(program: Program) -> None:
 def test_a_waiting_process_goes_on_when_another_answers(program: Program) -> None:
     child, _, approval = ask_and_wait(program, outside(program))
     program("approve", approval)
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=90)
     assert json.loads(out.splitlines()[-1])["result"] == "done"
     assert len(program.effects) == 1
 
@@ -195,7 +195,7 @@ def waiting_with_files(program: Program) -> tuple[subprocess.Popen[str], str, st
 def test_a_running_process_hears_of_a_response_file(program: Program) -> None:
     child, session, approval = waiting_with_files(program)
     respond(program, session, approval, '{"decision":"approved"}')
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=90)
     assert json.loads(out.splitlines()[-1])["result"] == "done"
 
 
@@ -203,7 +203,7 @@ def test_a_running_process_hears_of_a_response_file(program: Program) -> None:
 def test_what_is_not_exactly_an_answer_denies(program: Program, text: str) -> None:
     child, session, approval = waiting_with_files(program)
     respond(program, session, approval, text)
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=90)
     assert json.loads(out.splitlines()[-1])["because"] == ["denied-by-human"]
     assert program.effects == []
 
@@ -217,7 +217,7 @@ def test_a_half_written_response_denies_nothing_and_approves_nothing(program: Pr
             file.flush()
             # A command of ours that runs to its end gives the other process all the time it needs to look.
             assert [row["id"] for row in program.json("approvals", "list")] == [approval]
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=90)
     assert json.loads(out.splitlines()[-1])["result"] == "done"
 
 
@@ -227,7 +227,7 @@ def test_a_response_that_was_closed_too_early_can_still_be_finished(program: Pro
     path.write_text('{"decision": "deni')
     assert [row["id"] for row in program.json("approvals", "list")] == [approval]
     path.write_text('{"decision": "denied"}')
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=90)
     assert json.loads(out.splitlines()[-1])["because"] == ["denied-by-human"]
 
 
@@ -235,7 +235,7 @@ def test_links_and_pipes_are_no_yes(program: Program) -> None:
     child, session, approval = waiting_with_files(program)
     (program.scratch / "yes.json").write_text('{"decision": "approved"}')
     (escalations(program, session) / f"response-{approval}.json").symlink_to(program.scratch / "yes.json")
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=90)
     assert json.loads(out.splitlines()[-1])["because"] == ["denied-by-human"]
 
 

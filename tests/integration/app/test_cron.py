@@ -10,7 +10,7 @@ from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.ports import free_port
 from tests.support.serving import Home, health, script_of
-from tests.support.waiting import until
+from tests.support.waiting import replace, until
 
 JOBS = """
 [model]
@@ -106,9 +106,9 @@ def test_the_rules_of_a_job_forbid_what_others_may_and_hold_as_they_are_when_an_
     asks, home = program.json("approvals", "list"), Home(program.environ)
     serving = program.begin("serve")
     until(lambda: health(port).get("pid") == serving.child.pid, 60)
-    own.write_text(FORBID)
+    replace(own, FORBID)
     version = serving.says(r"in force from now on: rules of job `strict` ([0-9a-f]{12})")
-    own.write_text(f'{FORBID}\n@id("more") permit (principal, action, resource);')
+    replace(own, f'{FORBID}\n@id("more") permit (principal, action, resource);')
     fault = until(lambda: health(port)["config"]["fault"])
     assert re.search(r"`cron.strict.policy`: `\S+strict.cedar`, line 3, rule `more`: ", fault)
     for row in asks:
@@ -121,7 +121,7 @@ def test_the_rules_of_a_job_forbid_what_others_may_and_hold_as_they_are_when_an_
         False,
         True,
     ]
-    own.write_text(FORBID)
+    replace(own, FORBID)
     until(lambda: health(port)["config"]["valid"])
     assert version not in health(port)["policy"], "the rules of the house are as they were"
     serving.interrupt()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.integration.app.conftest import ROOT, Program
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 
@@ -83,8 +84,7 @@ def test_the_program_on_the_page_of_teams_runs(program: Program) -> None:
 
 def test_the_program_on_the_page_of_channels_holds_a_conversation(program: Program) -> None:
     copy = printed_in("channels.md", program)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     assert "7070" in copy.read_text()
     copy.write_text(copy.read_text().replace("7070", str(port)))
     program.configure('[model]\nname = "demo"\n')

@@ -130,6 +130,7 @@ def test_the_label_wakes_asks_that_were_listed_or_granted_before_and_goes_along_
                 explained = rf"asked as {ask['id']} because[\s\S]*?label sensitive was set by call[\s\S]{{1,300}}books\.txt"
                 screen.until(lambda seen, explained=explained: re.search(explained, seen) is not None, bound=60)
             screen.enter("/quit")
+            assert screen.exit_code() == 0
         for ask in asks:
             program("deny", ask["id"])
         told = desk.does(question)

@@ -192,5 +192,5 @@ def test_an_interrupt_ends_it_with_its_own_code(program: Program) -> None:
         child.stdin.flush()
         child.stdout.readline()
         child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=30) == 130
+        assert child.wait(timeout=90) == 130
         assert child.stderr.read() == b""

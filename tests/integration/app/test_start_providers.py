@@ -93,7 +93,7 @@ def test_interrupted_in_the_middle_of_a_reply_the_text_so_far_is_kept_and_goes_b
 ) -> None:
     provider.will(Says(("Once upon a time ", *("there was ", PAUSE) * 5_000)))
     running = program.begin("start", "--model", model, "--output", "stream-json", "tell me a story", **KEYS)
-    until(lambda: provider.go_on() or "Once upon" in running.out)
+    until(lambda: provider.go_on() or running.out.count("there was") > 1)
     running.interrupt()
     assert running.code() == 130
     result = json.loads(running.out.splitlines()[-1])
@@ -117,11 +117,11 @@ def test_a_provider_that_is_busy_or_overloaded_is_asked_again(program: Program, 
 
 @covers("start.providers-silent")
 def test_a_silent_provider_is_cut_and_asked_again_unless_something_was_shown(program: Program, provider: Upstream) -> None:
-    program.configure(providers_at(provider, silence="1s"))
+    program.configure(providers_at(provider, silence="2s"))
     provider.will(Hangs(), Says(("Half a ", "sentence"), quiet=True))
     told = program("start", "--model", ANTHROPIC, "hello", fails=True, **KEYS)
     assert (told.returncode, told.stdout) == (1, "Half a sentence\n")
-    assert f"`{ANTHROPIC}` was silent for 1 seconds" in told.stderr
+    assert f"`{ANTHROPIC}` was silent for 2 seconds" in told.stderr
     assert len(provider.asked) == 2
     until(lambda: provider.left == 2)
 

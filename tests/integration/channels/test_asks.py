@@ -76,7 +76,7 @@ async def stage(scratch: Path) -> AsyncGenerator[Stage]:
 
 
 async def next_of(cards: AsyncIterator[Card]) -> Card:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         return await anext(cards)
 
 

@@ -19,10 +19,12 @@ from curtainwall.channels.terminal.scene import GRACE_MILLIS
 from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
+    AnyCommand,
     ApprovalAnswered,
     CloseSession,
     GrantScope,
     InterruptAsked,
+    InterruptTurn,
     MessageAccepted,
     MessageId,
     MessageWithdrawn,
@@ -230,6 +232,31 @@ def test_a_second_ctrl_c_leaves() -> None:
         seat.type(CTRL_C)
 
     assert tell(story).code == 130
+
+
+class Prompt(MemoryDesk):
+    """A desk whose agent has stopped, for everybody to see, before whoever wanted that hears that it was wanted."""
+
+    is_seen: Callable[[], bool]
+
+    async def send(self, session: SessionId, command: AnyCommand) -> int:
+        seq = await super().send(session, command)
+        if isinstance(command, InterruptTurn):
+            Hand(self).end(TurnStatus.INTERRUPTED)
+            await until(self.is_seen)
+        return seq
+
+
+@covers("terminal.interrupt")
+@pytest.mark.parametrize(("keys", "code"), [(CTRL_C + CTRL_C, 130), (CTRL_C + CTRL_D, 0)])
+def test_a_second_ctrl_c_leaves_as_it_was_meant_when_it_was_pressed(keys: str, code: int) -> None:
+    async def story(seat: Seat) -> None:
+        desk.is_seen = lambda: "interrupted; what was said so far is kept" in seat.seen
+        await started(seat)
+        seat.type(keys)
+
+    desk = Prompt(*ready(PROJECT))
+    assert tell(story, desk).code == code
 
 
 def test_ctrl_c_empties_a_line_before_it_leaves() -> None:

@@ -53,7 +53,7 @@ def test_a_conversation_in_an_encrypted_room_with_an_ask_that_an_operator_approv
             assert (home.outside / "note.txt").read_text() == "x"
             assert here.health == ""
 
-    run(talk(), 110)
+    run(talk())
 
 
 async def ask_in(ann: Person, room: str, wall: str, words: str = "write it") -> str:
@@ -113,7 +113,7 @@ def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Ho
             assert [(answer.granted, answer.by.name, answer.reason) for answer in answers] == [(False, ann.user, "not today")]
             assert here.accepted(room) == ["write it", "hello"]
 
-    run(talk(), 110)
+    run(talk())
 
 
 @covers("matrix.restart-in-an-ask")
@@ -139,7 +139,7 @@ def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(h
             assert sum("it is written" in text for text in said) == 1
             assert (home.outside / "note.txt").read_text() == "x"
 
-    run(talk(), 110)
+    run(talk())
 
 
 @pytest.mark.timeout(300)
@@ -171,7 +171,7 @@ def test_a_hundred_messages_in_a_burst_are_answered_in_order_and_once_beside_ano
                 assert _heard_by_echo(ann, room, wall) == [*live, *later]
                 assert again.accepted(room) == [*live, *later]
 
-    run(talk(), 290)
+    run(talk())
 
 
 async def _say_all(ann: Person, room: str, texts: Sequence[str], other: Person | None = None) -> None:
@@ -212,7 +212,7 @@ def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(hom
             assert not any("it is written" in it.text for it in ann.heard(room, wall))
             assert wired.store.index.session_at(Route(channel="matrix", reference=room)) is None
 
-    run(talk(), 110)
+    run(talk())
 
 
 @covers("matrix.as-it-comes")
@@ -223,11 +223,13 @@ def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_th
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann:
-            async with served(Echo(pause=4)):
+            goes_on = asyncio.Event()
+            async with served(Echo(goes_on)):
                 room = await ann.room(wall)
                 await ann.joined(room, wall)
                 await ann.say(room, "say this again, slowly, so that everybody can see how it comes and in the end is whole")
                 await ann.until(lambda: any(it.text.endswith("…") for it in ann.heard(room, wall)))
+                goes_on.set()
                 whole = await ann.hears(room, wall, "in the end is whole")
                 assert whole.changes >= 1
                 assert len(ann.heard(room, wall)) == 1
@@ -240,4 +242,4 @@ def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_th
                 told = first.text.partition("\n\n… ")[0].removeprefix("heard: ") + "".join(part.text for part in rest)
                 assert re.sub(r"\s", "", told) == re.sub(r"\s", "", long)
 
-    run(talk(), 110)
+    run(talk())

@@ -46,7 +46,7 @@ def announcer(it: Stage, clock: TurnedClock, remind: int | None = 3_600_000) -> 
 
 
 async def next_of(notices: AsyncIterator[Notice]) -> Notice:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         return await anext(notices)
 
 

@@ -34,7 +34,7 @@ def test_an_error_inside_is_an_error_and_an_agent_without_its_tools_is_stopped(
             rig.ways.is_closed = False
             assert (await rig.say(session, "word=plum")).text.endswith("HEARD: plum")
 
-    run(story(), 110)
+    run(story())
 
 
 @covers("container.lost-conversation", "container.taken-up")
@@ -63,4 +63,4 @@ def test_a_conversation_that_broke_off_is_taken_up_and_one_that_is_lost_is_told_
             assert again.text.endswith("HEARD: apple, pear")
             assert (await rig.say(session, "/clear word=fig")).text == "HEARD: apple, pear, fig"
 
-    run(story(), 110)
+    run(story())

@@ -68,7 +68,7 @@ def test_each_worker_starts_from_anywhere_with_nothing_in_its_environment(how: H
     (tmp_path / "resource.py").write_text("raise SystemExit(3)")
     hostile = {"PYTHONPATH": str(tmp_path), "PYTHONSTARTUP": "/nowhere", "LD_PRELOAD": "", "LD_LIBRARY_PATH": str(tmp_path)}
     for environment in ({}, hostile):
-        done = subprocess.run([launcher, "subprocess"], stdin=subprocess.DEVNULL, env=environment, cwd=tmp_path, check=False, timeout=30)
+        done = subprocess.run([launcher, "subprocess"], stdin=subprocess.DEVNULL, env=environment, cwd=tmp_path, check=False, timeout=90)
         assert done.returncode == 0
 
 

@@ -14,6 +14,7 @@ from curtainwall.model import CallPermitted, Place, Prepared, ToolEffect, ToolRe
 from curtainwall.tools import CannotDo, Catalogue
 from curtainwall.tools.progress import listener
 from tests.support.covers import covers
+from tests.support.houses import run
 from tests.support.mcp import native, serving
 from tests.support.mcp_bridge import bridge
 from tests.support.real_parts import CONFORMANCE
@@ -87,4 +88,4 @@ def test_a_scenario_of_the_suite_that_applies_passes(scenario: str, versions: di
                 assert set(failed) == EXPECTED[scenario], f"{version}: {failed}"
                 assert any(check["status"] == "SUCCESS" for check in checks)
 
-    asyncio.run(asyncio.wait_for(story(), 110))
+    run(story())

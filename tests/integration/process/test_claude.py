@@ -94,7 +94,7 @@ def test_an_interrupt_keeps_half_an_answer_and_compacting_is_the_agents_own(shor
             session = await rig.open()
             await rig.say(session, "word=alpha")
             await rig.house.send(session, AskCompaction(by=ANN, instructions="keep\nthe words"))
-            await until(lambda: any(isinstance(event, HistoryCompacted) for event in rig.events(session)), 30)
+            await until(lambda: any(isinstance(event, HistoryCompacted) for event in rig.events(session)))
             assert any("keep the words" in str(asked.body) for asked in rig.provider.asked)
             assert (await rig.say(session, "word=omega")).is_done
             before = rig.house.feed.head(session_stream(session))

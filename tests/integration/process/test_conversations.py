@@ -165,11 +165,11 @@ def test_never_more_processes_than_allowed_and_everybody_is_answered(short_path:
 @covers("process.idle")
 def test_a_process_that_rests_answers_to_its_health_and_ends_after_a_while(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(idle=1.0, health=0.2)) as rig:
+        async with processed(short_path, program=fake, limits=Limits(idle=3.0, health=0.2)) as rig:
             session = await rig.open()
             await rig.say(session, "first")
             assert rig.agent.alive == 1
-            await until(lambda: rig.agent.alive == 0, 30)
+            await until(lambda: rig.agent.alive == 0)
             assert (await rig.say(session, "second")).text == "message 2: second", "asking for its health left nothing in it"
 
     run(scenario())
@@ -290,11 +290,11 @@ def test_no_process_of_the_agents_outlives_ours(short_path: Path, fake: Path) ->
 
 
 async def _until_there(path: Path) -> None:
-    await until(path.exists, 30)
+    await until(path.exists)
 
 
 async def _end_of_children(home: Path) -> None:
-    await until(lambda: not _pids(home), 30)
+    await until(lambda: not _pids(home))
 
 
 def _pids(home: Path) -> list[int]:

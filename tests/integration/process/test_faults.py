@@ -51,7 +51,7 @@ def test_a_fault_has_its_name_in_bounded_time_and_the_next_message_works(
             assert (await rig.say(session, "first")).text == "message 1: first"
             began = time.monotonic()
             failed = await rig.say(session, words)
-            assert time.monotonic() - began < 20
+            assert time.monotonic() - began < 60
             assert failed.end.status is TurnStatus.FAILED
             assert told in failed.end.failure
             assert fault_in(failed) == fault.__name__
@@ -155,11 +155,11 @@ def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_list
 
 def test_a_turn_that_works_for_too_long_is_stopped_and_keeps_what_was_shown(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
-        async with processed(short_path, program=fake, limits=Limits(turn=3.0)) as rig:
+        async with processed(short_path, program=fake, limits=Limits(turn=6.0)) as rig:
             session = await rig.open()
             turned = await rig.say(session, fake_claude.HANGS)
             assert turned.end.status is TurnStatus.FAILED
-            assert "stopped after 3 seconds of work" in turned.end.failure
+            assert "stopped after 6 seconds of work" in turned.end.failure
             assert [event.text for event in turned.events if isinstance(event, TextStreamed)] == ["half an "]
             assert (await rig.say(session, "next")).text == "message 2: next"
             assert len(list(rig.folders(session).state.glob("started-*"))) == 1

@@ -66,3 +66,16 @@ def test_without_a_program_or_a_key_the_command_says_what_to_do(program: Program
     done = program("start", *AGENT, "hello", fails=True, ANTHROPIC_API_KEY=KEY)
     assert done.returncode == 1
     assert "install it (`npm install" in done.stderr
+
+
+@covers("process.budget")
+def test_the_last_model_call_that_a_budget_allows_is_still_answered(program: Program, provider: Prompted) -> None:
+    program.configure(f'[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n[limits]\nsteps = 2\n')
+    task = 'CALL write_file {"path": "made.txt", "content": "x"}'
+    first = program.json("start", *AGENT, task, ANTHROPIC_API_KEY=KEY)
+    assert first["status"] == "done"
+    assert first["text"].startswith("the tool says wrote 1 byte to ")
+    assert len(told(program, first["session"], "ModelResponded")) == 2
+    second = program.json("start", "--resume", first["session"], "word=beta", fails=True, ANTHROPIC_API_KEY=KEY)
+    assert (second["status"], second["text"]) == ("waiting", "")
+    assert len(told(program, first["session"], "ModelResponded")) == 2

@@ -68,7 +68,7 @@ class Sender:
 
     def wait_for(self, enough: Callable[[list[str]], bool]) -> None:
         with self._news:
-            assert self._news.wait_for(lambda: enough(self.lines), timeout=90), f"only {len(self.lines)} lines came"
+            assert self._news.wait_for(lambda: enough(self.lines), timeout=200), f"only {len(self.lines)} lines came"
 
     def _listen(self) -> None:
         assert self.process.stdout is not None

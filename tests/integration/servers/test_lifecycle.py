@@ -47,7 +47,7 @@ def test_a_server_killed_in_the_middle_of_a_call(trusted: bool, mark: str, tmp_p
             assert await at.value("bad.echo", text="after") == "after"
             assert processes_with(mark)
             assert is_running(tmp_path / "servers", "bad")
-        assert processes_with(mark) == []
+        await until(lambda: not processes_with(mark))
         assert not is_running(tmp_path / "servers", "bad")
 
     run(story())

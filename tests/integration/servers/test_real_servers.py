@@ -113,7 +113,7 @@ def test_a_real_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
             os.kill(max(processes_with(mark)), signal.SIGKILL)
             assert "died during the call" in await call
             assert await at.value("everything.echo", message="again") == "Echo: again"
-        assert processes_with(mark) == []
+        await until(lambda: not processes_with(mark))
 
     run(story())
 

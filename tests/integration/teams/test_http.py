@@ -45,7 +45,7 @@ def port(team_home: TeamHome, monkeypatch: pytest.MonkeyPatch) -> int:
 @asynccontextmanager
 async def served() -> AsyncGenerator[Serving]:
     async with serving() as house:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while house.supervisor.health().get("teams") != "":  # noqa: ASYNC110 - the service has no event of its own to wait for
                 await asyncio.sleep(0.01)
         yield house
@@ -53,7 +53,7 @@ async def served() -> AsyncGenerator[Serving]:
 
 async def asked(house: Serving) -> ApprovalRow:
     """Wait until a human is asked, and return what."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not (asks := house.wired.store.index.approvals(ApprovalQuery())):  # noqa: ASYNC110 - the ask is written by whoever decides
             await asyncio.sleep(0.02)
     return asks[0]
@@ -181,7 +181,7 @@ def test_a_second_request_with_the_id_of_an_open_one_is_refused_and_the_first_is
             first = asyncio.create_task(http.post("/mcp", json=asking(7, "a"), headers=name))
             ask = await asked(house)
             for same in (asking(7, "b"), asking(8, "a")):
-                refused = await asyncio.wait_for(http.post("/mcp", json=same, headers=name), 30)
+                refused = await asyncio.wait_for(http.post("/mcp", json=same, headers=name), 90)
                 assert "is still open; take another" in refused.text
             await house.wired.house.send(ask.session, AnswerApproval(by=ANN, approval=ask.approval, granted=False, reason="not now"))
             assert "not now" in (await first).text

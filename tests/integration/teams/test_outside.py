@@ -22,6 +22,7 @@ from tests.support.ports import free_port
 from tests.support.prompted import prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.upstream import KEY
+from tests.support.waiting import until
 
 FAULTS = [
     (fake_claude.HANGS, "AgentSilent", "no sign of life for 4 seconds"),
@@ -72,7 +73,7 @@ def test_on_the_command_line_every_fault_has_its_name_and_the_pair_works_again(p
     for words, fault, told in FAULTS:
         began = time.monotonic()
         failed = program(*ASK, words, "--output", "json", fails=True, ANTHROPIC_API_KEY=KEY)
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 60
         assert failed.returncode == 1
         reply = json.loads(failed.stdout)
         assert (reply["status"], reply["fault"], told in reply["text"]) == ("failed", fault, True)
@@ -138,7 +139,7 @@ def test_an_mcp_client_is_told_every_fault_by_its_name_and_the_pair_works_again(
             for number, (words, fault, told) in enumerate(FAULTS):
                 began = time.monotonic()
                 is_error, reply = await asked(words)
-                assert time.monotonic() - began < 30
+                assert time.monotonic() - began < 60
                 assert (is_error, reply["status"], reply["fault"], told in reply["reason"]) == (True, "failed", fault, True)
                 is_error, reply = await asked("next")
                 assert (is_error, reply["answer"]) == (False, f"message {2 * number + 3}: next")
@@ -195,11 +196,11 @@ def test_a_pair_whose_log_is_damaged_goes_on_with_its_transcript_which_counts_as
     assert aside.read_bytes() == content, "never deleted, never changed"
     held = program.json("teams", "ask", "backend", "--timeout", "5s", "third", fails=True)
     assert held["status"] == "waiting"
-    (asked,) = program.json("approvals", "list")
+    (asked,) = until(lambda: program.json("approvals", "list"))
     assert asked["tool"] == "teams.answer"
     program("approve", asked["id"])
-    (third,) = program.json("teams", "history", "backend")
-    assert (third["status"], third["answer"]) == ("done", "message 3: third")
+    (third,) = until(lambda: [it for it in program.json("teams", "history", "backend") if it["status"] == "done"])
+    assert third["answer"] == "message 3: third"
     serving.interrupt()
     assert serving.code() in (0, 130)
     assert program("audit", "verify").returncode == 0

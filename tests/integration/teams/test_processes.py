@@ -46,7 +46,7 @@ class Talker:
         for pipe in (self.child.stdin, self.child.stdout):
             assert pipe is not None
             pipe.close()
-        self.child.wait(timeout=30)
+        self.child.wait(timeout=90)
 
 
 @contextmanager

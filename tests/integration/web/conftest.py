@@ -17,7 +17,7 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE = 45_000
+PATIENCE = 90_000
 
 
 @dataclass

@@ -32,7 +32,7 @@ SIZES = {"screen": {"width": 1280, "height": 860}, "phone": {"width": 375, "heig
 MOST_STOPS = 40
 PLANNED = """
 [cron.nightly]
-schedule = "0 3 * * *"
+schedule = "0 0 29 2 *"
 instructions = "write 'done' to report.txt"
 
 [teams.backend]

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.integration.web.conftest import Screens
 from tests.support.covers import covers
+from tests.support.waiting import replace
 from tests.support.webs import Web
 
 WATCH = """() => {
@@ -201,13 +202,13 @@ def test_a_configuration_or_rule_that_is_not_valid_is_told_on_the_health_page_wi
     def says(words: str) -> None:
         web.until(lambda: page.goto(f"{web.base}/health") and words in told.inner_text())
 
-    rules.write_text("permit (principal, action, resource)\nnonsense")
+    replace(rules, "permit (principal, action, resource)\nnonsense")
     says("`broken.cedar`, line 1, is no Cedar".replace("`", ""))
     expect(told.locator(".state")).to_have_text("fail")
     expect(told).to_contain_text("the old ones stay in force")
     rules.unlink()
     says("in force as they are written")
-    config.write_text(f"{before}\n[lists]\nhostz = 1\n")
+    replace(config, f"{before}\n[lists]\nhostz = 1\n")
     says("unknown key lists.hostz")
-    config.write_text(before)
+    replace(config, before)
     says("in force as they are written")

@@ -49,7 +49,7 @@ ENORMOUS = "A" * 300_000
 
 PLANNED = """
 [cron.hostile]
-schedule = "0 3 * * *"
+schedule = "0 0 29 2 *"
 instructions = {words}
 
 [teams.hostile]

@@ -32,7 +32,7 @@ class Encrypted:
         return f"https://localhost:{self.port}"
 
     def client(self, **options: object) -> httpx2.Client:
-        return httpx2.Client(base_url=self.base, verify=self.authority.trust, trust_env=False, timeout=30, **options)  # type: ignore[arg-type] - options of a client
+        return httpx2.Client(base_url=self.base, verify=self.authority.trust, trust_env=False, timeout=90, **options)  # type: ignore[arg-type] - options of a client
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def test_only_whoever_trusts_the_certificate_hears_anything(encrypted: Encrypted
         assert page.headers["strict-transport-security"] == "max-age=31536000"
         forged = client.post("/sign-in", data={"code": "x"}, headers={"Origin": f"http://localhost:{encrypted.port}"})
         assert forged.status_code == 403, "the same page without encryption is another origin"
-    with httpx2.Client(trust_env=False) as stranger, pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+    with httpx2.Client(trust_env=False, timeout=90) as stranger, pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         stranger.get(f"{encrypted.base}/sign-in")
-    with httpx2.Client(trust_env=False, timeout=30) as bare, pytest.raises(httpx2.HTTPError):
+    with httpx2.Client(trust_env=False, timeout=90) as bare, pytest.raises(httpx2.HTTPError):
         bare.get(f"http://localhost:{encrypted.port}/sign-in")
 
 

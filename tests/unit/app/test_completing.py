@@ -11,6 +11,8 @@ import pytest
 
 from curtainwall.app.completing import TABLE, database
 from curtainwall.app.completion_table import render
+from curtainwall.app.config_agents import SHIPPED
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.home import find_home
 from curtainwall.app.main import COMMANDS
 from curtainwall.app.wiring import open_house, set_up
@@ -92,6 +94,27 @@ def test_ids_of_sessions_approvals_and_grants_are_known(ask: Asked, run: Run, pl
     assert ask("grants", "revoke", "") == ["words", grant]
     run("grants", "revoke", grant)
     assert ask("grants", "revoke", "") == ["words"]
+
+
+@covers("cli.completion")
+def test_names_in_the_configuration_are_known(ask: Asked, places: Places) -> None:
+    shipped = ["builtin", LOCAL, *SHIPPED]
+    assert ask("start", "--agent", "") == ["words", *shipped]
+    assert ask("teams", "ask", "") == ["words"]
+    places.home.mkdir(mode=0o700)
+    (places.home / "config.toml").write_text(
+        "[agents.codex]\n[agents.mine]\n[teams.back]\ndescription = 'the server'\n[teams.front]\n"
+        '[teams."$(touch x)"]\n[cron.tidy]\n[servers.clock]\n'
+    )
+    assert ask("start", "--agent", "") == ["words", *shipped, "mine"]
+    for words in (("teams", "ask"), ("teams", "ask", "--from"), ("teams", "history"), ("mcp", "--team")):
+        assert ask(*words, "") == ["words", "back", "front"], words
+    assert ask("cron", "run", "") == ask("cron", "history", "t") == ["words", "tidy"]
+    assert ask("servers", "remove", "") == ask("servers", "test", "c") == ask("tools", "list", "--server", "") == ["words", "clock"]
+    assert ask("servers", "add", "") == ["words"], "a new one has a new name"
+    for broken in ("[teams", "teams = 3", "[teams]\nback = 3"):
+        (places.home / "config.toml").write_text(broken)
+        assert ask("teams", "ask", "") == ["words"]
 
 
 @covers("cli.completion")

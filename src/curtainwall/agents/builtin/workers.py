@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,8 @@ class Workers:
         self._checked = 0
         self._stubs = ""
         self._spare: asyncio.Task[_Spare] | None = None
+        self._waiting = 0
+        """How many wait for an interpreter: the pool does not serve them in their order, and a spare one that overtook them would rest."""
 
     async def close(self) -> None:
         """End every worker."""
@@ -89,7 +91,7 @@ class Workers:
             yield fresh.session
         finally:
             await fresh.holds.aclose()
-            if self._spare is None:
+            if self._spare is None and not self._waiting:
                 self._spare = asyncio.create_task(self._fresh())
 
     async def _prepared(self, prelude: str) -> "_Spare":
@@ -108,8 +110,15 @@ class Workers:
 
     async def _fresh(self) -> "_Spare":
         pool, holds = await self._opened(), AsyncExitStack()
-        session = await holds.enter_async_context(pool.checkout(limits=self.limits.resources, print_flush_interval=0.05))
+        session = await self._entered(holds, pool.checkout(limits=self.limits.resources, print_flush_interval=0.05))
         return _Spare(session, holds)
+
+    async def _entered(self, holds: AsyncExitStack, checkout: AbstractAsyncContextManager[AsyncMontySession]) -> AsyncMontySession:
+        self._waiting += 1
+        try:
+            return await holds.enter_async_context(checkout)
+        finally:
+            self._waiting -= 1
 
     def start_check(self, code: str, stubs: str) -> "asyncio.Task[str]":
         """Begin to check a program's types; the check goes to its end even if nobody wants to know any more."""
@@ -147,7 +156,7 @@ class Workers:
         session = pool.checkout(
             limits=self.limits.resources, type_check=True, type_check_stubs=MORE_BUILTINS + stubs, type_check_format="concise"
         )
-        self._checker = await self._checker_holds.enter_async_context(session)
+        self._checker = await self._entered(self._checker_holds, session)
         self._checked, self._stubs = 0, stubs
 
     async def _opened(self) -> AsyncMonty:

@@ -116,9 +116,16 @@ class Engine:
         return cast("Mapping[str, JsonValue]", shown["State"])
 
     async def pause(self, container: str) -> None:
-        """Freeze everything in a container; one that is frozen or gone already is left alone."""
+        """Freeze everything in a container; one that is frozen or gone already is left alone.
+
+        Who is cancelled meanwhile waits for the engine all the same: a container that freezes later, while others use it, never thaws.
+        """
         with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
-            await self._at(container).pause()
+            freezing = asyncio.ensure_future(self._at(container).pause())
+            try:
+                await asyncio.shield(freezing)
+            finally:
+                await asyncio.gather(freezing, return_exceptions=True)
 
     async def resume(self, container: str) -> None:
         """Let a frozen container go on; one that runs or is gone is left alone."""

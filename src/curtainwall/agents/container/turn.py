@@ -24,8 +24,8 @@ from curtainwall.agents.container.folders import write_orientation
 from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.runs import Run, running
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach
-from curtainwall.agents.container.watching import USED_UP, Watch
-from curtainwall.agents.foreign import Does, Ear, Failed, Finished, Heard, Lost, Named, Past, Said, Spoke, Telling
+from curtainwall.agents.container.watching import Watch
+from curtainwall.agents.foreign import USED_UP, Does, Ear, Failed, Finished, Heard, Lost, Named, Past, Said, Spoke, Telling
 from curtainwall.facts import Masker
 from curtainwall.model import (
     LEFT,

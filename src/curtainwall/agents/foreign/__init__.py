@@ -21,9 +21,11 @@ from curtainwall.agents.foreign.hearing import (
 )
 from curtainwall.agents.foreign.past import Past
 from curtainwall.agents.foreign.telling import Telling
+from curtainwall.agents.foreign.watching import USED_UP, TurnWatch
 
 __all__ = [
     "SERVER",
+    "USED_UP",
     "ClaudeEar",
     "Does",
     "Ear",
@@ -38,6 +40,7 @@ __all__ = [
     "Said",
     "Spoke",
     "Telling",
+    "TurnWatch",
     "below",
     "is_ours",
     "text_below",

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.agents.foreign import Telling
+from curtainwall.agents.foreign import USED_UP, Telling
 from curtainwall.agents.process.keeper import Keeper
 from curtainwall.agents.process.opening import Opening, lost, opening
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.running import Running
 from curtainwall.agents.process.terms import EXTENSION, AgentCrashed, AgentErred, AgentGarbled, AgentSilent, NoAnswer
 from curtainwall.agents.process.turn import ConversationLost, Ports, Turn
-from curtainwall.agents.process.watching import USED_UP
 from curtainwall.agents.process.wire import mark_of
 from curtainwall.model import LEFT, ExtensionNoted, TurnAt, TurnFailed, TurnResult, TurnStatus
 

@@ -31,6 +31,7 @@ from curtainwall.tools.servers import (
 app = typer.Typer()
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="as in `[servers.NAME]`")]
+KnownArgument = Annotated[str, typer.Argument(metavar="SERVER", help="as in `[servers.NAME]`")]
 
 
 @app.command("list")
@@ -112,7 +113,7 @@ def add(
 
 
 @app.command("remove")
-def remove(name: NameArgument, yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
+def remove(name: KnownArgument, yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
     """Take a server out of the configuration, with its roles and what was reviewed of it."""
     home = find_home()
     confirm(f"remove `{name}` and the roles of its tools from {home.config}?", yes=yes)
@@ -124,7 +125,7 @@ def remove(name: NameArgument, yes: YesOption = False, output: OutputOption = Ou
 
 
 @app.command("test")
-def try_out(name: NameArgument, output: OutputOption = Output.TEXT) -> None:
+def try_out(name: KnownArgument, output: OutputOption = Output.TEXT) -> None:
     """Start a server, see that it answers, and show how its tools stand."""
     setup = set_up()
     spec = _find(setup, name)
@@ -148,7 +149,7 @@ def try_out(name: NameArgument, output: OutputOption = Output.TEXT) -> None:
 
 @app.command("annotate")
 def annotate(
-    name: NameArgument,
+    name: KnownArgument,
     write: Annotated[bool, typer.Option("--write", help="take it over: roles into the configuration, the rest as reviewed")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:

@@ -118,8 +118,8 @@ class Conversation:
         """Take what the human does; stopping and leaving never wait for anything that was begun before."""
         while True:
             match await self._stage.deeds.get():
-                case Stopped():
-                    await self._stop()
+                case Stopped(turn=turn):
+                    await self._stop(turn)
                 case Left():
                     self._stage.leave(0)
                 case Typed() | Pressed() | TookBack() as wish:
@@ -135,15 +135,15 @@ class Conversation:
                 case TookBack():
                     await self._take_back()
 
-    async def _stop(self) -> None:
-        """Interrupt what runs. Where nothing does, or that was asked for already, leave; an ask that is open stays open."""
+    async def _stop(self, turn: TurnId | None) -> None:
+        """Interrupt what ran when that was wanted. Where nothing did, or it was asked for already, leave; an open ask stays open."""
         tale = self._scene.tale
-        if not tale.works:
+        if turn is None:
             self._stage.leave(0)
-        elif tale.interrupting or tale.turn == self._stopped:
+        elif turn == self._stopped or (tale.interrupting and turn == tale.turn):
             self._stage.leave(_INTERRUPTED)
-        else:
-            self._stopped = tale.turn
+        elif turn == self._scene.works():
+            self._stopped = turn
             await self._attempt(self._scene.session, InterruptTurn(by=self._who))
 
     async def _typed(self, text: str) -> None:

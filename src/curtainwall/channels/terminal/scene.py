@@ -26,6 +26,7 @@ from curtainwall.model import (
     SessionView,
     TextStreamed,
     TurnEnded,
+    TurnId,
     TurnStarted,
     TurnStatus,
     Who,
@@ -144,9 +145,9 @@ class Scene:
         is_seen = self._line.clock.now() - self._asks_since >= GRACE_MILLIS
         return Offer("".join(KEYS), asks[0]) if len(asks) == 1 and is_seen else None
 
-    def works(self) -> bool:
-        """Tell whether the agent is at work."""
-        return self.tale.works
+    def works(self) -> TurnId | None:
+        """Return the turn that the agent is at work on."""
+        return self.tale.turn if self.tale.works else None
 
     def can_take_back(self) -> bool:
         """Tell whether a message of this person still waits."""

@@ -21,6 +21,7 @@ from prompt_toolkit.styles import Style
 
 from curtainwall.channels.terminal.keys import KEYS
 from curtainwall.channels.terminal.settings import Conversing
+from curtainwall.model import TurnId
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class Pressed:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Somebody pressed Ctrl-C, on an empty line or while something works."""
+    """Somebody pressed Ctrl-C, on an empty line or while something works: the turn that did so at that moment."""
+
+    turn: TurnId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,8 @@ class Play(Protocol):
         """Tell whether a message still waits in the queue."""
         ...
 
-    def works(self) -> bool:
-        """Tell whether something runs that could be stopped."""
+    def works(self) -> TurnId | None:
+        """Return the turn that runs and could be stopped."""
         ...
 
 
@@ -214,10 +217,11 @@ class Stage:
 
         def stop(_: KeyPressEvent) -> None:
             # Emptying the line must not wait for anything, or it would take what is typed next with it.
-            if buffer.text and not play.works():
+            turn = play.works()
+            if buffer.text and turn is None:
                 buffer.reset()
             else:
-                deeds.put_nowait(Stopped())
+                deeds.put_nowait(Stopped(turn))
 
         def suspend(_: KeyPressEvent) -> None:
             self._app.suspend_to_background()

@@ -108,7 +108,7 @@ def test_a_server_that_takes_its_time_is_a_failure() -> None:
 def test_nobody_there_is_a_failure() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        found = run(post_event(endpoint(f"http://127.0.0.1:{bound.getsockname()[1]}/"), b"{}", {}, 5))
+        found = run(post_event(endpoint(f"http://127.0.0.1:{bound.getsockname()[1]}/"), b"{}", {}, 60))
     assert found.failure.startswith("it cannot be reached")
 
 
@@ -120,6 +120,6 @@ def test_a_variable_cannot_bring_another_header() -> None:
 def test_plain_http_at_a_tls_port_and_the_reverse_are_failures() -> None:
     async def story() -> Ran:
         async with serving(answering("200 OK")) as port:
-            return await post_event(endpoint(f"https://127.0.0.1:{port}/"), b"{}", {}, 5)
+            return await post_event(endpoint(f"https://127.0.0.1:{port}/"), b"{}", {}, 60)
 
     assert run(story()).failure

@@ -61,8 +61,8 @@ def test_an_end_by_a_signal_is_a_failure() -> None:
 def test_a_time_limit_ends_the_program_and_its_children(tmp_path: Path) -> None:
     line = shell(tmp_path / "slow", f"sleep 600 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/parent; trap '' TERM; sleep 600")
     start = time.monotonic()
-    assert ran(line, seconds=0.5).failure == "it did not end within 0.5 seconds"
-    assert time.monotonic() - start < 5
+    assert ran(line, seconds=3).failure == "it did not end within 3 seconds"
+    assert time.monotonic() - start < 40
     for name in ("child", "parent"):
         wait_until_gone(int((tmp_path / name).read_text()))
 
@@ -71,7 +71,7 @@ def test_a_child_that_holds_the_output_open_holds_up_nobody_and_ends(tmp_path: P
     line = shell(tmp_path / "fork", f"sleep 600 & echo $! > {tmp_path}/child; echo said")
     start = time.monotonic()
     assert ran(line) == Ran(0, b"said\n")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 40
     wait_until_gone(int((tmp_path / "child").read_text()))
 
 
@@ -80,7 +80,7 @@ def test_a_child_that_left_the_group_holds_up_nobody_either(tmp_path: Path) -> N
     try:
         start = time.monotonic()
         assert ran(line).out == b"said\n"
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 40
     finally:
         end = time.monotonic() + 60
         while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text().strip():
@@ -97,7 +97,7 @@ def test_too_much_output_ends_the_hook(tmp_path: Path, stream: str) -> None:
     found = ran(line)
     assert found.failure == f"it printed more than {MOST_OUTPUT} bytes"
     assert len(found.out) + len(found.err) <= MOST_OUTPUT
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 40
 
 
 def test_output_of_exactly_the_limit_is_whole(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""What happens around a turn while a foreign agent works: humans are asked, budgets run out, time passes. It says when to stop."""
+
+import asyncio
+import time
+from typing import Final
+
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalWithdrawn,
+    BudgetExhausted,
+    BudgetKind,
+    Feed,
+    SessionId,
+    TurnResult,
+    TurnStatus,
+    session_stream,
+)
+
+USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
+
+
+class TurnWatch:
+    """Follows the log of one turn, which may take so many seconds of work. While a human is asked, time does not count."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._looked_at = time.monotonic()
+        self.asked: set[ApprovalId] = set()
+        self.heard_at = self._looked_at
+        self.worked = 0.0
+        """Seconds of work, without those in which a human was waited for."""
+
+    @property
+    def left(self) -> float:
+        """Seconds of work that the turn still has."""
+        return max(0.0, self._most - self.worked)
+
+    def heard(self) -> None:
+        """Note that the agent gave a sign of life."""
+        self.heard_at = time.monotonic()
+
+    async def until_stop(self, feed: Feed, session: SessionId, after: int) -> TurnResult:
+        """Return, with how the turn ends, when the agent has to stop; where it need not, never."""
+        following = feed.follow(session_stream(session), after)
+        coming = asyncio.ensure_future(anext(following))
+        try:
+            while True:
+                await asyncio.wait((coming,), timeout=self.next_look())
+                self.count()
+                if coming.done():
+                    event = coming.result().event
+                    # The last request that is allowed may still be answered; the one after it is refused.
+                    if isinstance(event, BudgetExhausted) and event.kind is not BudgetKind.STEPS:
+                        return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
+                    self.take(event)
+                    coming = asyncio.ensure_future(anext(following))
+                elif not self.left:
+                    why = f"stopped after {self._most:g} seconds of work, which is the most for one turn"
+                    return TurnResult(status=TurnStatus.FAILED, failure=why)
+                await self.look()
+        finally:
+            self.count()
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+    def count(self) -> None:
+        """Count the time since the last look."""
+        now = time.monotonic()
+        if not self.asked:
+            self.worked += now - self._looked_at
+        self._looked_at = now
+
+    def take(self, event: AnyEvent) -> None:
+        """Take in what the log says."""
+        match event:
+            case ApprovalAsked():
+                self.asked.add(event.approval)
+            case ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
+                self.asked.discard(event.approval)
+            case _:
+                pass
+
+    def next_look(self) -> float | None:
+        """Return the seconds until something has to be looked at again; None where only the log can bring news."""
+        return None if self.asked else self.left
+
+    async def look(self) -> None:
+        """Do what has to be done now; an agent's own watch says what that is."""
