@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.model import ApprovalAnswered, MessageId, Route, SendMessage, TurnEnded, Who, session_stream
 from tests.support.covers import covers
@@ -142,7 +140,6 @@ def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(h
     run(talk())
 
 
-@pytest.mark.timeout(300)
 @covers("matrix.once-and-in-order")
 def test_a_hundred_messages_in_a_burst_are_answered_in_order_and_once_beside_another_device_of_our_own(
     home: Home, synapse: Synapse, tmp_path: Path

@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
-
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import open_house, set_up
 from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, Ask, Route, SessionId, Who
@@ -66,7 +64,6 @@ def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home
     run(talk())
 
 
-@pytest.mark.timeout(300)
 @covers("matrix.once-and-in-order")
 def test_kill_9_in_the_middle_of_a_burst_of_a_hundred_loses_none_and_answers_none_twice(
     home: Home, synapse: Synapse, tmp_path: Path
