@@ -22,7 +22,9 @@ from curtainwall.model import (
     CurtainwallError,
     SessionId,
     SessionQuery,
+    SessionRow,
     TryLater,
+    session_of,
     session_stream,
 )
 from curtainwall.session import lift
@@ -43,6 +45,8 @@ class Callbacks:
         self._deliveries = deliveries
         self._settled: set[SessionId] = set()
         self._sending: dict[SessionId, asyncio.Task[None]] = {}
+        self._changed: set[SessionId] = set()
+        """Those that changed while they were being sent, to be looked at again."""
 
     def health(self) -> str:
         """Callbacks that fail are outcomes of their sessions, and no fault of the service."""
@@ -51,16 +55,30 @@ class Callbacks:
     async def run(self) -> None:
         """Send outcomes until cancelled."""
         try:
-            async for _ in self._wired.house.feed.changes():
-                for row in self._wired.store.index.sessions(SessionQuery(channel=CHANNEL, limit=_MANY)):
-                    if row.status == "ready" and row.turns and row.session not in self._settled and row.session not in self._sending:
-                        self._consider(row.session)
+            async for names in self._wired.house.feed.changes():
+                if names:
+                    for session in filter(None, map(session_of, names)):
+                        self._look_at(session)
+                else:
+                    for row in self._wired.store.index.sessions(SessionQuery(channel=CHANNEL, limit=_MANY)):
+                        self._consider(row)
         finally:
             for task in self._sending.values():
                 task.cancel()
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
-    def _consider(self, session: SessionId) -> None:
+    def _look_at(self, session: SessionId) -> None:
+        if session not in self._settled:
+            for row in self._wired.store.index.sessions(SessionQuery(prefix=session, channel=CHANNEL, limit=1)):
+                self._consider(row)
+
+    def _consider(self, row: SessionRow) -> None:
+        session = row.session
+        if session in self._sending:
+            self._changed.add(session)
+            return
+        if session in self._settled or row.status != "ready" or not row.turns:
+            return
         hook, url = self._wanted(session)
         if url is None or self._was_sent(session, url):
             self._settled.add(session)
@@ -71,10 +89,13 @@ class Callbacks:
         try:
             while True:
                 if await self._is_tried(session, hook, url):
-                    return
+                    break
                 await asyncio.sleep(_LOOK_AGAIN)
         finally:
             del self._sending[session]
+        if session in self._changed:
+            self._changed.discard(session)
+            self._look_at(session)
 
     async def _is_tried(self, session: SessionId, hook: str, url: str) -> bool:
         """Send the outcome, or have it asked about and wait; False where that has to be tried again although nothing will have changed."""
