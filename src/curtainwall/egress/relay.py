@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from curtainwall.egress.exchange import Exchange, Outgoing
@@ -141,10 +142,12 @@ class _Passing:
             raise Refused(502, "the provider answered in an encoding that was not asked for")
         is_stream = told.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         if self._call is not None and status == _OK:
+            # Not a method of ours: that would hold us, and what was counted, until somebody looks for circles.
+            tell = partial(self._relay.meter.counts, self._call)
             if is_stream:
-                self._stream = StreamUsage(self._dialect, self._call.size, self._tell)
+                self._stream = StreamUsage(self._dialect, self._call.size, tell)
             else:
-                self._whole = WholeUsage(self._dialect, self._call.size, self._tell)
+                self._whole = WholeUsage(self._dialect, self._call.size, tell)
         waiting = self._head(exchange, guard)
         if not exchange.has_begun:
             self._wire.write(waiting)
@@ -169,10 +172,6 @@ class _Passing:
         self.ended = Ended("done" if status < 400 else "refused", status)
         await self._wire.drain(self._relay.bounds.stalled)
         return not self._close
-
-    def _tell(self, counted: Counted) -> str | None:
-        assert self._call is not None
-        return self._relay.meter.counts(self._call, counted)
 
     def _head(self, exchange: Exchange, guard: Guard) -> bytes:
         named = _named(exchange.headers)
