@@ -1,7 +1,6 @@
 """One request to a provider and its reply, as far as the provider's side of it goes."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from curtainwall.egress.framing import Framing, framing_of
@@ -15,15 +14,13 @@ from curtainwall.model import HostFacts
 Header = tuple[bytes, bytes]
 
 _MOST_NOTES: Final = 16
+_PLAIN: Final = (b"accept-encoding", b"identity")
 
 
 class Outgoing(NamedTuple):
     """What is sent to a provider, complete but for the key."""
 
-    method: str
-    target: str
-    host: str
-    headers: Sequence[Header]
+    start: bytes
     carrier: Carrier
     body: bytes | None
 
@@ -57,9 +54,9 @@ class Exchange:
     async def start(self, outgoing: Outgoing, key: Header) -> None:
         """Send the request and read the reply's head; raise `Broke`."""
         length = () if outgoing.body is None else ((b"content-length", b"%d" % len(outgoing.body)),)
-        headers = [(b"host", outgoing.host.encode()), *outgoing.headers, key, (b"accept-encoding", b"identity"), *length]
+        head = request_head(outgoing.start, (key, _PLAIN, *length))
         try:
-            self._wire.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
+            self._wire.write(head + (outgoing.body or b""))
             await self._taken()
             self.is_sent = True
         except OSError:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from curtainwall.egress.refusal import Broke
+from curtainwall.egress.refusal import Broke, Refused
 
 Header = tuple[bytes, bytes]
 
@@ -25,12 +25,20 @@ class Answered(NamedTuple):
     stays: bool
 
 
-def request_head(method: str, target: str, headers: Sequence[Header]) -> bytes:
-    """Return a request's head. INVARIANT: no part of it ends a line; h11 has read the client's parts, but a key is only text to us."""
-    head = b"\r\n".join([f"{method} {target} HTTP/1.1".encode("ascii"), *map(b": ".join, headers)])
-    if head.count(b"\n") != len(headers) or head.count(b"\r") != len(headers):
+def request_start(method: str, target: str, headers: Sequence[Header]) -> bytes:
+    """Return the beginning of a request's head; raise `Refused`. INVARIANT: no part of a head ends a line."""
+    start = b"\r\n".join([f"{method} {target} HTTP/1.1".encode("ascii"), *map(b": ".join, headers)])
+    if start.count(b"\n") != len(headers) or start.count(b"\r") != len(headers):
+        raise Refused(400, "the request could not be written as HTTP")
+    return start
+
+
+def request_head(start: bytes, headers: Sequence[Header]) -> bytes:
+    """Return a whole head that begins so; raise `Broke`. A key is only text to us, so the same is seen to here."""
+    rest = b"\r\n".join(map(b": ".join, headers))
+    if rest.count(b"\n") != len(headers) - 1 or rest.count(b"\r") != len(headers) - 1:
         raise Broke("the request could not be written as HTTP")
-    return head + b"\r\n\r\n"
+    return b"%b\r\n%b\r\n\r\n" % (start, rest)
 
 
 def take_head(data: bytes) -> tuple[Answered, bytes] | None:

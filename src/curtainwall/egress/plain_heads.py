@@ -8,6 +8,8 @@ Header = tuple[bytes, bytes]
 
 _WHOLE = re.compile(rb"(GET|POST|CONNECT) ([!-~]+) HTTP/1\.1(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}")
+_LENGTH_LINE = re.compile(rb"\r\ncontent-length: ([0-9]+)\r\n", re.IGNORECASE)
+_LONGEST_KEPT: Final = 8 * 1024
 # What changes where a body ends, or what may come after it, is read by a library that has thought of everything.
 _NOT_PLAIN: Final = frozenset(b"transfer-encoding expect upgrade connection trailer".split())
 
@@ -21,6 +23,29 @@ class PlainHead(NamedTuple):
     names: AbstractSet[bytes]
     length: int
     end: int
+
+    def shape(self, data: bytes) -> "Shape | None":
+        """Return the shape of this head in the bytes that it was read from, or None where it says nothing of a length or is long."""
+        length = _LENGTH_LINE.search(data, 0, self.end) if self.end <= _LONGEST_KEPT else None
+        return None if length is None else Shape(data[: length.start(1)], data[length.end(1) : self.end])
+
+
+class Shape(NamedTuple):
+    """A head around the length of its body, which is all that differs in what most clients send one after the other."""
+
+    before: bytes
+    after: bytes
+
+    def again(self, data: bytes, most: int) -> tuple[int, int] | None:
+        """Return the length of a body and where it begins, where the bytes begin with the same head but for that length."""
+        start, rest = len(self.before), len(self.after)
+        if not data.startswith(self.before):
+            return None
+        at = data.find(b"\r", start, start + 16)
+        if at < 0 or at + rest > most or not data.startswith(self.after, at):
+            return None
+        digits = data[start:at]
+        return (int(digits), at + rest) if _LENGTH.fullmatch(digits) else None
 
 
 def plain_head(data: bytes, most: int) -> PlainHead | None:
