@@ -40,6 +40,7 @@ class Exchange:
         """Whether the provider was sent the whole request."""
         self.status = 0
         self.headers: list[Header] = []
+        self.told: dict[bytes, bytes] = {}
 
     @property
     def length(self) -> int | None:
@@ -126,8 +127,8 @@ class Exchange:
                 data += came
             answered, data = found
             if answered.status >= 200:
-                self.status, self.headers, self._may_stay = answered.status, answered.headers, answered.stays
-                self._framing = framing_of(self.status, self.headers)
+                self.status, self.headers, self.told, self._may_stay = answered
+                self._framing = framing_of(self.status, self.headers, self.told)
                 self._first = data
                 return
             if answered.status == 101:

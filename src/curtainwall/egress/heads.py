@@ -18,10 +18,14 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]
 
 
 class Answered(NamedTuple):
-    """The head of an answer; header names are in lower case, `stays` says that the connection can be used again."""
+    """The head of an answer; header names are in lower case, `stays` says that the connection can be used again.
+
+    `told` has the headers by name; of one that stands more than once it has the last.
+    """
 
     status: int
     headers: list[Header]
+    told: dict[bytes, bytes]
     stays: bool
 
 
@@ -48,21 +52,27 @@ def take_head(data: bytes) -> tuple[Answered, bytes] | None:
         if len(data) > _BIGGEST:
             raise Broke("the provider's answer has a head without end")
         return None
-    first, *lines = data[:end].split(b"\r\n")
+    lines = data[:end].split(b"\r\n")
     plain = _PLAIN.fullmatch(data, 0, end)
-    status = plain or _STATUS.fullmatch(first)
-    if status is None or len(lines) > _MOST_HEADERS:
+    status = plain or _STATUS.fullmatch(lines[0])
+    if status is None or len(lines) > _MOST_HEADERS + 1:
         raise Broke("the provider's answer is not HTTP as it should be")
+    del lines[0]
     if plain:
         headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in lines]]
     else:
         headers = [_header(line) for line in lines]
-    lengths = [value for name, value in headers if name == b"content-length"]
-    if lengths and (len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0])):
+    told = dict(headers)
+    length = told.get(b"content-length")
+    if length is not None and (not _LENGTH.fullmatch(length) or any(each != length for each in _all(b"content-length", headers, told))):
         raise Broke("the provider's answer has no one length")
-    said = b",".join([value for name, value in headers if name == b"connection"])
-    closes = status[1] == b"0" or b"close" in said.lower()
-    return Answered(int(status[2]), headers, not closes), data[end + 4 :]
+    closes = status[1] == b"0" or (b"connection" in told and b"close" in b",".join(_all(b"connection", headers, told)).lower())
+    return Answered(int(status[2]), headers, told, not closes), data[end + 4 :]
+
+
+def _all(name: bytes, headers: list[Header], told: dict[bytes, bytes]) -> list[bytes]:
+    """Return every value of a header that is there; mostly none stands twice."""
+    return [told[name]] if len(told) == len(headers) else [value for each, value in headers if each == name]
 
 
 def _header(line: bytes) -> Header:

@@ -1,6 +1,6 @@
 """Which headers pass from a client to a provider, and from a provider to a client: nothing about the hop, the framing, or who is who."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 Header = tuple[bytes, bytes]
@@ -17,17 +17,18 @@ _NOT_PASSED: Final = _HOP_BY_HOP | frozenset(b"content-length set-cookie set-coo
 
 def sendable(headers: Sequence[Header]) -> list[Header]:
     """Return what of a client's headers a provider gets: nothing about the hop, the framing, or where it came from."""
-    named = _named(headers)
+    named = _named([value for name, value in headers if name == b"connection"])
     return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in named and it[0][:12] != b"x-forwarded-"]
 
 
-def passable(headers: Sequence[Header]) -> list[Header]:
-    """Return what of a provider's headers a client gets."""
-    named = _named(headers)
+def passable(headers: Sequence[Header], told: Mapping[bytes, bytes]) -> list[Header]:
+    """Return what of a provider's headers, which are told by name as well, a client gets."""
+    if b"connection" not in told:
+        return [it for it in headers if it[0] not in _NOT_PASSED]
+    named = _named([value for name, value in headers if name == b"connection"])
     return [it for it in headers if it[0] not in _NOT_PASSED and it[0] not in named]
 
 
-def _named(headers: Sequence[Header]) -> frozenset[bytes]:
+def _named(said: Sequence[bytes]) -> frozenset[bytes]:
     """Return the headers that are said to be for this hop alone."""
-    said = [value for name, value in headers if name == b"connection"]
-    return frozenset(part.strip().lower() for value in said for part in value.split(b",")) if said else frozenset()
+    return frozenset(part.strip().lower() for value in said for part in value.split(b","))

@@ -116,7 +116,7 @@ class _Passing:
     async def _pass(self, exchange: Exchange) -> bool:
         status, guard = exchange.status, Guard(self._relay.keyring.secrets)
         self.ended = Ended("left", status)
-        told = dict(exchange.headers)
+        told = exchange.told
         if told.get(b"content-encoding", b"identity").lower() != b"identity":
             exchange.abort()
             raise Refused(502, "the provider answered in an encoding that was not asked for")
@@ -154,7 +154,7 @@ class _Passing:
         return not self._close
 
     def _head(self, exchange: Exchange, guard: Guard) -> bytes:
-        passing = guard.headers(passable(exchange.headers))
+        passing = guard.headers(passable(exchange.headers, exchange.told))
         lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, passing)]
         lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
         if self._close:

@@ -24,7 +24,15 @@ def test_a_head_is_taken_when_it_is_whole_and_not_before() -> None:
     )
 
 
-@pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK", b"HTTP/1.1 200 OK\r\nConnection: Close", b"HTTP/1.1 200\r\nconnection: x, close"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.0 200 OK",
+        b"HTTP/1.1 200 OK\r\nConnection: Close",
+        b"HTTP/1.1 200\r\nconnection: x, close",
+        b"HTTP/1.1 200\r\nconnection: close\r\nconnection: keep-alive",
+    ],
+)
 def test_what_says_that_it_closes_does_not_stay(head: bytes) -> None:
     found = take_head(head + b"\r\n\r\n")
     assert found is not None
@@ -46,6 +54,7 @@ def test_what_says_that_it_closes_does_not_stay(head: bytes) -> None:
         b"HTTP/1.1 200 OK\r\na: x\ny: z",
         b"HTTP/1.1 200 OK\r\na: \x00",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2",
+        b"HTTP/1.1 200 OK\r\ncontent-length: x\r\ncontent-length: 2",
         b"HTTP/1.1 200 OK\r\ncontent-length: -1",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1, 1",
         b"HTTP/1.1 200 OK\r\ncontent-length: +1",
