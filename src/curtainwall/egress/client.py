@@ -127,7 +127,8 @@ class Client:
         dialect = door.provider.endpoints[0].dialect
         while goes_on:
             # Whoever does not take its answers gets no more of them, ours no more than a provider's.
-            await wire.drain(house.bounds.stalled)
+            if not wire.keeps_up:
+                await wire.drain(house.bounds.stalled)
             try:
                 head = await requests.head()
                 if head is None:

@@ -39,13 +39,10 @@ class Exchange:
         self.is_sent = False
         """Whether the provider was sent the whole request."""
         self.status = 0
+        self.length: int | None = None
+        """How long the reply is, where the provider said so."""
         self.headers: list[Header] = []
         self.told: dict[bytes, bytes] = {}
-
-    @property
-    def length(self) -> int | None:
-        """Return how long the reply is, where the provider said so."""
-        return self._framing.length if self._framing else None
 
     @property
     def has_begun(self) -> bool:
@@ -58,7 +55,8 @@ class Exchange:
         head = request_head(outgoing.start, (key, _PLAIN, *length))
         try:
             self._wire.write(head + (outgoing.body or b""))
-            await self._taken()
+            if not self._wire.keeps_up:
+                await self._taken()
             self.is_sent = True
         except OSError:
             raise Broke("the connection to the provider broke") from None
@@ -129,6 +127,7 @@ class Exchange:
             if answered.status >= 200:
                 self.status, self.headers, self.told, self._may_stay = answered
                 self._framing = framing_of(self.status, self.headers, self.told)
+                self.length = self._framing.length
                 self._first = data
                 return
             if answered.status == 101:

@@ -142,7 +142,8 @@ class _Passing:
                     return self._stop(exchange, waiting, content + guard.rest(), self._stream.stopped)
                 self._wire.write(waiting + _framed(content, exchange.length))
                 waiting = b""
-                await self._wire.drain(self._relay.bounds.stalled)
+                if not self._wire.keeps_up:
+                    await self._wire.drain(self._relay.bounds.stalled)
         except Broke as fault:
             self.ended = Ended("broken", status, str(fault))
             return self._broke(exchange, waiting, guard.rest(), str(fault), is_stream=is_stream)
@@ -150,7 +151,8 @@ class _Passing:
         if self._whole is not None:
             self._whole.finish()
         self.ended = Ended("done" if status < 400 else "refused", status)
-        await self._wire.drain(self._relay.bounds.stalled)
+        if not self._wire.keeps_up:
+            await self._wire.drain(self._relay.bounds.stalled)
         return not self._close
 
     def _head(self, exchange: Exchange, guard: Guard) -> bytes:

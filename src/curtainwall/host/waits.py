@@ -35,15 +35,12 @@ class Wait(asyncio.Future[None]):
 
     def end_now(self) -> None:
         """End the wait and let the task go on before this returns; while another task runs, in the loop's next round."""
-        if self.done():
-            return
-        loop = self.get_loop()
-        if asyncio.current_task(loop) is not None:
+        then, within = self._then, self._within
+        if then is None or within is None or asyncio.current_task(self.get_loop()) is not None:
             self.end()
-            return
-        self.set_result(None)
-        then, within, self._then = self._then, self._within, None
-        if then is not None and within is not None:
+        elif not self.done():
+            self.set_result(None)
+            self._then = None
             within.run(then, self)
 
     def _later(self) -> None:

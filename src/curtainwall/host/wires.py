@@ -224,6 +224,11 @@ class Wire(asyncio.BufferedProtocol):
             raise ConnectionResetError("the other side is gone")
 
     @property
+    def keeps_up(self) -> bool:
+        """Tell whether `drain` would return at once: the other side is there and takes what is sent."""
+        return not (self._full or self.is_lost)
+
+    @property
     def is_quiet(self) -> bool:
         """Tell whether it is open both ways and nothing came that was not read."""
         return not (self._ended or self._pieces or self.transport.is_closing())
