@@ -11,7 +11,7 @@ _LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}")
 _LENGTH_LINE = re.compile(rb"\r\ncontent-length: ([0-9]+)\r\n", re.IGNORECASE)
 _LONGEST_KEPT: Final = 8 * 1024
 # What changes where a body ends, or what may come after it, is read by a library that has thought of everything.
-_NOT_PLAIN: Final = frozenset(b"transfer-encoding expect upgrade connection trailer".split())
+_NOT_PLAIN: Final = frozenset(b"transfer-encoding expect upgrade trailer".split())
 
 
 class PlainHead(NamedTuple):
@@ -59,6 +59,9 @@ def plain_head(data: bytes, most: int) -> PlainHead | None:
     headers = [(name.lower(), value) for name, _, value in [line.partition(b": ") for line in data[:end].split(b"\r\n")[1:]]]
     told = dict(headers)
     if len(told) < len(headers) or b"host" not in told or not _NOT_PLAIN.isdisjoint(told):
+        return None
+    # What most clients say, and what goes without saying.
+    if told.get(b"connection", b"keep-alive").lower() != b"keep-alive":
         return None
     length = told.get(b"content-length", b"0")
     if not _LENGTH.fullmatch(length):

@@ -13,7 +13,7 @@ LENGTH_AT = USUAL.index(b"5\r\n\r\n")
 PIECES = st.sampled_from(
     b"POST|GET|CONNECT|PUT| |/|/v1/messages|HTTP/1.1|HTTP/1.0|\r\n|\n|\r|\r\n\r\n|host|Host|:|: | : |x|content-length|5|05|+5".split(b"|")
     + b"5, 5|-1|1_0|\t|\x00|\x7f|\xff|transfer-encoding: chunked\r\n|content-length: 5\r\n|host: a\r\n|x: y\r\n|x:y\r\n".split(b"|")
-    + b"x: \r\n|x: y \r\n|connection: close\r\n|expect: 100-continue\r\n".split(b"|")
+    + b"x: \r\n|x: y \r\n|connection: close\r\n|connection: keep-alive\r\n|Connection: Keep-Alive\r\n|expect: 100-continue\r\n".split(b"|")
 )
 
 
@@ -37,6 +37,7 @@ def test_what_clients_usually_send_is_plain() -> None:
         5,
         len(USUAL) - 5,
     )
+    assert plain_head(USUAL.replace(b"\r\ncontent", b"\r\nConnection: Keep-Alive\r\ncontent"), 10_000) is not None
     assert plain_head(USUAL[:-6], 10_000) is None, "a head that is not whole"
     assert plain_head(USUAL, 60) is None, "a head that is too big"
 
@@ -110,6 +111,9 @@ NOT_PLAIN = {
     "chunks in capitals": b"Transfer-Encoding: chunked\r\n",
     "a question first": b"expect: 100-continue\r\n",
     "another protocol": b"upgrade: h2c\r\n",
+    "an end": b"connection: close\r\n",
+    "an end after all": b"connection: keep-alive, close\r\n",
+    "a header for this hop alone": b"connection: keep-alive, x-api-key\r\n",
     "a folded line": b"x: y\r\n z: 1\r\n",
     "a space before the colon": b"content-length : 5\r\n",
     "a line that ends alone": b"x: y\ncontent-length: 5\r\n",
