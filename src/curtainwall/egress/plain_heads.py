@@ -8,7 +8,7 @@ Header = tuple[bytes, bytes]
 
 _WHOLE = re.compile(rb"(GET|POST|CONNECT) ([!-~]+) HTTP/1\.1(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++: [!-~](?:[\t -~]*[!-~])?)*+")
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,14}")
-_LENGTH_LINE = re.compile(rb"\r\ncontent-length: ([0-9]+)\r\n", re.IGNORECASE)
+_LENGTH_LINES: Final = (b"\r\ncontent-length: ", b"\r\nContent-Length: ")
 _LONGEST_KEPT: Final = 8 * 1024
 # What changes where a body ends, or what may come after it, is read by a library that has thought of everything.
 _NOT_PLAIN: Final = frozenset(b"transfer-encoding expect upgrade trailer".split())
@@ -25,9 +25,11 @@ class PlainHead(NamedTuple):
     end: int
 
     def shape(self, data: bytes) -> "Shape | None":
-        """Return the shape of this head in the bytes that it was read from, or None where it says nothing of a length or is long."""
-        length = _LENGTH_LINE.search(data, 0, self.end) if self.end <= _LONGEST_KEPT else None
-        return None if length is None else Shape(data[: length.start(1)], data[length.end(1) : self.end])
+        """Return the shape of this head in the bytes that it was read from, or None where it is long or says its length in no usual way."""
+        start = max(data.find(line, 0, self.end) + len(line) for line in _LENGTH_LINES)
+        if self.end > _LONGEST_KEPT or start < len(_LENGTH_LINES[0]):
+            return None
+        return Shape(data[:start], data[data.find(b"\r\n", start) : self.end])
 
 
 class Shape(NamedTuple):
