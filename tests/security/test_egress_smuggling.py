@@ -128,6 +128,67 @@ def test_a_changed_request_arrives_as_it_was_judged_or_not_at_all(smuggler: Smug
     smuggler.try_out([changed(smuggler.there.request() * times, changes) for times, changes in many])
 
 
+ALMOST_AS_BEFORE = {
+    "another key of the same length": (b"sk-ant-", b"sk-ANT-", 403),
+    "a second key": (b"content-type", b"authorization: Bearer x\r\ncontent-type", 403),
+    "another host": (b"host: api.", b"host: ipa.", 403),
+    "another path": (b"/v1/messages HTTP", b"/v1/massages HTTP", 403),
+    "another method": (b"POST ", b"GET ", 403),
+    "another kind of body": (b"application/json", b"application/jsox", 415),
+    "an encoded body": (b"content-type", b"content-encoding: gzip\r\ncontent-type", 415),
+    "a web socket": (b"content-type", b"upgrade: websocket\r\ncontent-type", 426),
+    "another method inside": (b"content-type", b"x-http-method: PUT\r\ncontent-type", 403),
+    "two lengths": (b"content-length: ", b"content-length: 1\r\ncontent-length: ", 400),
+    "two lengths, the second one in the place of the first": (b"content-length: ", b"content-length: 2\r\nx: ", 400),
+    "a length and chunks": (b"content-length: ", b"transfer-encoding: chunked\r\ncontent-length: ", 400),
+    "chunks after the length": (b"\r\n\r\n", b"\r\ntransfer-encoding: chunked\r\n\r\n", 400),
+    "a length with a sign": (b"content-length: ", b"content-length: +", 400),
+    "a length with a word": (b"content-length: ", b"content-length: 0x", 400),
+    "a length below nothing": (b"content-length: ", b"content-length: -", 400),
+    "a length that is too long": (b"content-length: ", b"content-length: 9999999999", 413),
+    "a length without end": (b"content-length: ", b"content-length: " + b"1" * 40, 400),
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["afterwards", "at once"])
+@pytest.mark.parametrize(("before", "after", "status"), ALMOST_AS_BEFORE.values(), ids=ALMOST_AS_BEFORE)
+@covers("egress.garbage-hurts-nobody")
+def test_a_right_request_does_not_vouch_for_one_that_is_almost_the_same(
+    before: bytes, after: bytes, status: int, at_once: bool, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with session(tmp_path) as there, there.inside() as client:
+            right = there.request()
+            wrong = right.replace(before, after, 1)
+            assert wrong != right
+            statuses = list[int]()
+            for sent in [right * 2 + wrong] if at_once else [right, right, wrong]:
+                await client.send(sent)
+                statuses += [(await client.answer()).status for _ in range(3 if at_once else 1)]
+            assert statuses[:2] == [200, 200]
+            assert statuses[2] == status
+            assert len(there.far.seen) == 2, "the provider never hears of the third"
+
+    run(story())
+
+
+@covers("egress.garbage-hurts-nobody")
+def test_bodies_of_any_length_follow_one_another_under_the_same_head(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with session(tmp_path) as there, there.inside() as client:
+            bodies = [json.dumps(asking(system="x" * size)).encode() for size in (0, 1, 9, 99, 70_000, 3, 300_000, 0)]
+            requests = b"".join(map(there.request, bodies))
+            for at in range(0, len(requests), 40_001):
+                await client.send(requests[at : at + 40_001])
+            for _ in bodies:
+                assert (await client.answer()).status == 200
+            assert [seen.body for seen in there.far.seen] == bodies
+            await client.send(there.request(b""))
+            assert (await client.answer()).status == 400, "and an empty one is no object"
+
+    run(story())
+
+
 @covers("egress.only-listed-hosts")
 def test_a_redirect_is_an_answer_and_nobody_goes_there(tmp_path: Path) -> None:
     async def story() -> None:

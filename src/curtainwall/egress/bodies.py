@@ -11,6 +11,8 @@ from curtainwall.egress.refusal import Refused
 from curtainwall.egress.terms import Bounds
 
 _FEW_PARTS: Final = 5_000
+# Asked of every value of a body; `dict | list` would be made anew each time.
+_NESTED: Final = (dict, list)
 # What is bigger is parsed beside the loop, so that other sessions keep their share of it.
 _SMALL: Final = 256 * 1024
 # A string that never ends takes all the rest; otherwise each of its quotes would be tried anew.
@@ -85,7 +87,7 @@ def _see_that_it_is_flat(told: dict[str, JsonValue], depth: int) -> None:
             inner
             for value in level
             for inner in (value.values() if isinstance(value, dict) else cast("list[JsonValue]", value))
-            if isinstance(inner, dict | list)
+            if isinstance(inner, _NESTED)
         ]
         if not level:
             return

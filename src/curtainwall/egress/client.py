@@ -7,16 +7,15 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from curtainwall.egress.admission import Admitted, Door, admit
 from curtainwall.egress.authority import Authority
 from curtainwall.egress.bodies import parsed, written
-from curtainwall.egress.endpoints import Filter
 from curtainwall.egress.exchange import Outgoing
-from curtainwall.egress.providers import KNOWN_HOSTS, Endpoint, Provider
+from curtainwall.egress.providers import KNOWN_HOSTS, Endpoint
 from curtainwall.egress.reaches import settle
 from curtainwall.egress.refusal import Dialect, Reason, Refused, answer
-from curtainwall.egress.relay import Relay, linger, sendable
+from curtainwall.egress.relay import Relay, linger
 from curtainwall.egress.requests import Head, Load, Requests
-from curtainwall.egress.sentinels import Keyring
 from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, ModelCall, Reach
 from curtainwall.egress.tunnels import facts_of, target_of, tunnel
 from curtainwall.egress.upstreams import Upstreams
@@ -24,7 +23,6 @@ from curtainwall.host import Dialler, Unreachable, Wire
 
 _HTTPS: Final = 443
 _LINGER: Final = 2.0
-_OVERRIDES: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
 
 
 @dataclass(slots=True)
@@ -37,15 +35,6 @@ class Counters:
     refused: int = 0
     calls: int = 0
     tunnels: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """A provider as this session has it."""
-
-    provider: Provider
-    filter: Filter
-    keyring: Keyring
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +60,7 @@ class Client:
     def __init__(self, house: House, wire: Wire) -> None:
         self._house = house
         self._wire = wire
+        self._last: tuple[Head, Admitted] | None = None
 
     async def serve(self) -> None:
         """Serve until the client ends, or has to be ended."""
@@ -137,7 +127,8 @@ class Client:
         dialect = door.provider.endpoints[0].dialect
         while goes_on:
             # Whoever does not take its answers gets no more of them, ours no more than a provider's.
-            await wire.drain(house.bounds.stalled)
+            if not wire.keeps_up:
+                await wire.drain(house.bounds.stalled)
             try:
                 head = await requests.head()
                 if head is None:
@@ -157,42 +148,36 @@ class Client:
 
     async def _serve(self, head: Head, requests: Requests, door: Door, relay: Relay) -> bool:
         """Check one request and pass it on; tell whether the connection goes on."""
-        house, provider = self._house, door.provider
-        if head.wants_upgrade:
-            raise Refused(426, "there are no web sockets here; use plain requests")
-        endpoint, name = door.filter.match(head.method, head.target, head.all(b"host"))
-        if not _OVERRIDES.isdisjoint(head.names):
-            raise Refused(403, "the request says that its method is another one")
-        headers, carrier = door.keyring.stripped(head.headers)
-        body, removed, model = await self._body(head, requests, provider, endpoint)
-        outgoing = Outgoing(head.method, head.target, provider.authority, sendable(headers), carrier, body)
+        house, name = self._house, door.provider.name
+        admitted = self._admitted(head, door)
+        endpoint = admitted.endpoint
+        body, removed, model = await self._body(requests, admitted, name)
         call = None
         if endpoint.model:
             house.counters.calls += 1
-            path = head.target.partition("?")[0]
             size = len(body or b"")
-            call = ModelCall(house.counters.calls, provider.name, endpoint.dialect, model or name, path, size, removed)
+            call = ModelCall(house.counters.calls, name, endpoint.dialect, model or admitted.model, admitted.path, size, removed)
             ruling = await house.meter.begins(call)
             if not ruling.allowed:
                 raise Refused(403, ruling.reason or "this session may not ask a model at the moment")
-        return await relay.run(outgoing, endpoint.dialect, call, close=head.wants_to_close)
+        return await relay.run(Outgoing(admitted.start, admitted.carrier, body), endpoint.dialect, call, close=admitted.closes)
 
-    async def _body(
-        self, head: Head, requests: Requests, provider: Provider, endpoint: Endpoint
-    ) -> tuple[bytes | None, tuple[Reach, ...], str]:
+    def _admitted(self, head: Head, door: Door) -> Admitted:
+        """Return what a head means; one that is the last one again is not looked at a second time."""
+        if self._last is None or self._last[0] is not head:
+            self._last = head, admit(head, door)
+        return self._last[1]
+
+    async def _body(self, requests: Requests, admitted: Admitted, provider: str) -> tuple[bytes | None, tuple[Reach, ...], str]:
         """Return the body as it goes out, what was removed from it, and the model that it names."""
-        if head.all(b"content-encoding"):
-            raise Refused(415, "the body must not be encoded")
-        if head.method == "GET":
-            if await requests.body():
+        body = await requests.body()
+        if not admitted.has_body:
+            if body:
                 raise Refused(400, "a GET has no body")
             return None, (), ""
-        kinds = [kind.partition(";")[0].strip().lower() for kind in head.all(b"content-type")]
-        if kinds != ["application/json"]:
-            raise Refused(415, "the body must be JSON, and say so once")
-        body = await requests.body()
+        endpoint = admitted.endpoint
         told = await parsed(body, self._house.bounds)
-        removed = await settle(told, endpoint.dialect, provider.name, self._house.judge)
+        removed = await settle(told, endpoint.dialect, provider, self._house.judge)
         if _is_counted(told, endpoint) or removed:
             body = written(told)
         model = told.get("model")

@@ -1,7 +1,6 @@
 """One request to a provider and its reply, as far as the provider's side of it goes."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from curtainwall.egress.framing import Framing, framing_of
@@ -15,15 +14,13 @@ from curtainwall.model import HostFacts
 Header = tuple[bytes, bytes]
 
 _MOST_NOTES: Final = 16
+_PLAIN: Final = (b"accept-encoding", b"identity")
 
 
 class Outgoing(NamedTuple):
     """What is sent to a provider, complete but for the key."""
 
-    method: str
-    target: str
-    host: str
-    headers: Sequence[Header]
+    start: bytes
     carrier: Carrier
     body: bytes | None
 
@@ -42,12 +39,10 @@ class Exchange:
         self.is_sent = False
         """Whether the provider was sent the whole request."""
         self.status = 0
+        self.length: int | None = None
+        """How long the reply is, where the provider said so."""
         self.headers: list[Header] = []
-
-    @property
-    def length(self) -> int | None:
-        """Return how long the reply is, where the provider said so."""
-        return self._framing.length if self._framing else None
+        self.told: dict[bytes, bytes] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -57,10 +52,11 @@ class Exchange:
     async def start(self, outgoing: Outgoing, key: Header) -> None:
         """Send the request and read the reply's head; raise `Broke`."""
         length = () if outgoing.body is None else ((b"content-length", b"%d" % len(outgoing.body)),)
-        headers = [(b"host", outgoing.host.encode()), *outgoing.headers, key, (b"accept-encoding", b"identity"), *length]
+        head = request_head(outgoing.start, (key, _PLAIN, *length))
         try:
-            self._wire.write(request_head(outgoing.method, outgoing.target, headers) + (outgoing.body or b""))
-            await self._taken()
+            self._wire.write(head + (outgoing.body or b""))
+            if not self._wire.keeps_up:
+                await self._taken()
             self.is_sent = True
         except OSError:
             raise Broke("the connection to the provider broke") from None
@@ -129,8 +125,9 @@ class Exchange:
                 data += came
             answered, data = found
             if answered.status >= 200:
-                self.status, self.headers, self._may_stay = answered.status, answered.headers, answered.stays
-                self._framing = framing_of(self.status, self.headers)
+                self.status, self.headers, self.told, self._may_stay = answered
+                self._framing = framing_of(self.status, self.headers, self.told)
+                self.length = self._framing.length
                 self._first = data
                 return
             if answered.status == 101:

@@ -1,5 +1,6 @@
 """Where a provider's reply ends, and the reply without its framing: by length, in chunks, or until the connection ends."""
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from curtainwall.egress.refusal import Broke
@@ -30,20 +31,17 @@ class Framing(Protocol):
         ...
 
 
-def framing_of(status: int, headers: Headers) -> Framing:
-    """Return how a reply is framed."""
-    codings = [value for name, value in headers if name == b"transfer-encoding"]
-    lengths = {value for name, value in headers if name == b"content-length"}
+def framing_of(status: int, headers: Headers, told: Mapping[bytes, bytes]) -> Framing:
+    """Return how a reply is framed whose headers are told by name as well."""
     if status in _NO_BODY:
         return _Length(0)
-    if codings:
-        if codings != [b"chunked"] and [coding.lower() for coding in codings] != [b"chunked"]:
+    if b"transfer-encoding" in told:
+        if [value.lower() for name, value in headers if name == b"transfer-encoding"] != [b"chunked"]:
             raise Broke("the provider answered in a framing that is not known")
         return _Chunks()
-    if lengths:
-        # Whoever read the head has seen to it that there is one, and that it is a number.
-        return _Length(int(lengths.pop()))
-    return _UntilTheEnd()
+    length = told.get(b"content-length")
+    # Whoever read the head has seen to it that there is one at most, and that it is a number.
+    return _UntilTheEnd() if length is None else _Length(int(length))
 
 
 class _Length:

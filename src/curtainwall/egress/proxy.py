@@ -5,8 +5,9 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from curtainwall.egress.admission import Door
 from curtainwall.egress.authority import Authority
-from curtainwall.egress.client import Client, Counters, Door, House
+from curtainwall.egress.client import Client, Counters, House
 from curtainwall.egress.endpoints import Filter
 from curtainwall.egress.requests import Load
 from curtainwall.egress.sentinels import Access, Keyring

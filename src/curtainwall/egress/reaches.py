@@ -18,12 +18,17 @@ from curtainwall.egress.terms import Judge, Reach, ReachKind
 
 Json = dict[str, JsonValue]
 
+# Asked of every value of a body; `dict | list` would be made anew each time.
+_NESTED: Final = (dict, list)
+
 _CLIENT_TOOLS: Final = {
     # The last words are dates; the client runs these, or (searching among tools) nothing outside is touched.
     Dialect.ANTHROPIC: re.compile(r"custom|(?:bash|text_editor|computer|memory|tool_search_tool(?:_regex|_bm25)?)_[0-9]{8}"),
     Dialect.RESPONSES: re.compile(r"function|custom|local_shell|apply_patch|tool_search"),
     Dialect.CHAT: re.compile(r"function|custom"),
 }
+# Where a model's name alone can have it search.
+_SEARCHING: Final = frozenset((Dialect.CHAT, Dialect.RESPONSES))
 _SEARCHING_MODEL = re.compile(r"search|deep-research|:online", re.IGNORECASE)
 _WORDS: Final = (
     (re.compile(r"search|fetch|web|url|browser|maps"), ReachKind.WEB),
@@ -70,7 +75,7 @@ class _Found:
 async def settle(body: Json, dialect: Dialect, provider: str, judge: Judge) -> tuple[Reach, ...]:
     """Have each reach of a body judged and return those that were removed from it; raise `Refused`."""
     removed: list[Reach] = []
-    for found in list(_all(body, dialect, provider)):
+    for found in _all(body, dialect, provider):
         reach = found.reach
         handling = await judge(reach)
         if handling == "allow":
@@ -84,23 +89,24 @@ async def settle(body: Json, dialect: Dialect, provider: str, judge: Judge) -> t
     return tuple(removed)
 
 
-def _all(body: Json, dialect: Dialect, provider: str) -> Iterator[_Found]:
-    at_the_top = _AT_THE_TOP[dialect]
+def _all(body: Json, dialect: Dialect, provider: str) -> list[_Found]:
+    at_the_top, found = _AT_THE_TOP[dialect], list[_Found]()
     for (key, value), plain in zip(body.items(), _unlike(body, "the body"), strict=True):
         if (known := at_the_top.get(plain)) and value:
             kind, removable = known
-            yield _Found(Reach(provider, kind, key, key, removable), lambda key=key: cast("None", body.pop(key, None)))
+            found.append(_Found(Reach(provider, kind, key, key, removable), lambda key=key: cast("None", body.pop(key, None))))
         elif plain == "tools" and value is not None:
             # Some would take one tool that stands alone.
             if not isinstance(value, list):
                 raise Refused(400, f"`{key}` is no list")
-            yield from _tools(value, key, dialect, provider)
-        elif plain in {"model", "models"} and dialect in {Dialect.CHAT, Dialect.RESPONSES}:
-            yield from _models(value, key, provider)
-        elif plain not in _SCHEMAS and isinstance(value, dict | list):
+            found += _tools(value, key, dialect, provider)
+        elif plain in {"model", "models"} and dialect in _SEARCHING:
+            found += _models(value, key, provider)
+        elif plain not in _SCHEMAS and isinstance(value, _NESTED):
             if plain == "input" and dialect is Dialect.RESPONSES:
-                yield from _items(value, key, dialect, provider)
-            yield from _sources(value, key, plain, provider)
+                found += _items(value, key, dialect, provider)
+            _add_sources(found, value, key, plain, provider)
+    return found
 
 
 def _models(value: JsonValue, place: str, provider: str) -> Iterator[_Found]:
@@ -155,14 +161,13 @@ def _runs_at_the_client(tool: Json, kind: JsonValue, dialect: Dialect) -> bool:
     return _CLIENT_TOOLS[dialect].fullmatch(kind) is not None
 
 
-def _sources(value: JsonValue, place: str, parent: str, provider: str) -> Iterator[_Found]:
+def _add_sources(found: list[_Found], value: Json | list[JsonValue], place: str, parent: str, provider: str) -> None:
     """Find what is to be fetched or taken from store in messages; how deep this goes is bounded where bodies are parsed."""
     if isinstance(value, list):
         for at, inner in enumerate(value):
-            if isinstance(inner, dict | list):
-                yield from _sources(inner, f"{place}[{at}]", parent, provider)
+            if isinstance(inner, _NESTED):
+                _add_sources(found, inner, f"{place}[{at}]", parent, provider)
         return
-    assert isinstance(value, dict)
     plains = [_plain(key) for key in value]
     kind = _one(value, plains, "type")
     spoken = _SPOKEN.get("toolcall" if isinstance(kind, str) and kind in _TOOL_CALLS else parent)
@@ -172,11 +177,11 @@ def _sources(value: JsonValue, place: str, parent: str, provider: str) -> Iterat
         if isinstance(inner, str):
             fetched = plain in _URLS or (plain in {"url", "uri"} and parent in _URL_PARENTS)
             if fetched and inner[:5].lower() != "data:":
-                yield _Found(Reach(provider, ReachKind.URL, inner[:200], _within(place, key), removable=False), _nothing)
+                found.append(_Found(Reach(provider, ReachKind.URL, inner[:200], _within(place, key), removable=False), _nothing))
             elif plain in _IDS and inner:
-                yield _Found(Reach(provider, ReachKind.STORED, key[:80], _within(place, key), removable=False), _nothing)
-        elif isinstance(inner, dict | list):
-            yield from _sources(inner, _within(place, key), plain, provider)
+                found.append(_Found(Reach(provider, ReachKind.STORED, key[:80], _within(place, key), removable=False), _nothing))
+        elif isinstance(inner, _NESTED):
+            _add_sources(found, inner, _within(place, key), plain, provider)
 
 
 def _within(place: str, key: str) -> str:

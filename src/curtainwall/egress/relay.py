@@ -1,12 +1,13 @@
 """One permitted request, its key put in, and its reply passed on as it comes: counted, searched for keys, cut where the meter says so."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from curtainwall.egress.exchange import Exchange, Outgoing
 from curtainwall.egress.leaks import Guard
+from curtainwall.egress.passing import passable
 from curtainwall.egress.providers import Provider
 from curtainwall.egress.refusal import REASONS, Broke, Dialect, Reason, Refused
 from curtainwall.egress.sentinels import Keyring
@@ -17,30 +18,10 @@ from curtainwall.host import Unreachable, Wire
 
 Header = tuple[bytes, bytes]
 
-_HOP_BY_HOP: Final = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
-)
-_NOT_SENT: Final = _HOP_BY_HOP | frozenset(
-    b"host content-length content-encoding accept-encoding expect cookie forwarded via x-real-ip max-forwards".split()
-)
-# Another protocol that would go past us, and what a provider would remember a client by.
-_NOT_PASSED: Final = _HOP_BY_HOP | frozenset(b"content-length set-cookie set-cookie2 alt-svc strict-transport-security".split())
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}".encode() for status, reason in REASONS.items()}
 _UNAUTHORISED: Final = 401
 _OK: Final = 200
-
-
-def sendable(headers: Sequence[Header]) -> list[Header]:
-    """Return what of a client's headers a provider gets: nothing about the hop, the framing, or where it came from."""
-    named = _named(headers)
-    return [it for it in headers if it[0] not in _NOT_SENT and it[0] not in named and it[0][:12] != b"x-forwarded-"]
-
-
-def _named(headers: Sequence[Header]) -> frozenset[bytes]:
-    """Return the headers that are said to be for this hop alone."""
-    said = [value for name, value in headers if name == b"connection"]
-    return frozenset(part.strip().lower() for value in said for part in value.split(b",")) if said else frozenset()
 
 
 @dataclass(slots=True)
@@ -135,16 +116,18 @@ class _Passing:
     async def _pass(self, exchange: Exchange) -> bool:
         status, guard = exchange.status, Guard(self._relay.keyring.secrets)
         self.ended = Ended("left", status)
-        told = dict(exchange.headers)
+        told = exchange.told
         if told.get(b"content-encoding", b"identity").lower() != b"identity":
             exchange.abort()
             raise Refused(502, "the provider answered in an encoding that was not asked for")
         is_stream = told.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         if self._call is not None and status == _OK:
+            # Not a method of ours: that would hold us, and what was counted, until somebody looks for circles.
+            tell = partial(self._relay.meter.counts, self._call)
             if is_stream:
-                self._stream = StreamUsage(self._dialect, self._call.size, self._tell)
+                self._stream = StreamUsage(self._dialect, self._call.size, tell)
             else:
-                self._whole = WholeUsage(self._dialect, self._call.size, self._tell)
+                self._whole = WholeUsage(self._dialect, self._call.size, tell)
         waiting = self._head(exchange, guard)
         if not exchange.has_begun:
             self._wire.write(waiting)
@@ -159,7 +142,8 @@ class _Passing:
                     return self._stop(exchange, waiting, content + guard.rest(), self._stream.stopped)
                 self._wire.write(waiting + _framed(content, exchange.length))
                 waiting = b""
-                await self._wire.drain(self._relay.bounds.stalled)
+                if not self._wire.keeps_up:
+                    await self._wire.drain(self._relay.bounds.stalled)
         except Broke as fault:
             self.ended = Ended("broken", status, str(fault))
             return self._broke(exchange, waiting, guard.rest(), str(fault), is_stream=is_stream)
@@ -167,17 +151,13 @@ class _Passing:
         if self._whole is not None:
             self._whole.finish()
         self.ended = Ended("done" if status < 400 else "refused", status)
-        await self._wire.drain(self._relay.bounds.stalled)
+        if not self._wire.keeps_up:
+            await self._wire.drain(self._relay.bounds.stalled)
         return not self._close
 
-    def _tell(self, counted: Counted) -> str | None:
-        assert self._call is not None
-        return self._relay.meter.counts(self._call, counted)
-
     def _head(self, exchange: Exchange, guard: Guard) -> bytes:
-        named = _named(exchange.headers)
-        passing = [header for header in exchange.headers if header[0] not in _NOT_PASSED and header[0] not in named]
-        lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, guard.headers(passing))]
+        passing = guard.headers(passable(exchange.headers, exchange.told))
+        lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, passing)]
         lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
         if self._close:
             lines.append(b"connection: close")

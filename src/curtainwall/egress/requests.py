@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import h11
 
-from curtainwall.egress.plain_heads import plain_head
+from curtainwall.egress.plain_heads import Shape, plain_head
 from curtainwall.egress.refusal import Refused
 from curtainwall.egress.terms import Bounds
 from curtainwall.host import Wire
@@ -35,7 +35,7 @@ class Load:
 
 
 class Head(NamedTuple):
-    """One request's head; header names are in lower case."""
+    """One request's head without the length of its body; header names are in lower case."""
 
     method: str
     target: str
@@ -70,6 +70,7 @@ class Requests:
         self._is_whole = False
         self._length: int | None = None
         self._is_awaited = False
+        self._last: tuple[Shape, Head] | None = None
 
     @property
     def rest(self) -> bytes:
@@ -86,12 +87,18 @@ class Requests:
         if not data:
             return None
         self._rest = b""
+        if self._last is not None and (found := self._last[0].again(data, self._bounds.head)) is not None:
+            self._length, self._rest = found[0], data[found[1] :]
+            self._see_that_the_body_is_bounded()
+            return self._last[1]
         plain = plain_head(data, self._bounds.head)
         if plain is None:
             return await self._careful_head(data)
-        method, target, headers, names, self._length, end = plain
-        self._rest = data[end:]
-        return self._bounded(Head(method, target, headers, names))
+        self._length, self._rest = plain.length, data[plain.end :]
+        head = self._head(plain.method, plain.target, plain.headers, plain.names)
+        shape = plain.shape(data)
+        self._last = None if shape is None else (shape, head)
+        return head
 
     async def _careful_head(self, data: bytes) -> Head | None:
         """Return a head that comes in pieces or is not plain, or None where the client has ended; raise `Refused`."""
@@ -209,24 +216,28 @@ class Requests:
         # Older libraries say CONNECT in the first version, and go on in the second inside.
         if event.http_version != b"1.1" and event.method != b"CONNECT":
             raise Refused(505, "HTTP/1.1 is spoken here", fatal=True)
-        head = Head(event.method.decode("ascii"), event.target.decode("ascii"), headers, frozenset(name for name, _ in headers))
-        is_chunked, lengths = bool(head.all(b"transfer-encoding")), head.all(b"content-length")
+        names = frozenset(name for name, _ in headers)
+        is_chunked, lengths = b"transfer-encoding" in names, [value for name, value in headers if name == b"content-length"]
         if is_chunked and lengths:
             raise Refused(400, "the request has two lengths, which programs read differently", fatal=True)
         if not is_chunked:
             # h11 has seen to it that there is one at most, and that it is a number.
             self._length, self._rest = int(lengths[0]) if lengths else 0, http.trailing_data[0]
         self._is_awaited = http.they_are_waiting_for_100_continue
-        if sum(map(len, chain(*headers))) + len(head.target) > self._bounds.head:
+        if sum(map(len, chain(*headers))) + len(event.target) > self._bounds.head:
             raise Refused(431, _TOO_LONG, fatal=True)
-        return self._bounded(head)
+        return self._head(event.method.decode("ascii"), event.target.decode("ascii"), headers, names)
 
-    def _bounded(self, head: Head) -> Head:
-        if len(head.headers) > _MOST_HEADERS:
+    def _head(self, method: str, target: str, headers: Sequence[Header], names: AbstractSet[bytes]) -> Head:
+        """Return a head of so many headers, whose body is as long as it may be."""
+        if len(headers) > _MOST_HEADERS:
             raise Refused(431, _TOO_LONG, fatal=True)
+        self._see_that_the_body_is_bounded()
+        return Head(method, target, [header for header in headers if header[0] != b"content-length"], names)
+
+    def _see_that_the_body_is_bounded(self) -> None:
         if self._length is not None and self._length > self._bounds.body:
             raise Refused(413, f"the body is longer than {self._bounds.body} bytes", fatal=True)
-        return head
 
     async def _more(self) -> bytes:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hmac import compare_digest
+from time import monotonic
 from typing import Final, Protocol, runtime_checkable
 
 from curtainwall.egress.providers import BEARER, Carrier, Provider
@@ -101,7 +102,7 @@ class Keyring:
 
     async def header(self, carrier: Carrier) -> Header:
         """Return the header with the real key; raise `Refused` where there is none."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         if now >= self._until:
             async with self._one_at_a_time:
                 if now >= self._until:
@@ -117,7 +118,7 @@ class Keyring:
                     self._until = 0.0
                     return None
                 try:
-                    self._learn(await self._asked(source.refresh(stale)), asyncio.get_running_loop().time())
+                    self._learn(await self._asked(source.refresh(stale)), monotonic())
                 except Refused:
                     return None
         return None if stale == self._value else await self.header(carrier)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final
 
 from curtainwall.host import Dialler, Wire
@@ -49,10 +50,9 @@ class Upstreams:
         if not wire.is_quiet:
             wire.abort()
             return
-        loop = asyncio.get_running_loop()
-        self._idle[id(wire)] = _Idle(facts, wire, loop.time() + self._seconds)
+        self._idle[id(wire)] = _Idle(facts, wire, monotonic() + self._seconds)
         if self._sweep is None:
-            self._sweep = loop.call_later(self._seconds, self._drop_the_old)
+            self._sweep = asyncio.get_running_loop().call_later(self._seconds, self._drop_the_old)
         while len(self._idle) > self._kept:
             self._drop(next(iter(self._idle)))
 
@@ -69,8 +69,8 @@ class Upstreams:
 
     def _drop_the_old(self) -> None:
         """Close what has waited too long, and look again when the next one will have; the oldest come first."""
-        loop = asyncio.get_running_loop()
-        while self._idle and (first := next(iter(self._idle.items())))[1].until <= loop.time():
+        now = monotonic()
+        while self._idle and (first := next(iter(self._idle.items())))[1].until <= now:
             self._drop(first[0])
         oldest = next(iter(self._idle.values()), None)
-        self._sweep = None if oldest is None else loop.call_at(oldest.until, self._drop_the_old)
+        self._sweep = None if oldest is None else asyncio.get_running_loop().call_later(oldest.until - now, self._drop_the_old)

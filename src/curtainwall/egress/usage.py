@@ -6,7 +6,7 @@ Only events that count something are parsed; of the others no more is looked at 
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -34,7 +34,7 @@ Tell = Callable[[Counted], str | None]
 
 def asked(size: int) -> Counted:
     """Return what a request of so many bytes uses, as far as can be said before there is an answer."""
-    return Counted(input_tokens=_tokens(size))
+    return Counted(_tokens(size))
 
 
 def _tokens(size: int) -> int:
@@ -134,13 +134,18 @@ class WholeUsage:
         self._dialect = dialect
         self._tell = tell
         self._pieces: list[bytes] = []
+        self._asked = size
         self._size = 0
-        self.counted = asked(size)
+        self._told: Counted | None = None
+
+    @property
+    def counted(self) -> Counted:
+        """Return what the reply told when it was whole; until then its length is what is known."""
+        return self._told or Counted(_tokens(self._asked), _tokens(self._size))
 
     def feed(self, data: bytes) -> None:
-        """Keep a piece, as long as the whole can still be parsed; until then its length is what is known."""
+        """Keep a piece, as long as the whole can still be parsed."""
         self._size += len(data)
-        self.counted = self.counted._replace(output_tokens=_tokens(self._size))
         if self._size <= _LONGEST_EVENT:
             self._pieces.append(data)
 
@@ -150,11 +155,13 @@ class WholeUsage:
             told: JsonValue = json.loads(b"".join(self._pieces)) if self._size <= _LONGEST_EVENT else None
         except (ValueError, RecursionError):
             told = None
+        counted = self.counted
         # A stream of Gemini's without `alt=sse` is a list of the same objects.
         for each in told if isinstance(told, list) else [told]:
             if isinstance(each, dict):
-                self.counted = _READERS[self._dialect](self.counted, each)
-        self._tell(self.counted)
+                counted = _READERS[self._dialect](counted, each)
+        self._told = counted
+        self._tell(counted)
 
 
 def _last_end(data: bytes, before: bytes) -> int:
@@ -180,11 +187,10 @@ def _end_of_text(block: bytes, start: int) -> int:
     return at if at >= 0 else len(block)
 
 
-def _count(told: Mapping[str, JsonValue], *path: str) -> int | None:
-    value: JsonValue = cast("JsonValue", told)
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _count(told: Mapping[str, JsonValue], key: str) -> int | None:
+    value = told.get(key)
+    # A bool is an int as well, and counts nothing.
+    return value if type(value) is int and value >= 0 else None
 
 
 def _text(told: Mapping[str, JsonValue], key: str) -> str:
@@ -224,7 +230,7 @@ def _responses(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
     return Counted(
         input_tokens=_or(_count(used, "input_tokens"), so_far.input_tokens),
         output_tokens=_or(output, so_far.output_tokens),
-        cached_tokens=_or(_count(used, "input_tokens_details", "cached_tokens"), so_far.cached_tokens),
+        cached_tokens=_or(_count(_inner(used, "input_tokens_details"), "cached_tokens"), so_far.cached_tokens),
         measured=so_far.measured or output is not None,
         model=_text(response, "model") or so_far.model,
         stop_reason=stop or so_far.stop_reason,
@@ -240,7 +246,7 @@ def _chat(so_far: Counted, told: dict[str, JsonValue]) -> Counted:
     return Counted(
         input_tokens=_or(_count(used, "prompt_tokens"), so_far.input_tokens),
         output_tokens=_or(output, so_far.output_tokens),
-        cached_tokens=_or(_count(used, "prompt_tokens_details", "cached_tokens"), so_far.cached_tokens),
+        cached_tokens=_or(_count(_inner(used, "prompt_tokens_details"), "cached_tokens"), so_far.cached_tokens),
         measured=so_far.measured or output is not None,
         model=_text(told, "model") or so_far.model,
         stop_reason=(_text(first, "finish_reason") if isinstance(first, dict) else "") or so_far.stop_reason,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from curtainwall.host.tls import Tls
+from curtainwall.host.waits import Wait
 
 _HIGH: Final = 128 * 1024
 _BUFFER: Final = 256 * 1024
@@ -37,7 +38,8 @@ class Wire(asyncio.BufferedProtocol):
         self._pieces: list[bytes] = []
         self._size = 0
         self._tls: Tls | None = None
-        self._reads: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._reads: Wait | None = None
         self._drains: asyncio.Future[None] | None = None
         self._full = False
         self._ended = False
@@ -68,11 +70,13 @@ class Wire(asyncio.BufferedProtocol):
             self._keep([bytes(came)])
         else:
             self._open(self._tls, came)
+        if self._reads is not None:
+            self._reads.end_now()
 
     def eof_received(self) -> bool:
         """Take note; without TLS our own side stays open, so that an answer still arrives, and with TLS we close it in our own time."""
         self._ended = True
-        _wake(self._reads)
+        self._wake()
         if self._tls is not None:
             self.finish()
         return True
@@ -85,8 +89,8 @@ class Wire(asyncio.BufferedProtocol):
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None
-        _wake(self._reads)
-        _wake(self._drains)
+        self._wake()
+        self._make_room()
         self._gone(self)
 
     def pause_writing(self) -> None:
@@ -96,7 +100,7 @@ class Wire(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Take note that it does again."""
         self._full = self._is_answering = False
-        _wake(self._drains)
+        self._make_room()
         self._pace()
 
     def _open(self, tls: Tls, came: bytes | memoryview) -> None:
@@ -120,7 +124,14 @@ class Wire(asyncio.BufferedProtocol):
         self._pieces += said
         self._size += sum(map(len, said))
         self._pace()
-        _wake(self._reads)
+
+    def _wake(self) -> None:
+        if self._reads is not None:
+            self._reads.end()
+
+    def _make_room(self) -> None:
+        if self._drains is not None and not self._drains.done():
+            self._drains.set_result(None)
 
     def _pace(self) -> None:
         """Read no further while a lot is unread, or while the other side does not take what TLS itself answers."""
@@ -134,14 +145,13 @@ class Wire(asyncio.BufferedProtocol):
 
     async def read(self, seconds: float | None = None) -> bytes:
         """Return what has come, waiting for something; nothing at the end; raise OSError, TimeoutError where nothing comes for so long."""
-        loop = asyncio.get_running_loop()
-        until = 0.0 if seconds is None else loop.time() + seconds
+        until = 0.0
         while not self._pieces and not self._ended:
-            if until:
-                self._watch_until(until, loop)
-            await self._woken(loop, until)
+            if seconds is not None:
+                until = until or self._loop.time() + seconds
+                self._watch_until(until)
+            await self._next(until)
             if self._was_late:
-                self._was_late = False
                 raise TimeoutError
         if self._fault is not None and not self._pieces:
             raise ConnectionResetError("the connection broke") from self._fault
@@ -151,21 +161,19 @@ class Wire(asyncio.BufferedProtocol):
         self._pace()
         return data
 
-    async def _woken(self, loop: asyncio.AbstractEventLoop, until: float = 0.0) -> None:
-        """Return when something came, when nothing will, or when it is late."""
-        self._reads, self._until = loop.create_future(), until
-        try:
-            await self._reads
-        finally:
-            self._reads, self._until = None, 0.0
+    def _next(self, until: float = 0.0) -> Wait:
+        """Return what ends when something came, when nothing will, or when it is late."""
+        self._until, self._was_late = until, False
+        self._reads = Wait(self._loop)
+        return self._reads
 
-    def _watch_until(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+    def _watch_until(self, when: float) -> None:
         """Have one timer that is never later than `when`; it looks again by itself, so that a request costs no timer of its own."""
         if self._watch is not None and self._watch.when() > when:
             self._watch.cancel()
             self._watch = None
         if self._watch is None:
-            self._watch = loop.call_at(when, self._look)
+            self._watch = self._loop.call_at(when, self._look)
 
     def _unwatch(self) -> None:
         """Let go of the timer, which would keep us."""
@@ -175,14 +183,13 @@ class Wire(asyncio.BufferedProtocol):
 
     def _look(self) -> None:
         self._watch = None
-        if not self._until:
+        if not self._until or self._reads is None or self._reads.done():
             return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._until:
-            self._was_late = self._reads is not None and not self._reads.done()
-            _wake(self._reads)
+        if self._loop.time() >= self._until:
+            self._was_late = True
+            self._reads.end()
         else:
-            self._watch_until(self._until, loop)
+            self._watch_until(self._until)
 
     def write(self, data: bytes) -> None:
         """Send; `drain` waits where the other side does not keep up."""
@@ -194,7 +201,7 @@ class Wire(asyncio.BufferedProtocol):
         if self._full and not self.is_lost:
             async with asyncio.timeout(seconds):
                 while self._full and not self.is_lost:
-                    self._drains = asyncio.get_running_loop().create_future()
+                    self._drains = self._loop.create_future()
                     try:
                         await self._drains
                     finally:
@@ -210,11 +217,16 @@ class Wire(asyncio.BufferedProtocol):
         self._open(tls, early)
         async with asyncio.timeout(seconds):
             while not tls.is_agreed and not self._ended:
-                await self._woken(asyncio.get_running_loop())
+                await self._next()
         if self._fault is not None:
             raise self._fault
         if self._ended and not self._pieces:
             raise ConnectionResetError("the other side is gone")
+
+    @property
+    def keeps_up(self) -> bool:
+        """Tell whether `drain` would return at once: the other side is there and takes what is sent."""
+        return not (self._full or self.is_lost)
 
     @property
     def is_quiet(self) -> bool:
@@ -244,15 +256,10 @@ class Wire(asyncio.BufferedProtocol):
         if self._tls is not None and not self.transport.is_closing():
             self.transport.write(self._tls.end())
         self.transport.close()
-        self._closing = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+        self._closing = self._loop.call_later(seconds, self.transport.abort)
 
     def abort(self) -> None:
         """Close at once."""
         self._unwatch()
         if not self.is_lost:
             self.transport.abort()
-
-
-def _wake(waiting: asyncio.Future[None] | None) -> None:
-    if waiting is not None and not waiting.done():
-        waiting.set_result(None)

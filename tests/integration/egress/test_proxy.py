@@ -1,6 +1,7 @@
 """A session's socket: whose it is, when it is there, what a tunnel carries, and that closing ends everything."""
 
 import asyncio
+import gc
 import os
 import socket
 import stat
@@ -11,7 +12,7 @@ import pytest
 from curtainwall.egress import Access, Bounds, Ruling, Terms
 from curtainwall.model import Broken, HostFacts, TryLater
 from tests.support.covers import covers
-from tests.support.egress import Fixed, Streams, asking, message, session
+from tests.support.egress import Fixed, Streams, asking, message, says, session
 from tests.support.houses import run, until
 
 
@@ -129,5 +130,22 @@ def test_counters_tell_what_happened(tmp_path: Path) -> None:
             await there.ask(there.request(), there.request(path="/v1/nope"), there.request(method="GET", path="/v1/models"))
             counters = there.proxy.counters
             assert (counters.connections, counters.requests, counters.refused, counters.calls) == (1, 4, 1, 1)
+
+    run(story())
+
+
+def test_what_a_request_took_is_let_go_with_its_end_and_not_when_circles_are_looked_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with session(tmp_path) as there:
+            there.far.will(says(), Streams(message("one", "two")))
+            gc.collect()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            try:
+                await there.ask(there.request(), there.request(), there.request(method="GET", path="/v1/models"))
+                gc.collect()
+                assert [each for each in gc.garbage if type(each).__module__.startswith("curtainwall.egress")] == []
+            finally:
+                gc.set_debug(0)
+                gc.garbage.clear()
 
     run(story())

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.egress.heads import request_head, take_head
-from curtainwall.egress.refusal import Broke
+from curtainwall.egress.heads import request_head, request_start, take_head
+from curtainwall.egress.refusal import Broke, Refused
 
 
 def test_a_head_is_taken_when_it_is_whole_and_not_before() -> None:
@@ -24,7 +24,15 @@ def test_a_head_is_taken_when_it_is_whole_and_not_before() -> None:
     )
 
 
-@pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK", b"HTTP/1.1 200 OK\r\nConnection: Close", b"HTTP/1.1 200\r\nconnection: x, close"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.0 200 OK",
+        b"HTTP/1.1 200 OK\r\nConnection: Close",
+        b"HTTP/1.1 200\r\nconnection: x, close",
+        b"HTTP/1.1 200\r\nconnection: close\r\nconnection: keep-alive",
+    ],
+)
 def test_what_says_that_it_closes_does_not_stay(head: bytes) -> None:
     found = take_head(head + b"\r\n\r\n")
     assert found is not None
@@ -46,6 +54,7 @@ def test_what_says_that_it_closes_does_not_stay(head: bytes) -> None:
         b"HTTP/1.1 200 OK\r\na: x\ny: z",
         b"HTTP/1.1 200 OK\r\na: \x00",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2",
+        b"HTTP/1.1 200 OK\r\ncontent-length: x\r\ncontent-length: 2",
         b"HTTP/1.1 200 OK\r\ncontent-length: -1",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1, 1",
         b"HTTP/1.1 200 OK\r\ncontent-length: +1",
@@ -68,7 +77,12 @@ def test_whatever_a_provider_says_is_a_head_or_breaks(data: bytes) -> None:
         take_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n")
 
 
-def test_no_part_of_a_request_can_hold_a_line_end() -> None:
-    assert request_head("GET", "/a", [(b"host", b"x")]) == b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
+@pytest.mark.parametrize("evil", [b"x\r\nevil: y", b"x\n", b"\rx"])
+def test_no_part_of_a_request_can_hold_a_line_end(evil: bytes) -> None:
+    start = request_start("GET", "/a", [(b"host", b"x"), (b"b", b"c")])
+    assert start == b"GET /a HTTP/1.1\r\nhost: x\r\nb: c"
+    assert request_head(start, [(b"key", b"k"), (b"a", b"b")]) == start + b"\r\nkey: k\r\na: b\r\n\r\n"
+    with pytest.raises(Refused):
+        request_start("GET", "/a", [(b"host", evil)])
     with pytest.raises(Broke):
-        request_head("GET", "/a", [(b"host", b"x\r\nevil: y")])
+        request_head(start, [(b"key", evil), (b"a", b"b")])

@@ -2,17 +2,18 @@
 
 import h11
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from curtainwall.egress.plain_heads import PlainHead, plain_head
 from tests.support.covers import covers
 
 USUAL = b"POST /v1/messages?beta=true HTTP/1.1\r\nHost: api.anthropic.com\r\nX-Api-Key: sk-1\r\ncontent-length: 5\r\n\r\nhello"
+LENGTH_AT = USUAL.index(b"5\r\n\r\n")
 PIECES = st.sampled_from(
     b"POST|GET|CONNECT|PUT| |/|/v1/messages|HTTP/1.1|HTTP/1.0|\r\n|\n|\r|\r\n\r\n|host|Host|:|: | : |x|content-length|5|05|+5".split(b"|")
     + b"5, 5|-1|1_0|\t|\x00|\x7f|\xff|transfer-encoding: chunked\r\n|content-length: 5\r\n|host: a\r\n|x: y\r\n|x:y\r\n".split(b"|")
-    + b"x: \r\n|x: y \r\n|connection: close\r\n|expect: 100-continue\r\n".split(b"|")
+    + b"x: \r\n|x: y \r\n|connection: close\r\n|connection: keep-alive\r\n|Connection: Keep-Alive\r\n|expect: 100-continue\r\n".split(b"|")
 )
 
 
@@ -36,6 +37,7 @@ def test_what_clients_usually_send_is_plain() -> None:
         5,
         len(USUAL) - 5,
     )
+    assert plain_head(USUAL.replace(b"\r\ncontent", b"\r\nConnection: Keep-Alive\r\ncontent"), 10_000) is not None
     assert plain_head(USUAL[:-6], 10_000) is None, "a head that is not whole"
     assert plain_head(USUAL, 60) is None, "a head that is too big"
 
@@ -62,6 +64,44 @@ def test_what_is_read_quickly_is_what_h11_reads(parts: list[bytes], at: int, unt
     assert data[: found.end].endswith(b"\r\n\r\n")
 
 
+@given(
+    parts=st.lists(st.one_of(PIECES, st.sampled_from([b"7", b"0", b"007", b"123456789012345", b"1234567890123456"])), max_size=4),
+    at=st.one_of(st.integers(0, len(USUAL)), st.integers(LENGTH_AT - 4, LENGTH_AT + 6)),
+    until=st.integers(0, 4),
+    most=st.sampled_from([10_000, len(USUAL) - 5, len(USUAL) - 6]),
+)
+@example(parts=[b"123456789012345"], at=LENGTH_AT, until=1, most=10_000)
+@example(parts=[b"7"], at=LENGTH_AT, until=1, most=len(USUAL) - 5)
+@covers("egress.bodies-strict")
+def test_a_head_that_is_the_same_again_is_what_it_would_be_by_itself(parts: list[bytes], at: int, until: int, most: int) -> None:
+    usual = plain_head(USUAL, 10_000)
+    assert usual is not None
+    shape = usual.shape(USUAL)
+    assert shape is not None
+    data = USUAL[:at] + b"".join(parts) + USUAL[at + until :]
+    again, alone = shape.again(data, most), plain_head(data, most)
+    if again is not None:
+        assert alone is not None
+        assert again == (alone.length, alone.end)
+        assert (alone.method, alone.target) == (usual.method, usual.target)
+        assert alone.headers == [*usual.headers[:-1], (b"content-length", b"%d" % alone.length)]
+
+
+def test_the_same_head_with_another_length_is_the_same_again_and_nothing_else_is() -> None:
+    found = plain_head(USUAL, 10_000)
+    assert found is not None
+    shape = found.shape(USUAL)
+    assert shape is not None
+    assert shape.again(USUAL, 10_000) == (5, found.end)
+    assert shape.again(USUAL.replace(b": 5", b": 123456"), 10_000) == (123456, found.end + 5)
+    assert shape.again(USUAL.replace(b"sk-1", b"sk-2"), 10_000) is None
+    assert shape.again(USUAL[:-6], 10_000) is None, "a head that is not whole"
+    for neither in (b"GET / HTTP/1.1\r\nhost: a\r\n\r\n", USUAL.replace(b"sk-1", b"k" * 9_000)):
+        other = plain_head(neither, 10_000)
+        assert other is not None
+        assert other.shape(neither) is None, "one without a length, or a long one, is not kept"
+
+
 NOT_PLAIN = {
     "two lengths": b"content-length: 5\r\ncontent-length: 5\r\n",
     "a list of lengths": b"content-length: 5, 5\r\n",
@@ -71,6 +111,9 @@ NOT_PLAIN = {
     "chunks in capitals": b"Transfer-Encoding: chunked\r\n",
     "a question first": b"expect: 100-continue\r\n",
     "another protocol": b"upgrade: h2c\r\n",
+    "an end": b"connection: close\r\n",
+    "an end after all": b"connection: keep-alive, close\r\n",
+    "a header for this hop alone": b"connection: keep-alive, x-api-key\r\n",
     "a folded line": b"x: y\r\n z: 1\r\n",
     "a space before the colon": b"content-length : 5\r\n",
     "a line that ends alone": b"x: y\ncontent-length: 5\r\n",
