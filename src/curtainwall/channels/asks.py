@@ -160,9 +160,12 @@ class Board:
             raise NotFound(f"there is no ask `{approval}` here")
         raise AlreadyAnswered(settled_words(rows[0]))
 
-    async def follow(self) -> AsyncIterator[Card]:
-        """Yield every open card, and from then on those that are new, have changed, or are settled."""
-        told: dict[Key, Card] = {}
+    async def follow(self, known: Iterable[Card] = ()) -> AsyncIterator[Card]:
+        """Yield every open card that is not known as it is, and from then on those that are new, have changed, or are settled.
+
+        Of a card that was open when it became known the end is told, also where it came before the first look.
+        """
+        told = {card.key: card for card in known}
         async for _ in self._feed.changes():
             now = {card.key: card for card in self.cards()}
             for key in [key for key in told if key not in now]:

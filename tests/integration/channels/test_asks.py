@@ -130,6 +130,28 @@ def test_whoever_follows_sees_each_card_once_and_then_by_whom_it_was_settled(tmp
     run(check())
 
 
+@covers("asks.followed")
+def test_whoever_knows_a_card_hears_of_its_end_also_where_that_came_before_they_followed(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            wish, other = it.want(await it.session(ROOM)), it.want(await it.session(ROOM), "/etc/passwd")
+            board = it.board(ShownAt("matrix"))
+            await until(lambda: len(board.cards()) == 2)
+            known = board.cards()
+            card = next(each for each in known if each.ask.subject.raw == {"path": "/etc/hosts"})
+            await board.answer(card, granted=True, by=OLGA)
+            await wish
+            async with aclosing(board.follow(known)) as cards:
+                ended = await next_of(cards)
+                assert (ended.key, ended.settled and ended.settled.how) == (card.key, "granted")
+                third = it.want(await it.session(ROOM), "/etc/group")
+                assert (await next_of(cards)).ask.subject.raw == {"path": "/etc/group"}, "what is known as it is, is not told again"
+            for task in (other, third):
+                task.cancel()
+
+    run(check())
+
+
 @covers("asks.joined")
 def test_identical_asks_of_repeated_firings_share_a_card_and_one_answer_is_for_all(tmp_path: Path) -> None:
     async def check() -> None:

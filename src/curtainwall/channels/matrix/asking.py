@@ -44,11 +44,13 @@ class Asking:
 
     async def run(self) -> None:
         """Keep the room in step with the asks that are routed to it, until cancelled."""
+        # What is settled from here on is told by following, however long it takes until then to say what is open.
+        cards = self._board.cards()
         await self._catch_up()
-        for card in self._board.cards():
+        for card in cards:
             await self._show(card)
         self._in_step.set()
-        async for card in self._board.follow():
+        async for card in self._board.follow(cards):
             if card.settled is None:
                 await self._show(card)
             else:
