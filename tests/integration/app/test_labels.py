@@ -119,16 +119,16 @@ def test_the_label_wakes_asks_that_were_listed_or_granted_before_and_goes_along_
         ]
         script_of(program.scratch / "script", desk.lines)
         with program.terminal("start", "--resume", desk.session, size=(160, 50)) as screen:
-            screen.until("done", bound=60)
+            screen.until("done")
             screen.enter("/compact")
-            screen.until("older messages were summarised", bound=60)
+            screen.until("older messages were summarised")
             screen.enter("go on")
             asks = until(lambda: len(found := program.json("approvals", "list")) == 3 and found, 60)
             assert ["sensitive-stays" in ask["shown"] for ask in asks] == [True] * 3
             for ask in asks:
                 screen.enter(f"/why {ask['id']}")
                 explained = rf"asked as {ask['id']} because[\s\S]*?label sensitive was set by call[\s\S]{{1,300}}books\.txt"
-                screen.until(lambda seen, explained=explained: re.search(explained, seen) is not None, bound=60)
+                screen.until(lambda seen, explained=explained: re.search(explained, seen) is not None)
             screen.enter("/quit")
             assert screen.exit_code() == 0
         for ask in asks:

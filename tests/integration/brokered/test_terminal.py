@@ -33,17 +33,17 @@ def test_the_same_keys_drive_every_agent(agent: str, brokered: Brokered, real_pa
         assert "filesystem.write_file" in card
         assert not outside.exists()
         press_until(screen, "y", "the tool says")
-        screen.until("the tool says", 60)
+        screen.until("the tool says")
         assert outside.read_text() == "hello"
         screen.enter("word=pear")
-        screen.until("HEARD: pear", 60)
+        screen.until("HEARD: pear")
         screen.enter("/session")
         screen.until(agent)
         outside.unlink()
         screen.enter(f"CALL write_file {json.dumps(wish)}")
         approval = ask(screen)
         screen.enter(f"/deny {approval} not there")
-        screen.until(lambda seen: seen.count("the tool says") == 2, 60)
+        screen.until(lambda seen: seen.count("the tool says") == 2)
         assert not outside.exists()
         screen.enter("/quit")
         assert screen.exit_code() == 0

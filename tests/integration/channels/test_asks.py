@@ -5,12 +5,15 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
 from curtainwall.app.views import view_of
 from curtainwall.channels.asks import Board, Card
+from curtainwall.channels.matrix.asking import Asking
+from curtainwall.channels.matrix.memory import Memory
+from curtainwall.channels.matrix.speaking import Speaking, Words
 from curtainwall.model import (
     AlreadyAnswered,
     Answer,
@@ -126,6 +129,63 @@ def test_whoever_follows_sees_each_card_once_and_then_by_whom_it_was_settled(tmp
             )
             assert (await wish).result is None
             other.cancel()
+
+    run(check())
+
+
+@covers("asks.followed")
+def test_whoever_knows_a_card_hears_of_its_end_also_where_that_came_before_they_followed(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            wish, other = it.want(await it.session(ROOM)), it.want(await it.session(ROOM), "/etc/passwd")
+            board = it.board(ShownAt("matrix"))
+            await until(lambda: len(board.cards()) == 2)
+            known = board.cards()
+            card = next(each for each in known if each.ask.subject.raw == {"path": "/etc/hosts"})
+            await board.answer(card, granted=True, by=OLGA)
+            await wish
+            async with aclosing(board.follow(known)) as cards:
+                ended = await next_of(cards)
+                assert (ended.key, ended.settled and ended.settled.how) == (card.key, "granted")
+                third = it.want(await it.session(ROOM), "/etc/group")
+                assert (await next_of(cards)).ask.subject.raw == {"path": "/etc/group"}, "what is known as it is, is not told again"
+            for task in (other, third):
+                task.cancel()
+
+    run(check())
+
+
+class SlowVoice:
+    """A voice in a room that takes its time with what it says first."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.text = ""
+
+    async def say(self, room: str, name: str, words: Words) -> str:
+        self.is_asked.set()
+        await self.goes_on.wait()
+        self.text = words.text
+        return "$card"
+
+    async def change(self, room: str, name: str, event: str, words: Words) -> None:
+        self.text = words.text
+
+
+@covers("asks.followed")
+def test_a_card_that_is_answered_while_its_room_is_told_of_it_does_not_look_open_for_good(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            wish, voice, board = it.want(await it.session(ROOM)), SlowVoice(), it.board(ShownAt("matrix"))
+            card = await until(lambda: there(board))
+            memory = Memory(it.house.stores.marks, "@wall:server")
+            telling = asyncio.create_task(Asking(board, cast("Speaking", voice), memory, ROOM.reference, ()).run())
+            await asyncio.wait_for(voice.is_asked.wait(), 60)
+            await board.answer(card, granted=True, by=OLGA)
+            await wish
+            voice.goes_on.set()
+            await until(lambda: "was approved by olga on matrix" in voice.text)
+            telling.cancel()
 
     run(check())
 

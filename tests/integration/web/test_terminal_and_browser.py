@@ -43,19 +43,19 @@ def test_terminal_and_browser_share_a_session(program: Program, browser: Browser
         expect(other.locator("#items")).to_contain_text("from the terminal")
         first = program.open_approval()
         card.get_by_role("button", name="Approve once").click()
-        tmux.until("approved once by ann on web", bound=60)
+        tmux.until("approved once by ann on web")
         tmux.enter(f"/deny {first} too late")
-        tmux.until("already answered by `ann on web`", bound=60)
+        tmux.until("already answered by `ann on web`")
         until((program.workspace / "first.txt").exists)
         expect(other.locator("#items")).to_contain_text("approved once by ann on web")
 
         other.get_by_label("Message to the agent").fill("write 'from the browser' to second.txt")
         other.get_by_role("button", name="Send").click()
-        tmux.until("from the browser", bound=60)
+        tmux.until("from the browser")
         second = page.locator("#asks .card:not(.settled)").first
         expect(second).to_contain_text("second.txt")
         asked = program.open_approval()
-        tmux.until(asked, bound=60)
+        tmux.until(asked)
         # A page that does not follow, because scripts are off, is late without knowing it.
         stale = browser.new_context(java_script_enabled=False).new_page()
         stale.set_default_timeout(PATIENCE)
