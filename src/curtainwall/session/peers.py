@@ -189,8 +189,10 @@ def take(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[
     team = state.sent.get(command.answer.message)
     if team is None:
         raise NotFound(f"no answer to message `{command.answer.message}` is waited for")
-    labels = tuple(_from(team, source) for source in command.answer.labels)
-    return (PeerAnswerTaken(at=moment.at, team=team, answer=command.answer.model_copy(update={"labels": labels})),)
+    answer = command.answer
+    if answer.labels:
+        answer = answer.model_copy(update={"labels": tuple(_from(team, source) for source in answer.labels)})
+    return (PeerAnswerTaken(at=moment.at, team=team, answer=answer),)
 
 
 def compaction(state: SessionState, rules: Rules, at: Millis) -> tuple[AnyEvent, ...]:
