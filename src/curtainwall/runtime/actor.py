@@ -9,8 +9,6 @@ from curtainwall.model import (
     SYSTEM,
     AnyCommand,
     AnyEvent,
-    ApprovalAsked,
-    ApprovalJoined,
     Batch,
     Broken,
     CallPermitted,
@@ -40,7 +38,6 @@ from curtainwall.session import ProjectState, Rules, SessionState, Standing, dec
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
-_ASKING = (ApprovalAsked, ApprovalJoined)
 _A_MOMENT, _A_WHILE = 0.005, 1.0
 
 RulesNow = Callable[[], Rules]
@@ -332,8 +329,7 @@ class Actor:
     def _decide_all(self, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
         draft, batch = self._decide_with(self._rules_now(), tickets)
         # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
-        concerned = any(isinstance(event, _ASKING) for ticket in tickets for event in ticket.events)
-        if (concerned or len(batch.writes) > 1) and self._look_at_project(draft):
+        if (draft.approvals is not self.state.approvals or len(batch.writes) > 1) and self._look_at_project(draft):
             draft, batch = self._decide_with(self._rules_now(), tickets)
         return draft, batch
 
@@ -403,7 +399,8 @@ class Actor:
         for write in batch.writes:
             if write.stream == self.stream:
                 self.tail.extend(write.events)
-                self._logged += sum(len(payload) for _, _, payload in write.encoded)
+                for _, _, payload in write.encoded:
+                    self._logged += len(payload)
             else:
                 self._project = fold_project(write.events, self._project)
 

@@ -148,6 +148,14 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             _label(state, event.labels)
         case CallFinished() | CallLost() | CallDropped():
             _close(state, event.call)
+        case PeerMessageSent():
+            state.sent = {**state.sent, event.message: event.team}
+        case PeerAnswerTaken():
+            state.sent = _without(state.sent, event.answer.message)
+            _label(state, event.answer.labels)
+            _spend(state, event.answer.usage)
+        case PeerAnswered():
+            _answered(state, event.answer.message)
         case ModelRequested():
             state.requests = {**state.requests, event.request: event.turn}
             state.spent.steps += 1
@@ -178,14 +186,6 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.interrupting = True
         case MessageWithdrawn():
             state.queue = tuple(message for message in state.queue if message != event.message)
-        case PeerMessageSent():
-            state.sent = {**state.sent, event.message: event.team}
-        case PeerAnswerTaken():
-            state.sent = _without(state.sent, event.answer.message)
-            _label(state, event.answer.labels)
-            _spend(state, event.answer.usage)
-        case PeerAnswered():
-            _answered(state, event.answer.message)
         case PeerAnswerHeld():
             state.owed = {**state.owed, event.answer.message: event.answer}
         case DenialsCounted():
