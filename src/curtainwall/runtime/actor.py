@@ -349,7 +349,7 @@ class Actor:
                 continue
             self._decide_one(draft, ticket, rules)
             for event in ticket.events:
-                if _is_for_project(event):
+                if isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT:
                     for_project.append(event)
                     continue
                 apply_event(draft, event)
@@ -474,10 +474,6 @@ async def _shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEven
         if twin.cancelled():
             raise Conflict("whoever gave this command first went away before it was decided") from None
         raise
-
-
-def _is_for_project(event: AnyEvent) -> bool:
-    return isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT
 
 
 def _used_project(events: list[AnyEvent], project: ProjectState) -> bool:

@@ -123,10 +123,10 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case EndTurn():
             if state.turn != command.turn:
                 raise CommandRefused(f"turn `{command.turn}` is not running")
-            told = _progress(state, command.last, moment) if command.last else ()
-            return (*told, *_end_turn(fold(told, state) if told else state, command, rules, moment))
+            told, then = _progress(state, command.last, moment) if command.last else ((), state)
+            return (*told, *_end_turn(then, command, rules, moment))
         case RecordProgress():
-            return _progress(state, command.events, moment)
+            return _progress(state, command.events, moment)[0]
         case SendMessage():
             return (MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role),)
         case DeliverMessage():
@@ -336,7 +336,8 @@ def _next_messages(state: SessionState) -> tuple[MessageId, ...]:
     return tuple(takewhile(lambda message: message not in state.peers, state.queue))
 
 
-def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment) -> tuple[AnyEvent, ...]:
+def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment) -> tuple[tuple[AnyEvent, ...], SessionState]:
+    """Return what an agent tells with what it does to the budgets, and the state after that."""
     open_ = set(state.requests)
     for event in events:
         match event:
@@ -350,7 +351,9 @@ def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment)
                 open_.remove(event.request)
             case _:
                 continue
-    return (*events, *budget_events(fold(events, state), moment.at))
+    then = fold(events, state)
+    news = budget_events(then, moment.at)
+    return (*events, *news), fold(news, then) if news else then
 
 
 def _raise_budget(state: SessionState, command: RaiseBudget, moment: Moment) -> tuple[AnyEvent, ...]:
