@@ -128,7 +128,8 @@ class Turns:
                             await self._part(session, actor)
                             return
                         while await self._step(session, actor):
-                            pass
+                            # What the step itself wrote is no news: it is looked at now.
+                            woken.clear()
                 except Closed:
                     # Closed since it was held, which is told here as well.
                     await woken.wait()
