@@ -33,7 +33,7 @@ _PAIRS = 9
 _MANY = 60
 _COLD = 4
 _COMMITS = 2
-_PROCESSES = max(2, len(os.sched_getaffinity(0)))
+_PROCESSES = min(max(2, len(os.sched_getaffinity(0))), _PAIRS)
 
 
 async def team_talk(home: Path) -> list[Figure]:
