@@ -5,7 +5,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from bench.bare import BareLog
@@ -33,6 +33,7 @@ _PAIRS = 9
 _MANY = 60
 _COLD = 4
 _COMMITS = 2
+_PROCESSES = min(max(2, len(os.sched_getaffinity(0))), _PAIRS)
 
 
 async def team_talk(home: Path) -> list[Figure]:
@@ -42,13 +43,13 @@ async def team_talk(home: Path) -> list[Figure]:
         wired = await stack.enter_async_context(_teams(home))
         callers = [OutsideCaller(wired, local_user()) for _ in range(_PAIRS)]
         for number, caller in enumerate(callers):
-            await _ask(caller, f"team{number}")
+            await ask(caller, f"team{number}")
 
         async def ours(_number: int) -> Sequence[Seconds]:
             took: list[Seconds] = []
             for _ in range(_EACH):
                 began = clock()
-                await _ask(callers[0], "team0")
+                await ask(callers[0], "team0")
                 took.append(clock() - began)
             return took
 
@@ -76,7 +77,7 @@ async def team_talk(home: Path) -> list[Figure]:
             took: list[Seconds] = []
             for place in range(_COLD):
                 began = clock()
-                await _ask(callers[0], "team0", f"thread{number}-{place}")
+                await ask(callers[0], "team0", f"thread{number}-{place}")
                 took.append(clock() - began)
             return took
 
@@ -91,6 +92,7 @@ async def team_talk(home: Path) -> list[Figure]:
         took = await interleave({"ours": ours, "peer": peer, "disk": disk}, rounds=7, warm_up=1)
         first = await interleave({"ours": cold, "peer": start}, rounds=5, warm_up=1)
         rate = await _rate(callers)
+        spread = await _spread_rate(home, callers)
         bare.close()
     added = (took["ours"].p50 - took["peer"].p50) * 1e3
     added_cold = (first["ours"].p50 - first["peer"].p50) * 1e3
@@ -118,6 +120,17 @@ async def team_talk(home: Path) -> list[Figure]:
             "asked, answered and back in the asker's log",
         ),
         Figure(
+            f"messages between teams, nine pairs at once, {_PROCESSES} processes",
+            spread,
+            "/s",
+            alone,
+            "bare FULL commits, one at a time",
+            spread / alone,
+            Target(1_000, way="at least"),
+            "the same with the askers spread over processes on one home; all agents work in the first of them: 4 commits for "
+            "an ask of another process",
+        ),
+        Figure(
             "cold ask of a team, added to one start of its agent",
             added_cold,
             "ms",
@@ -131,19 +144,40 @@ async def team_talk(home: Path) -> list[Figure]:
 
 
 async def _rate(callers: Sequence[OutsideCaller]) -> float:
-    async def talk(number: int, caller: OutsideCaller) -> None:
-        for _ in range(_MANY):
-            await _ask(caller, f"team{number}")
-
     best = 0.0
     for _ in range(5):
         began = clock()
-        await asyncio.gather(*(talk(number, caller) for number, caller in enumerate(callers)))
+        await asyncio.gather(*(talk(caller, f"team{number}") for number, caller in enumerate(callers)))
         best = max(best, len(callers) * _MANY / (clock() - began))
     return best
 
 
-async def _ask(caller: OutsideCaller, team: str, thread: str = "") -> None:
+async def _spread_rate(home: Path, callers: Sequence[OutsideCaller]) -> float:
+    """Let every process ask its share of the teams, this one included."""
+    shares = [list(range(place, _PAIRS, _PROCESSES)) for place in range(_PROCESSES)]
+    async with AsyncExitStack() as stack:
+        others = [await stack.enter_async_context(_asking(home, share)) for share in shares[1:]]
+
+        async def round_of(process: Process) -> None:
+            await _through(process, "ask")
+
+        best = 0.0
+        for _ in range(5):
+            began = clock()
+            own = (talk(callers[number], f"team{number}") for number in shares[0])
+            await asyncio.gather(*own, *(round_of(process) for process in others))
+            best = max(best, _PAIRS * _MANY / (clock() - began))
+    return best
+
+
+async def talk(caller: OutsideCaller, team: str) -> None:
+    """Ask a team many times, one question after the other."""
+    for _ in range(_MANY):
+        await ask(caller, team)
+
+
+async def ask(caller: OutsideCaller, team: str, thread: str = "") -> None:
+    """Ask a team and wait for the answer."""
     # The breaker stops the same changing call over and over, so no two questions are the same.
     arguments = {"team": team, "question": f"how is it, {os.urandom(4).hex()}?", **({"thread": thread} if thread else {})}
     answer = await caller.request(caller.session, Ask(tool="teams.ask", arguments=arguments))
@@ -181,6 +215,13 @@ class _Echoing:
 
 
 @asynccontextmanager
+async def opened(home: Path) -> AsyncGenerator[Wired]:
+    """Open the house of the teams, as one process of several."""
+    async with open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home / "house")})) as wired:
+        yield wired
+
+
+@asynccontextmanager
 async def _teams(home: Path) -> AsyncGenerator[Wired]:
     place = home / "house"
     place.mkdir()
@@ -189,7 +230,7 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
     settings = '[lists]\nteams = ["*"]\n[peers]\ncompact-after = 1000000\n'
     (place / "config.toml").write_text(settings + "".join(sections), encoding="utf-8")
     async with AsyncExitStack() as stack:
-        wired = await stack.enter_async_context(open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(place)})))
+        wired = await stack.enter_async_context(opened(home))
         agent = _Echoing(wired, stack)
         turns = Turns(wired.house, lambda _: agent, NoHooks(), lambda _: "", wired.gate)
         stack.push_async_callback(turns.close)
@@ -198,8 +239,20 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
 
 
 @asynccontextmanager
-async def _echo() -> AsyncGenerator[Process]:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bench.echoing", stdin=PIPE, stdout=PIPE, cwd=ROOT)
+async def _asking(home: Path, share: Sequence[int]) -> AsyncGenerator[Process]:
+    async with _started("bench.asking", str(home), *map(str, share)) as process:
+        # Its sessions are opened, and each has asked once.
+        await _through(process, "begin")
+        yield process
+
+
+def _echo() -> AbstractAsyncContextManager[Process]:
+    return _started("bench.echoing")
+
+
+@asynccontextmanager
+async def _started(module: str, *words: str) -> AsyncGenerator[Process]:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *words, stdin=PIPE, stdout=PIPE, cwd=ROOT)
     try:
         yield process
     finally:

@@ -1,6 +1,7 @@
 """Any commands in any order, under the rules that ship: what holds for every session whatever anyone wants of it."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -133,7 +134,7 @@ class AnySession(RuleBasedStateMachine):
 
     def want(self, command: AnyCommand) -> tuple[AnyEvent, ...] | None:
         """Decide and go on; return None where the command was refused."""
-        before = self.state.copy()
+        before = deepcopy(self.state)
         chance = next(self.names).to_bytes(16, "big")
         try:
             events = decide(self.state, command, self.rules, Moment(at=self.at, seed=chance))
@@ -151,7 +152,7 @@ class AnySession(RuleBasedStateMachine):
             assert isinstance(event, GrantGiven)
             self.rules = self.rules.with_project_grants({**self.rules.project_grants, event.grant.id: event.grant})
             return
-        before, labels = self.state.copy(), dict(self.state.labels)
+        before, labels = deepcopy(self.state), dict(self.state.labels)
         after = evolve(self.state, event)
         assert self.state == before, "evolving changed the state before"
         assert labels.items() <= after.labels.items(), "a label or its first cause was lost"

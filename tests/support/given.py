@@ -1,6 +1,7 @@
 """Given, when, then for the pure core: what happened, what someone wants, and what comes of it, under the rules that ship."""
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -319,7 +320,7 @@ class Situation:
 
     def when(self, command: AnyCommand) -> "Outcome":
         """Let someone want something."""
-        before = self.state.copy()
+        before = deepcopy(self.state)
         try:
             events = decide(self.state, command, self.rules, moment(self.at, self.logged))
         except CommandRefused as refusal:

@@ -1,6 +1,6 @@
 """A session's state as channels show it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from curtainwall.model import (
     AnyEvent,
@@ -53,7 +53,7 @@ def view_of(state: SessionState, events: Iterable[AnyEvent], threshold: float | 
     )
 
 
-def _queued(waiting: list[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
+def _queued(waiting: Sequence[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
     if not waiting:
         return ()
     words = {event.message: event for event in events if isinstance(event, MessageAccepted) and event.message in waiting}

@@ -39,6 +39,15 @@ def judge(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
 
 
 def _judge_call(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
+    key = (subject.kind, subject.tool, subject.effect, subject.resources, facts)
+    verdict = policy.verdicts.get(key)
+    if verdict is None:
+        verdict = _judged(policy, subject, facts)
+        policy.verdicts.put(key, verdict)
+    return verdict
+
+
+def _judged(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
     if not subject.resources:
         return denial(NO_RESOURCES, "the call says nothing that could be judged")
     if subject.kind is SubjectKind.TOOL_CALL and not any(_is_itself(resource, subject) for resource in subject.resources):

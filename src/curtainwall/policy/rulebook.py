@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from curtainwall.model import Digest, Effect, Label, Resource, RuleId, Verdict, denial
+from curtainwall.model import Digest, Effect, Label, Resource, RuleId, SubjectKind, ToolEffect, Verdict, denial
 from curtainwall.policy.cache import Cache
 from curtainwall.policy.cedar import Grammar, RuleSet
 from curtainwall.policy.lists import Lists
@@ -18,6 +18,9 @@ Found = tuple[Effect, tuple[RuleId, ...]]
 
 Key = tuple[str, bool, Resource, SessionFacts]
 """All that a finding depends on besides the policy: the tool, whether its effect is judged elsewhere, the resource, the session."""
+
+CallKey = tuple[SubjectKind, str, ToolEffect, tuple[Resource, ...], SessionFacts]
+"""All that the verdict on a call depends on besides the policy: what is asked of whom, and the session; never what the arguments say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Policy:
     closed: Verdict | None = None
     """What every subject gets, whatever the rules say; nothing where they are asked."""
     findings: Cache[Key, Found] = field(default_factory=lambda: Cache[Key, Found](_REMEMBERED), repr=False)
+    verdicts: Cache[CallKey, Verdict] = field(default_factory=lambda: Cache[CallKey, Verdict](_REMEMBERED), repr=False)
     touches: Cache[Key, tuple[Label, ...]] = field(default_factory=lambda: Cache[Key, tuple[Label, ...]](_REMEMBERED), repr=False)
     _places: dict[str, int] = field(init=False, repr=False, default_factory=dict[str, int])
 

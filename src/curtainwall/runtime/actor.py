@@ -9,8 +9,6 @@ from curtainwall.model import (
     SYSTEM,
     AnyCommand,
     AnyEvent,
-    ApprovalAsked,
-    ApprovalJoined,
     Batch,
     Broken,
     CallPermitted,
@@ -44,6 +42,9 @@ _A_MOMENT, _A_WHILE = 0.005, 1.0
 
 RulesNow = Callable[[], Rules]
 """Gives the rules in force; a reload of the policy shows at the next command."""
+
+Listen = Callable[[SessionState], None]
+"""Hears each time what is durable by now."""
 
 Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
 """Looks at what was just decided, and where it leads; names a command that is decided along with it, in the same commit."""
@@ -99,6 +100,7 @@ class Actor:
         self._is_free.set()
         self._has_grown = asyncio.Event()
         self._follows: list[Follow] = []
+        self._listeners: list[Listen] = []
         self._inbox_changed = True
         self._is_deciding = False
         self._task: asyncio.Task[None] | None = None
@@ -169,6 +171,15 @@ class Actor:
         finally:
             self._follows.remove(follow)
 
+    @contextmanager
+    def heard_by(self, listen: Listen) -> Generator[None]:
+        """Let somebody hear for a while of whatever is durable, as soon as it is."""
+        self._listeners.append(listen)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listen)
+
     @property
     def is_idle(self) -> bool:
         """Tell whether the session can be dropped from memory: nobody holds it, nothing waits, no permitted call is out."""
@@ -195,7 +206,8 @@ class Actor:
     async def _run(self) -> None:
         while True:
             await self._work.wait()
-            await self._is_free.wait()
+            if not self._is_free.is_set():
+                await self._is_free.wait()
             self._work.clear()
             tickets, self._tickets = self._tickets, []
             self._is_deciding = True
@@ -277,9 +289,9 @@ class Actor:
         """Let the state be what is durable by now, and tell everyone who waits."""
         self.state = decision.draft
         self._note(decision.batch)
-        self._has_grown.set()
         for ticket in decision.tickets:
             _tell(ticket)
+        self._tell_grown()
 
     def set_free(self) -> None:
         """Let the session decide for itself again."""
@@ -317,8 +329,7 @@ class Actor:
     def _decide_all(self, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
         draft, batch = self._decide_with(self._rules_now(), tickets)
         # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
-        concerned = any(isinstance(event, ApprovalAsked | ApprovalJoined) for ticket in tickets for event in ticket.events)
-        if (concerned or len(batch.writes) > 1) and self._look_at_project(draft):
+        if (draft.approvals is not self.state.approvals or len(batch.writes) > 1) and self._look_at_project(draft):
             draft, batch = self._decide_with(self._rules_now(), tickets)
         return draft, batch
 
@@ -338,7 +349,7 @@ class Actor:
                 continue
             self._decide_one(draft, ticket, rules)
             for event in ticket.events:
-                if _is_for_project(event):
+                if isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT:
                     for_project.append(event)
                     continue
                 apply_event(draft, event)
@@ -388,7 +399,8 @@ class Actor:
         for write in batch.writes:
             if write.stream == self.stream:
                 self.tail.extend(write.events)
-                self._logged += sum(len(payload) for _, _, payload in write.encoded)
+                for _, _, payload in write.encoded:
+                    self._logged += len(payload)
             else:
                 self._project = fold_project(write.events, self._project)
 
@@ -399,9 +411,14 @@ class Actor:
             state = fold(map(lift, page), state)
             seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
         self.state, self.tail, self._logged = state, Tail(self.stream, seq), logged
-        self._has_grown.set()
+        self._tell_grown()
         self._project = ProjectState()
         self._look_at_project(state)
+
+    def _tell_grown(self) -> None:
+        self._has_grown.set()
+        for listen in tuple(self._listeners):
+            listen(self.state)
 
     def _was_decided(self, ticket: _Ticket) -> bool:
         outcome = self._inbox.outcome(self.stream, ticket.key) if ticket.key is not None else None
@@ -412,10 +429,10 @@ class Actor:
         return True
 
     def _set_alarm(self) -> None:
-        deadlines = [open_.asked.deadline for open_ in self.state.approvals.values() if open_.asked.deadline is not None]
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        deadlines = [open_.asked.deadline for open_ in self.state.approvals.values() if open_.asked.deadline is not None]
         if deadlines:
             self._alarm = asyncio.create_task(self._expire_at(min(deadlines)))
 
@@ -457,10 +474,6 @@ async def _shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEven
         if twin.cancelled():
             raise Conflict("whoever gave this command first went away before it was decided") from None
         raise
-
-
-def _is_for_project(event: AnyEvent) -> bool:
-    return isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT
 
 
 def _used_project(events: list[AnyEvent], project: ProjectState) -> bool:

@@ -16,6 +16,7 @@ class SystemClock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._chance = b""
+        self._given = 0
         self._owner = 0
 
     def now(self) -> Millis:
@@ -25,10 +26,10 @@ class SystemClock:
     def entropy(self, size: int) -> bytes:
         """Return random bytes, each given once. They are fetched many at a time: asking the system takes longer than its answer."""
         with self._lock:
-            if len(self._chance) < size or self._owner != os.getpid():
-                self._chance, self._owner = os.urandom(max(size, _AT_ONCE)), os.getpid()
-            given, self._chance = self._chance[:size], self._chance[size:]
-        return given
+            if len(self._chance) < self._given + size or self._owner != os.getpid():
+                self._chance, self._given, self._owner = os.urandom(max(size, _AT_ONCE)), 0, os.getpid()
+            start, self._given = self._given, self._given + size
+            return self._chance[start : self._given]
 
     async def sleep_until(self, at: Millis) -> None:
         """Return when that time has come."""

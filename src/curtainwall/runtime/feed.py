@@ -17,20 +17,19 @@ class Tail:
     def __init__(self, stream: StreamId, seq: int) -> None:
         self.seq = seq
         self._stream = stream
-        self._recent: deque[Recorded] = deque(maxlen=_RECENT)
+        self._recent: deque[AnyEvent] = deque(maxlen=_RECENT)
 
     def extend(self, events: Sequence[AnyEvent]) -> None:
         """Add what is durable by now."""
-        for event in events:
-            self.seq += 1
-            self._recent.append(Recorded(self._stream, self.seq, event))
+        self.seq += len(events)
+        self._recent.extend(events)
 
     def after(self, cursor: int) -> Sequence[Recorded] | None:
         """Return what comes after the cursor; None where that goes further back than is remembered."""
         count = self.seq - cursor
         if count > len(self._recent):
             return None
-        return [self._recent[place] for place in range(-count, 0)]
+        return [Recorded(self._stream, self.seq + 1 + place, self._recent[place]) for place in range(-count, 0)]
 
 
 TailOf = Callable[[StreamId], Tail | None]

@@ -66,6 +66,7 @@ from curtainwall.session import Standing
 _COUNT_EVERY = 100
 _REFUSED_KEPT = 8_192
 _LONGEST_NAME = 200
+_NOTHING = HookReply()
 
 
 class NoHooks:
@@ -73,15 +74,15 @@ class NoHooks:
 
     async def before_call(self, subject: Subject, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
         """Want nothing."""
-        return HookReply()
+        return _NOTHING
 
     async def after_call(self, subject: Subject, result: ToolResult, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
         """Say nothing."""
-        return HookReply()
+        return _NOTHING
 
     async def tell(self, event: HookEvent, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
         """Say nothing."""
-        return HookReply()
+        return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)

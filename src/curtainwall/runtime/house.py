@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol, Self
 
 from pydantic import JsonValue
@@ -140,20 +140,14 @@ class House:
         assert outcome is not None
         return _seq(outcome)
 
-    @asynccontextmanager
-    async def hold(self, session: SessionId) -> AsyncGenerator[Actor]:
+    def hold(self, session: SessionId) -> AbstractAsyncContextManager[Actor]:
         """Lend the session's actor and keep it in memory meanwhile; raise `TryLater` while another process owns it."""
         stream = session_stream(session)
         actor = self._actor(stream)
         if actor is None:
             owner = self.stores.leases.owner(stream)
             raise TryLater(f"session `{session}` is in use by process {owner.pid if owner else 'unknown'}; stop it or use that one")
-        actor.holders += 1
-        actor.uses += 1
-        try:
-            yield actor
-        finally:
-            actor.holders -= 1
+        return _Hold(actor)
 
     def peek(self, session: SessionId) -> SessionState | None:
         """Return the state of a session that is in memory here, to look at; None where the log has to be asked, or knows more by now."""
@@ -310,6 +304,23 @@ class House:
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.add(asyncio.create_task(work))
+
+
+class _Hold(AbstractAsyncContextManager[Actor]):
+    """Keeps an actor in memory: a class, because every call and every turn holds its session."""
+
+    __slots__ = ("_actor",)
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+
+    async def __aenter__(self) -> Actor:
+        self._actor.holders += 1
+        self._actor.uses += 1
+        return self._actor
+
+    async def __aexit__(self, *_: object) -> None:
+        self._actor.holders -= 1
 
 
 class _EndOf:

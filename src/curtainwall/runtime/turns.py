@@ -128,7 +128,8 @@ class Turns:
                             await self._part(session, actor)
                             return
                         while await self._step(session, actor):
-                            pass
+                            # What the step itself wrote is no news: it is looked at now.
+                            woken.clear()
                 except Closed:
                     # Closed since it was held, which is told here as well.
                     await woken.wait()
@@ -167,15 +168,18 @@ class Turns:
 
     def _can_begin(self, state: SessionState) -> bool:
         is_free = state.ready and state.closed is None and state.turn is None and bool(state.queue) and not state.exhausted
-        is_late = any(until <= self._house.clock.now() for until in state.expiries.values())
-        return is_free and not is_late and state.compaction_asked is None and self._agent_of(state) is not None
+        return is_free and not self._is_late(state) and state.compaction_asked is None and self._agent_of(state) is not None
+
+    def _is_late(self, state: SessionState) -> bool:
+        """Tell whether a message waits whose time is over."""
+        return bool(state.expiries) and min(state.expiries.values()) <= self._house.clock.now()
 
     async def _step(self, session: SessionId, actor: Actor) -> bool:
         """Do one thing that the session can do by itself, and tell whether there was one."""
         state = actor.state
         if self._held is not None:
             self._held.look_at(session, state)
-        if any(until <= self._house.clock.now() for until in state.expiries.values()) and await actor.submit(ExpireMessages(by=SYSTEM)):
+        if self._is_late(state) and await actor.submit(ExpireMessages(by=SYSTEM)):
             return True
         agent = self._agent_of(state) if state.ready and state.closed is None else None
         if agent is None:
@@ -251,25 +255,25 @@ class Turns:
     async def _worked(self, agent: Agent, at: TurnAt, actor: Actor) -> TurnResult:
         """Let the agent work until it stops by itself or somebody wants it to."""
         working = asyncio.create_task(agent.work(at), name=f"turn {at.turn}")
-        stopping = asyncio.create_task(self._interrupted(at, actor))
-        try:
-            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                working.cancel("interrupted")
-                await asyncio.wait((working,))
-            return _result_of(working)
-        except asyncio.CancelledError:
-            working.cancel(LEFT)
-            await asyncio.wait((working,))
-            raise
-        finally:
-            stopping.cancel()
+        is_stopped = False
 
-    async def _interrupted(self, at: TurnAt, actor: Actor) -> None:
-        with self._house.wakes.waiter(actor.stream) as woken:
-            while not actor.state.interrupting and actor.state.turn == at.turn:
-                woken.clear()
-                await woken.wait()
+        def stop_where_wanted(state: SessionState) -> None:
+            nonlocal is_stopped
+            # Once: whatever it writes down while it stops must not stop it a second time.
+            if not is_stopped and (state.interrupting or state.turn != at.turn):
+                is_stopped = True
+                # Soon: where the agent waits for this very commit, it hears of that first.
+                asyncio.get_running_loop().call_soon(working.cancel, "interrupted")
+
+        with actor.heard_by(stop_where_wanted):
+            stop_where_wanted(actor.state)
+            try:
+                await asyncio.wait((working,))
+            except asyncio.CancelledError:
+                working.cancel(LEFT)
+                await asyncio.wait((working,))
+                raise
+        return _result_of(working)
 
     async def _told(self, result: TurnResult, at: TurnAt, place: Place, *, is_again: bool) -> HookReply:
         """Tell the hooks how the agent stopped; they may send it back to work where it thinks that it is done."""

@@ -1,7 +1,6 @@
 """The breaker: the same changing subject, or asks, too often in too short a time."""
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -30,28 +29,24 @@ def count_repeats(repeats: Mapping[Digest, tuple[Millis, ...]], digest: Digest, 
     return sum(1 for at in repeats.get(digest, ()) if at > now - limits.window)
 
 
-def count_asks(asks: deque[Millis], now: Millis, limits: BreakerLimits) -> int:
+def count_asks(asks: Sequence[Millis], now: Millis, limits: BreakerLimits) -> int:
     """Return how many asks there were within the window."""
     return sum(1 for at in asks if at > now - limits.window)
 
 
-def remember_repeat(repeats: dict[Digest, tuple[Millis, ...]], digest: Digest, at: Millis) -> None:
-    """Note a changing subject; only the newest are kept, so that memory stays flat."""
-    times = repeats.pop(digest, ())
-    repeats[digest] = (*times[-_TIMES_KEPT:], at)
-    forget_oldest(repeats, DIGESTS_KEPT)
+def remember_repeat(repeats: Mapping[Digest, tuple[Millis, ...]], digest: Digest, at: Millis) -> Mapping[Digest, tuple[Millis, ...]]:
+    """Return the changing subjects with one more; only the newest are kept, so that memory stays flat."""
+    held = dict(repeats)
+    times = held.pop(digest, ())
+    held[digest] = (*times[-_TIMES_KEPT:], at)
+    return newest(held, DIGESTS_KEPT)
 
 
-def remember_ask(asks: deque[Millis], at: Millis) -> None:
-    """Note an ask."""
-    asks.append(at)
-    if len(asks) > ASKS_KEPT:
-        asks.popleft()
+def remember_ask(asks: tuple[Millis, ...], at: Millis) -> tuple[Millis, ...]:
+    """Return the asks with one more."""
+    return (*asks[1 - ASKS_KEPT :], at)
 
 
-def forget_oldest(held: dict[K, V], kept: int) -> None:
-    """Cut to the newest once there are twice as many: one by one would leave holes that make every copy slow."""
-    if len(held) >= 2 * kept:
-        newest = dict(islice(held.items(), len(held) - kept, None))
-        held.clear()
-        held.update(newest)
+def newest(held: Mapping[K, V], kept: int) -> Mapping[K, V]:
+    """Return the newest once there are twice as many: to cut one by one would cost more than it saves."""
+    return held if len(held) < 2 * kept else dict(islice(held.items(), len(held) - kept, None))

@@ -1,13 +1,12 @@
 """What a session has used of its budgets: warned at most of it, parked at all of it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from curtainwall.model import AnyEvent, Basis, BudgetExhausted, BudgetKind, BudgetWarned, Millis
 from curtainwall.session.state import SessionState
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(NamedTuple):
     """One budget: how much is used, of how much, and how sure that is."""
 
     kind: BudgetKind
@@ -35,9 +34,11 @@ def figures(state: SessionState) -> tuple[Figure, ...]:
 def budget_events(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     """Return the warnings and exhaustions that this state has not told yet."""
     events: list[AnyEvent] = []
+    warn_at = state.limits.warn_at
     for figure in figures(state):
-        if figure.share >= 1 and figure.kind not in state.exhausted:
+        share = figure.share
+        if share >= 1 and figure.kind not in state.exhausted:
             events.append(BudgetExhausted(at=at, kind=figure.kind, used=figure.used, limit=figure.limit))
-        elif figure.share >= state.limits.warn_at and figure.kind not in state.warned | state.exhausted:
+        elif share >= warn_at and figure.kind not in state.warned | state.exhausted:
             events.append(BudgetWarned(at=at, kind=figure.kind, used=figure.used, limit=figure.limit))
     return tuple(events)

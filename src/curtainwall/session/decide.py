@@ -112,7 +112,27 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
     """Return what happens because of the command, or raise `CommandRefused` and change nothing."""
     _may(state, command, rules)
     at, by = moment.at, command.by
+    # The frequent come first: a case that does not fit costs time with every command.
     match command:
+        case RequestCall():
+            return _with_message(state, command, calls.request(state, command, rules, moment), rules, moment)
+        case FinishCall():
+            return calls.finish(state, command, moment)
+        case StartTurn():
+            return _start_turn(state, command, moment)
+        case EndTurn():
+            if state.turn != command.turn:
+                raise CommandRefused(f"turn `{command.turn}` is not running")
+            told, then = _progress(state, command.last, moment) if command.last else ((), state)
+            return (*told, *_end_turn(then, command, rules, moment))
+        case RecordProgress():
+            return _progress(state, command.events, moment)[0]
+        case SendMessage():
+            return (MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role),)
+        case DeliverMessage():
+            return peers.receive(state, command, rules, moment)
+        case TakePeerAnswer():
+            return _taken(state, peers.take(state, command, moment), moment)
         case OpenSession():
             return _open(command, moment)
         case ReadySession():
@@ -143,21 +163,10 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
             return () if command.route in state.routes else (RouteAdded(at=at, route=command.route, by=by),)
         case RemoveRoute():
             return (RouteRemoved(at=at, route=command.route, by=by),) if command.route in state.routes else ()
-        case SendMessage():
-            return (MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role),)
-        case StartTurn():
-            return _start_turn(state, command, moment)
         case ResumeTurn():
             if state.turn != command.turn or not state.turn_waits:
                 raise CommandRefused(f"turn `{command.turn}` does not wait")
             return (TurnResumed(at=at, turn=command.turn),)
-        case RecordProgress():
-            return _progress(state, command.events, moment)
-        case EndTurn():
-            if state.turn != command.turn:
-                raise CommandRefused(f"turn `{command.turn}` is not running")
-            told = _progress(state, command.last, moment) if command.last else ()
-            return (*told, *_end_turn(fold(told, state) if told else state, command, rules, moment))
         case InterruptTurn():
             return _interrupt(state, command, moment)
         case WithdrawMessage():
@@ -167,14 +176,10 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
             return (MessageWithdrawn(at=at, message=command.message, by=by), *told)
         case MessagePeer():
             return peers.send(state, command, rules, moment)
-        case DeliverMessage():
-            return peers.receive(state, command, rules, moment)
         case SendHeldAnswer():
             return peers.send_held(state, command, moment)
         case WithholdAnswer():
             return peers.withhold(state, command, moment)
-        case TakePeerAnswer():
-            return _taken(state, peers.take(state, command, moment), moment)
         case ExpireMessages():
             return peers.expire(state, moment)
         case AskCompaction():
@@ -183,14 +188,10 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
             if command.threshold is not None and not 0 < command.threshold <= 1:
                 raise CommandRefused("the threshold is a share of the context: above 0, at most 1")
             return (CompactionSet(at=at, threshold=command.threshold, by=by),)
-        case RequestCall():
-            return _with_message(state, command, calls.request(state, command, rules, moment), rules, moment)
         case RefuseCall():
             return calls.refuse(state, command, rules, moment)
         case ProceedCall():
             return calls.proceed(state, command, rules, moment)
-        case FinishCall():
-            return calls.finish(state, command, moment)
         case DropCall():
             return calls.drop(state, command, moment)
         case CountDenials():
@@ -335,7 +336,8 @@ def _next_messages(state: SessionState) -> tuple[MessageId, ...]:
     return tuple(takewhile(lambda message: message not in state.peers, state.queue))
 
 
-def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment) -> tuple[AnyEvent, ...]:
+def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment) -> tuple[tuple[AnyEvent, ...], SessionState]:
+    """Return what an agent tells with what it does to the budgets, and the state after that."""
     open_ = set(state.requests)
     for event in events:
         match event:
@@ -349,7 +351,9 @@ def _progress(state: SessionState, events: tuple[Progress, ...], moment: Moment)
                 open_.remove(event.request)
             case _:
                 continue
-    return (*events, *budget_events(fold(events, state), moment.at))
+    then = fold(events, state)
+    news = budget_events(then, moment.at)
+    return (*events, *news), fold(news, then) if news else then
 
 
 def _raise_budget(state: SessionState, command: RaiseBudget, moment: Moment) -> tuple[AnyEvent, ...]:

@@ -1,7 +1,7 @@
 """One event further: the state after something happened."""
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, assert_never
 
 from curtainwall.model import (
     AgentSpoke,
@@ -75,8 +75,11 @@ from curtainwall.model import (
     Usage,
     WorkTimed,
 )
-from curtainwall.session.breaker import forget_oldest, remember_ask, remember_repeat
+from curtainwall.session.breaker import newest, remember_ask, remember_repeat
 from curtainwall.session.state import SETTLED_KEPT, OpenApproval, OpenCall, SessionState, Settled, Standing
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def evolve(state: SessionState, event: AnyEvent) -> SessionState:
@@ -113,17 +116,16 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case MessageAccepted():
             state.totals.messages += 1
             if event.role == "human":
-                state.queue.append(event.message)
-                state.repeats.clear()
+                state.queue, state.repeats = (*state.queue, event.message), {}
             if event.peer is not None:
-                state.peers[event.message] = event.peer
+                state.peers = {**state.peers, event.message: event.peer}
                 if event.expires is not None:
-                    state.expiries[event.message] = event.expires
+                    state.expiries = {**state.expiries, event.message: event.expires}
         case TurnStarted():
             state.totals.turns += 1
             state.turn, state.turn_waits, state.interrupting = event.turn, False, False
             taken = frozenset(event.messages)
-            state.queue = [message for message in state.queue if message not in taken]
+            state.queue = tuple(message for message in state.queue if message not in taken)
             state.turn_messages, state.turn_began = event.messages, state.spent.copy()
             state.spoken, state.notes = "", ()
         case TurnEnded():
@@ -135,21 +137,30 @@ def apply(state: SessionState, event: AnyEvent) -> None:
                 state.spoken, state.notes = "", ()
         case CallRequested():
             state.totals.calls += 1
-            state.calls[event.call] = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
+            opened = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
+            state.calls = {**state.calls, event.call: opened}
             if event.subject.effect is not ToolEffect.INSPECT:
-                remember_repeat(state.repeats, event.subject.digest, event.at)
+                state.repeats = remember_repeat(state.repeats, event.subject.digest, event.at)
         case CallPermitted():
             call = state.calls.get(event.call)
             if call is not None:
-                state.calls[event.call] = call._replace(standing=Standing.PERMITTED, permit=event.permit)
+                state.calls = {**state.calls, event.call: call._replace(standing=Standing.PERMITTED, permit=event.permit)}
             _label(state, event.labels)
         case CallFinished() | CallLost() | CallDropped():
             _close(state, event.call)
+        case PeerMessageSent():
+            state.sent = {**state.sent, event.message: event.team}
+        case PeerAnswerTaken():
+            state.sent = _without(state.sent, event.answer.message)
+            _label(state, event.answer.labels)
+            _spend(state, event.answer.usage)
+        case PeerAnswered():
+            _answered(state, event.answer.message)
         case ModelRequested():
-            state.requests[event.request] = event.turn
+            state.requests = {**state.requests, event.request: event.turn}
             state.spent.steps += 1
         case ModelResponded():
-            state.requests.pop(event.request, None)
+            state.requests = _without(state.requests, event.request)
             _spend(state, event.usage)
         case ContextMeasured():
             state.context_used, state.context_size, state.context_measured = event.used, event.size, event.measured
@@ -166,7 +177,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.totals.denials += 1
             _close(state, event.call)
         case ModelFailed():
-            state.requests.pop(event.request, None)
+            state.requests = _without(state.requests, event.request)
             if event.usage.input_tokens or event.usage.output_tokens:
                 _spend(state, event.usage)
         case TurnResumed():
@@ -174,17 +185,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case InterruptAsked():
             state.interrupting = True
         case MessageWithdrawn():
-            state.queue = [message for message in state.queue if message != event.message]
-        case PeerMessageSent():
-            state.sent[event.message] = event.team
-        case PeerAnswerTaken():
-            state.sent.pop(event.answer.message, None)
-            _label(state, event.answer.labels)
-            _spend(state, event.answer.usage)
-        case PeerAnswered():
-            _answered(state, event.answer.message)
+            state.queue = tuple(message for message in state.queue if message != event.message)
         case PeerAnswerHeld():
-            state.owed[event.answer.message] = event.answer
+            state.owed = {**state.owed, event.answer.message: event.answer}
         case DenialsCounted():
             state.totals.uncounted_denials += event.count
         case ApprovalJoined():
@@ -194,9 +197,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case ApprovalWithdrawn():
             _settle(state, event.approval, Settlement.WITHDRAWN, event.why, event.at)
         case GrantGiven():
-            state.grants[event.grant.id] = event.grant
+            state.grants = {**state.grants, event.grant.id: event.grant}
         case GrantUsed() | GrantRevoked():
-            state.grants.pop(event.grant, None)
+            state.grants = _without(state.grants, event.grant)
         case SessionOpened():
             state.opened = event
             state.name, state.model, state.mode, state.limits = event.name, event.model, event.mode, event.limits
@@ -211,26 +214,25 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case ModelChanged():
             state.model = event.model
         case RuleDisabled():
-            state.disabled.add(event.rule)
+            state.disabled |= {event.rule}
         case RuleEnabled():
-            state.disabled.discard(event.rule)
+            state.disabled -= {event.rule}
         case LabelsAdded():
             _label(state, event.labels)
         case RouteAdded():
             if event.route not in state.routes:
-                state.routes.append(event.route)
+                state.routes = (*state.routes, event.route)
         case RouteRemoved():
-            if event.route in state.routes:
-                state.routes.remove(event.route)
+            state.routes = tuple(route for route in state.routes if route != event.route)
         case BudgetWarned():
-            state.warned.add(event.kind)
+            state.warned |= {event.kind}
         case BudgetExhausted():
-            state.exhausted.add(event.kind)
+            state.exhausted |= {event.kind}
         case BudgetRaised():
             now = getattr(state.limits, event.kind.value)
             state.limits = state.limits.model_copy(update={event.kind.value: type(now)(event.limit)})
-            state.warned.discard(event.kind)
-            state.exhausted.discard(event.kind)
+            state.warned -= {event.kind}
+            state.exhausted -= {event.kind}
         case CompactionAsked():
             state.compaction_asked = event.instructions
         case HistoryCompacted() | CompactionSkipped():
@@ -245,11 +247,15 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             assert_never(event)
 
 
+def _without(held: Mapping[K, V], key: K) -> Mapping[K, V]:
+    return {other: value for other, value in held.items() if other != key} if key in held else held
+
+
 def _answered(state: SessionState, message: MessageId) -> None:
-    state.peers.pop(message, None)
-    state.expiries.pop(message, None)
-    state.owed.pop(message, None)
-    state.queue = [waiting for waiting in state.queue if waiting != message]
+    state.peers = _without(state.peers, message)
+    state.expiries = _without(state.expiries, message)
+    state.owed = _without(state.owed, message)
+    state.queue = tuple(waiting for waiting in state.queue if waiting != message)
 
 
 def _spend(state: SessionState, usage: Usage) -> None:
@@ -267,50 +273,60 @@ def _weaker(one: Basis, other: Basis) -> Basis:
 
 def _label(state: SessionState, sources: tuple[LabelSource, ...]) -> None:
     # INVARIANT: a label is never lost, and the first cause is kept.
-    for source in sources:
-        state.labels.setdefault(source.label, source)
+    if sources:
+        labels = dict(state.labels)
+        for source in sources:
+            labels.setdefault(source.label, source)
+        state.labels = labels
 
 
 def _ask(state: SessionState, event: ApprovalAsked) -> None:
     state.totals.asks += 1
-    remember_ask(state.recent_asks, event.at)
-    state.approvals[event.approval] = OpenApproval(asked=event, calls=(event.call,))
     call = state.calls[event.call]
-    state.calls[event.call] = call._replace(standing=Standing.ASKED, approval=event.approval, covers=())
-    if call.subject.effect is ToolEffect.INSPECT:
-        remember_repeat(state.repeats, event.digest, event.at)
+    state.recent_asks = remember_ask(state.recent_asks, event.at)
+    state.approvals = {**state.approvals, event.approval: OpenApproval(asked=event, calls=(event.call,))}
+    _wait_for(state, event.call, call, event.approval, event.at)
 
 
 def _join(state: SessionState, event: ApprovalJoined) -> None:
     approval, call = state.approvals[event.approval], state.calls[event.call]
-    state.approvals[event.approval] = approval._replace(calls=(*approval.calls, event.call))
-    state.calls[event.call] = call._replace(standing=Standing.ASKED, approval=event.approval, covers=())
+    state.approvals = {**state.approvals, event.approval: approval._replace(calls=(*approval.calls, event.call))}
+    _wait_for(state, event.call, call, event.approval, event.at)
+
+
+def _wait_for(state: SessionState, name: CallId, call: OpenCall, approval: ApprovalId, at: Millis) -> None:
+    state.calls = {**state.calls, name: call._replace(standing=Standing.ASKED, approval=approval, covers=())}
     if call.subject.effect is ToolEffect.INSPECT:
-        remember_repeat(state.repeats, call.subject.digest, event.at)
+        state.repeats = remember_repeat(state.repeats, call.subject.digest, at)
 
 
 def _answer(state: SessionState, event: ApprovalAnswered) -> None:
     found = state.approvals[event.approval]
     primary = found.calls[0]
-    state.calls[primary] = state.calls[primary]._replace(standing=Standing.ANSWERED, covers=found.asked.covers, answered_by=event.by)
+    call = state.calls[primary]._replace(standing=Standing.ANSWERED, covers=found.asked.covers, answered_by=event.by)
+    state.calls = {**state.calls, primary: call}
 
 
 def _settle(state: SessionState, approval: ApprovalId, how: Settlement, by: str, at: Millis) -> None:
-    state.approvals.pop(approval, None)
-    state.settled[approval] = Settled(how, by, at)
-    forget_oldest(state.settled, SETTLED_KEPT)
+    state.approvals = _without(state.approvals, approval)
+    state.settled = newest({**state.settled, approval: Settled(how, by, at)}, SETTLED_KEPT)
 
 
 def _close(state: SessionState, call: CallId) -> None:
-    closed = state.calls.pop(call, None)
-    if closed is None or closed.approval is None:
+    closed = state.calls.get(call)
+    if closed is None:
+        return
+    state.calls = _without(state.calls, call)
+    if closed.approval is None:
         return
     approval = state.approvals.get(closed.approval)
     if approval is not None:
-        state.approvals[closed.approval] = approval._replace(calls=tuple(other for other in approval.calls if other != call))
+        left = approval._replace(calls=tuple(other for other in approval.calls if other != call))
+        state.approvals = {**state.approvals, closed.approval: left}
     elif closed.standing is Standing.ANSWERED:
         # An answer that was not used goes to the next call that had joined the question.
         for other, heir in state.calls.items():
             if heir.approval == closed.approval and heir.standing is Standing.ASKED:
-                state.calls[other] = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
+                answered = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
+                state.calls = {**state.calls, other: answered}
                 return

@@ -1,6 +1,7 @@
 """The pure half of talk between teams: what may be sent and taken in, which answer goes back, and what travels along."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import lru_cache
 
 from pydantic import JsonValue
 
@@ -114,9 +115,7 @@ def receive(state: SessionState, command: DeliverMessage, rules: Rules, moment: 
     if verdict.effect is Effect.DENY:
         return (_said(at, peer, message, PeerStatus.REFUSED, in_words(verdict)),)
     came = tuple(_from(peer.team, source) for source in command.labels if source.label not in state.labels)
-    accepted = MessageAccepted(
-        at=at, message=message, text=command.text, by=Who(name=peer.team, channel=TEAMS), peer=peer, expires=command.expires
-    )
+    accepted = MessageAccepted(at=at, message=message, text=command.text, by=_speaker(peer.team), peer=peer, expires=command.expires)
     return (*((LabelsAdded(at=at, labels=came),) if came else ()), accepted)
 
 
@@ -135,7 +134,7 @@ def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSourc
         labels=frozenset(source.label for source in labels),
         team=asker,
     )
-    return judge(rules.policy, _subject(RECEIVE, team, {"team": team}), facts)
+    return judge(rules.policy, _subject(RECEIVE, team), facts)
 
 
 def answers(
@@ -190,8 +189,10 @@ def take(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[
     team = state.sent.get(command.answer.message)
     if team is None:
         raise NotFound(f"no answer to message `{command.answer.message}` is waited for")
-    labels = tuple(_from(team, source) for source in command.answer.labels)
-    return (PeerAnswerTaken(at=moment.at, team=team, answer=command.answer.model_copy(update={"labels": labels})),)
+    answer = command.answer
+    if answer.labels:
+        answer = answer.model_copy(update={"labels": tuple(_from(team, source) for source in answer.labels)})
+    return (PeerAnswerTaken(at=moment.at, team=team, answer=answer),)
 
 
 def compaction(state: SessionState, rules: Rules, at: Millis) -> tuple[AnyEvent, ...]:
@@ -207,9 +208,13 @@ def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
     for event in events:
         match event:
             case PeerMessageSent():
-                by = Who(name=event.peer.team, channel=TEAMS)
                 command = DeliverMessage(
-                    by=by, message=event.message, text=event.text, peer=event.peer, labels=event.labels, expires=event.expires
+                    by=_speaker(event.peer.team),
+                    message=event.message,
+                    text=event.text,
+                    peer=event.peer,
+                    labels=event.labels,
+                    expires=event.expires,
                 )
                 posts.append(Post(session_stream(event.to), f"message:{event.message}", command))
             case PeerAnswered():
@@ -234,7 +239,7 @@ def answer_arguments(team: str, answer: PeerAnswer) -> dict[str, JsonValue]:
 def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules | None, moment: Moment) -> AnyEvent:
     if answer.status is not PeerStatus.DONE or rules is None:
         return PeerAnswered(at=moment.at, peer=peer, answer=answer)
-    verdict = judge(rules.policy, _subject(ANSWER, peer.team, answer_arguments(peer.team, answer)), state.facts)
+    verdict = judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
     match verdict.effect:
         case Effect.ALLOW:
             return PeerAnswered(at=moment.at, peer=peer, answer=answer)
@@ -245,17 +250,23 @@ def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules |
             return PeerAnswered(at=moment.at, peer=peer, answer=told)
 
 
-def _subject(tool: str, team: str, arguments: Mapping[str, JsonValue]) -> Subject:
-    # Only judged, never asked about as it is: what a human would be asked about goes through the gate, which takes its digest.
+@lru_cache(maxsize=1024)
+def _subject(tool: str, team: str) -> Subject:
+    # Only judged, never asked about as it is: what a human would be asked about goes through the gate, with its words and its digest.
     return Subject(
         kind=SubjectKind.PEER_MESSAGE,
         tool=tool,
         effect=ToolEffect.SEND,
-        raw=arguments,
-        canonical=arguments,
+        raw={},
+        canonical={},
         resources=(Resource(role=Role.MESSAGE_TEAM, value=team),),
         digest=Digest(""),
     )
+
+
+@lru_cache(maxsize=1024)
+def _speaker(team: str) -> Who:
+    return Who(name=team, channel=TEAMS)
 
 
 def _said(at: Millis, peer: Peer, message: MessageId, status: PeerStatus, why: str) -> PeerAnswered:

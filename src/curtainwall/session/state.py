@@ -1,6 +1,6 @@
 """What a session is at one point of its log: what is still open, plus small totals. Never stored."""
 
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -119,11 +119,12 @@ class Totals:
         return Totals(self.events, self.turns, self.messages, self.calls, self.asks, self.denials, self.uncounted_denials)
 
 
-@dataclass(slots=True)
+@dataclass
 class SessionState:
     """The fold of a session's log.
 
-    INVARIANT: nobody but `evolve.apply` changes a state; everyone else is handed a copy that stays as it is.
+    INVARIANT: nobody but `evolve.apply` changes a state; everyone else is handed a copy that stays as it is. What a state holds is
+    exchanged and never changed, but for the figures in `spent` and `totals`, so that a copy costs next to nothing.
     """
 
     opened: SessionOpened | None = None
@@ -145,25 +146,25 @@ class SessionState:
     context_measured: bool = False
     spent: Spent = field(default_factory=Spent)
     totals: Totals = field(default_factory=Totals)
-    labels: dict[Label, LabelSource] = field(default_factory=dict[Label, LabelSource])
-    disabled: set[RuleId] = field(default_factory=set[RuleId])
-    routes: list[Route] = field(default_factory=list[Route])
-    queue: list[MessageId] = field(default_factory=list[MessageId])
-    calls: dict[CallId, OpenCall] = field(default_factory=dict[CallId, OpenCall])
-    approvals: dict[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
-    settled: dict[ApprovalId, Settled] = field(default_factory=dict[ApprovalId, Settled])
-    grants: dict[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
-    requests: dict[str, TurnId] = field(default_factory=dict[str, TurnId])
-    repeats: dict[Digest, tuple[Millis, ...]] = field(default_factory=dict[Digest, tuple[Millis, ...]])
-    recent_asks: deque[Millis] = field(default_factory=deque[Millis])
-    warned: set[BudgetKind] = field(default_factory=set[BudgetKind])
-    exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
-    peers: dict[MessageId, Peer] = field(default_factory=dict[MessageId, Peer])
+    labels: Mapping[Label, LabelSource] = field(default_factory=dict[Label, LabelSource])
+    disabled: frozenset[RuleId] = frozenset()
+    routes: tuple[Route, ...] = ()
+    queue: tuple[MessageId, ...] = ()
+    calls: Mapping[CallId, OpenCall] = field(default_factory=dict[CallId, OpenCall])
+    approvals: Mapping[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
+    settled: Mapping[ApprovalId, Settled] = field(default_factory=dict[ApprovalId, Settled])
+    grants: Mapping[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
+    requests: Mapping[str, TurnId] = field(default_factory=dict[str, TurnId])
+    repeats: Mapping[Digest, tuple[Millis, ...]] = field(default_factory=dict[Digest, tuple[Millis, ...]])
+    recent_asks: tuple[Millis, ...] = ()
+    warned: frozenset[BudgetKind] = frozenset()
+    exhausted: frozenset[BudgetKind] = frozenset()
+    peers: Mapping[MessageId, Peer] = field(default_factory=dict[MessageId, Peer])
     """Messages of teams that have no answer yet, and who sent them."""
-    expiries: dict[MessageId, Millis] = field(default_factory=dict[MessageId, Millis])
-    owed: dict[MessageId, PeerAnswer] = field(default_factory=dict[MessageId, PeerAnswer])
+    expiries: Mapping[MessageId, Millis] = field(default_factory=dict[MessageId, Millis])
+    owed: Mapping[MessageId, PeerAnswer] = field(default_factory=dict[MessageId, PeerAnswer])
     """Answers to teams that wait for a yes."""
-    sent: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
+    sent: Mapping[MessageId, str] = field(default_factory=dict[MessageId, str])
     """Messages to teams whose answers have not come."""
     turn_messages: tuple[MessageId, ...] = ()
     turn_began: Spent | None = None
@@ -174,49 +175,10 @@ class SessionState:
 
     def copy(self) -> "SessionState":
         """Return a state that can go on without changing this one."""
-        return SessionState(
-            opened=self.opened,
-            ready=self.ready,
-            closed=self.closed,
-            name=self.name,
-            model=self.model,
-            mode=self.mode,
-            limits=self.limits,
-            turn=self.turn,
-            turn_waits=self.turn_waits,
-            interrupting=self.interrupting,
-            parked_on=self.parked_on,
-            compaction=self.compaction,
-            compaction_set=self.compaction_set,
-            compaction_asked=self.compaction_asked,
-            context_used=self.context_used,
-            context_size=self.context_size,
-            context_measured=self.context_measured,
-            spent=self.spent.copy(),
-            totals=self.totals.copy(),
-            labels=self.labels.copy(),
-            disabled=self.disabled.copy(),
-            routes=self.routes.copy(),
-            queue=self.queue.copy(),
-            calls=self.calls.copy(),
-            approvals=self.approvals.copy(),
-            settled=self.settled.copy(),
-            grants=self.grants.copy(),
-            requests=self.requests.copy(),
-            repeats=self.repeats.copy(),
-            recent_asks=self.recent_asks.copy(),
-            warned=self.warned.copy(),
-            exhausted=self.exhausted.copy(),
-            peers=self.peers.copy(),
-            expiries=self.expiries.copy(),
-            owed=self.owed.copy(),
-            sent=self.sent.copy(),
-            turn_messages=self.turn_messages,
-            turn_began=None if self.turn_began is None else self.turn_began.copy(),
-            spoken=self.spoken,
-            notes=self.notes,
-            compacted_at=self.compacted_at,
-        )
+        new = object.__new__(SessionState)
+        new.__dict__.update(self.__dict__)
+        new.spent, new.totals = self.spent.copy(), self.totals.copy()
+        return new
 
     @property
     def phase(self) -> Phase:

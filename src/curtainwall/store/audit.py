@@ -42,6 +42,7 @@ START = "0" * 64
 # What is read in place of a character of which only the first bytes were written.
 _HALF_READ = "\ufffd"
 _MARK = ',"hash":"'
+_SPELLING = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _TAIL = len(_MARK) + 64 + len('"}')
 
 AuditedEvent = (
@@ -97,7 +98,7 @@ def line_of(seq: int, event: AnyEvent, prev: str) -> Line | None:
         return None
     at = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     told: dict[str, JsonValue] = {"seq": seq, "at": at, "type": type(event).__name__, **fields, "prev": prev}
-    body = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    body = _SPELLING.encode(told)
     digest = hashlib.sha256(body.encode()).hexdigest()
     return Line(seq, prev, digest, f'{body[:-1]}{_MARK}{digest}"}}')
 

@@ -22,7 +22,7 @@ from curtainwall.store import tables
 from curtainwall.store.audit import AUDITED
 from curtainwall.store.chain import START, as_number, as_total, head_mac, link, seal_mac
 from curtainwall.store.projection import Change, changes, net
-from curtainwall.store.schema import STREAM_SHIFT
+from curtainwall.store.schema import BUSY_MILLIS, STREAM_SHIFT, begin
 
 _CACHED_HEADS = 4096
 
@@ -97,8 +97,11 @@ class _Head:
 class Ledger:
     """The transactions of one connection. Heads are remembered until another connection writes."""
 
-    def __init__(self, db: sqlite3.Connection, key: bytes) -> None:
+    def __init__(self, db: sqlite3.Connection, key: bytes, busy_millis: int = BUSY_MILLIS) -> None:
+        # The waiting is ours from here on.
+        db.execute("PRAGMA busy_timeout = 0")
         self._db = db
+        self._busy_millis = busy_millis
         self._key = key
         self._heads: dict[StreamId, _Head] = {}
         self._seal: tuple[int, int, bytes] | None = None
@@ -114,7 +117,7 @@ class Ledger:
 
     def begin(self) -> None:
         """Begin to write; nobody else can meanwhile."""
-        self._db.execute("BEGIN IMMEDIATE")
+        begin(self._db, self._busy_millis)
         version = self.data_version()
         if version != self._seen or len(self._heads) > _CACHED_HEADS:
             self._heads.clear()

@@ -204,7 +204,7 @@ def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
 
 def net(made: Sequence[Change]) -> list[Change]:
     """Return the same changes without the names of calls that are forgotten further on, with nobody asked in between."""
-    if any(isinstance(change, ApprovalListed) for change in made):
+    if not any(isinstance(change, CallNamed) for change in made) or any(isinstance(change, ApprovalListed) for change in made):
         return list(made)
     forgotten = {change.call: place for place, change in enumerate(made) if isinstance(change, CallForgotten)}
     return [change for place, change in enumerate(made) if not (isinstance(change, CallNamed) and forgotten.get(change.call, -1) > place)]

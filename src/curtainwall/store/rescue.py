@@ -18,7 +18,7 @@ from curtainwall.store import chain
 from curtainwall.store.home import Home, private_file, read_audit_key, sync_directory
 from curtainwall.store.leases import lock_byte
 from curtainwall.store.ledger import Ledger, PreparedBatch, PreparedWrite
-from curtainwall.store.schema import STREAM_SHIFT, connect, create
+from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
 from curtainwall.store.sqlite import rebuild_lists
 from curtainwall.store.trail import Decode
 
@@ -194,7 +194,7 @@ def _write(database: Path, key: bytes, whole: dict[StreamId, Entries], told: Res
         writes = [PreparedWrite(stream, 0, entries, [], now, audited=False) for stream, entries in whole.items() if entries]
         ledger.write(PreparedBatch(writes, [], []), now)
         ledger.commit(now)
-        db.execute("BEGIN IMMEDIATE")
+        begin(db)
         rebuild_lists(db, decode)
         db.execute("COMMIT")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -137,7 +137,9 @@ class Trail:
             with _locked(path) as descriptor:
                 end = self._end_of(session, descriptor)
                 # What the file lacks although it was complete once was taken from it: that stays to be seen.
-                told = self._read(stream, max(end.seq, told.audited))
+                start = max(end.seq, told.audited)
+                if start != after:
+                    told = self._read(stream, start)
                 if lines := list(self._lines(told.entries, end.hash)):
                     content = _bytes_of(lines)
                     write_all(descriptor, content)

@@ -137,7 +137,7 @@ class Watching:
                     raise
 
     def _find_others(self) -> list[str]:
-        changed = self._directory.stat().st_mtime_ns
+        changed = os.stat(self._directory).st_mtime_ns
         before, at = self._listed
         # A directory that changed just before it was listed may have changed again within the same tick of its clock.
         if changed != before or at - changed / 1e9 < 0.1:

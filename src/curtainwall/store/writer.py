@@ -14,7 +14,7 @@ from typing import Any
 from curtainwall.model import Broken, Clock, CurtainwallError, StreamId, TryLater
 from curtainwall.store.faults import explain
 from curtainwall.store.ledger import Ledger, PreparedBatch
-from curtainwall.store.schema import connect
+from curtainwall.store.schema import begin, connect
 
 _GROUP = 256
 _FROM_VALUES = (ValueError, OverflowError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.IntegrityError, sqlite3.ProgrammingError)
@@ -220,7 +220,7 @@ class Writer:
             self._healthy()
             db = self._db
             assert db is not None
-            db.execute("BEGIN IMMEDIATE")
+            begin(db, self._busy_millis)
             result = job.work(db)
             db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -274,8 +274,8 @@ class Writer:
         if self._ledger is None or self._db is None:
             self._db = connect(self._path, self._busy_millis)
             self._inode, self._wal_inode = _inode_of(self._path), 0
-            self._ledger = Ledger(self._db, self._key)
             self._heard.audited([StreamId(row[0]) for row in self._db.execute("SELECT stream FROM head WHERE audited < seq LIMIT 1000")])
+            self._ledger = Ledger(self._db, self._key, self._busy_millis)
         if self._trouble is not None:
             self._try_out(self._db)
             self._trouble = None
@@ -287,7 +287,7 @@ class Writer:
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise Broken(f"the database `{self._path}` is damaged: put back a copy that `audit verify` passes ({found})")
-        db.execute("BEGIN IMMEDIATE")
+        begin(db, self._busy_millis)
         db.execute("UPDATE seal SET one = one")
         db.execute("COMMIT")
 

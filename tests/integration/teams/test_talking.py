@@ -75,7 +75,7 @@ def test_an_answer_from_a_secret_is_asked_about_at_the_teams_target_and_taints_t
             (pair,) = pair_sessions(teams)
             await until(lambda: any(isinstance(event, ApprovalAsked) for event in events_in(teams, pair)))
             asked = next(event for event in events_in(teams, pair) if isinstance(event, ApprovalAsked))
-            assert state_in(teams, pair).routes == [Route(channel="matrix", reference="!room:example.org")]
+            assert state_in(teams, pair).routes == (Route(channel="matrix", reference="!room:example.org"),)
             assert "it is blue" in asked.shown
             assert not any(isinstance(event, PeerAnswered) for event in events_in(teams, pair))
             assert Label("sensitive") not in state_in(teams, caller_of(teams)).labels

@@ -1,6 +1,6 @@
 """The breaker: loops and storms end, reading does not count, memory stays flat."""
 
-from collections import deque
+from collections.abc import Mapping
 
 import pytest
 
@@ -19,7 +19,7 @@ from curtainwall.model import (
     SendMessage,
     Subject,
 )
-from curtainwall.session import ASKS_KEPT, DIGESTS_KEPT, BreakerLimits, forget_oldest, remember_ask, remember_repeat
+from curtainwall.session import ASKS_KEPT, DIGESTS_KEPT, BreakerLimits, newest, remember_ask, remember_repeat
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, Situation, asked, finished, given, like, push, read, ready, requested, wish, write
 
@@ -116,29 +116,28 @@ def test_a_storm_does_not_keep_the_same_subject_from_joining() -> None:
 
 
 def test_only_the_newest_digests_and_times_are_remembered() -> None:
-    repeats: dict[Digest, tuple[int, ...]] = {}
+    repeats: Mapping[Digest, tuple[int, ...]] = {}
     for number in range(10 * DIGESTS_KEPT):
-        remember_repeat(repeats, Digest(f"d{number}"), number)
+        repeats = remember_repeat(repeats, Digest(f"d{number}"), number)
         assert len(repeats) < 2 * DIGESTS_KEPT
     assert list(repeats)[-DIGESTS_KEPT:] == [f"d{number}" for number in range(9 * DIGESTS_KEPT, 10 * DIGESTS_KEPT)]
     for number in range(1_000):
-        remember_repeat(repeats, Digest("same"), number)
+        repeats = remember_repeat(repeats, Digest("same"), number)
     assert repeats[Digest("same")][-1] == 999
     assert len(repeats[Digest("same")]) < 100
     assert list(repeats)[-1] == "same"
 
 
 def test_only_the_newest_asks_are_remembered() -> None:
-    asks: deque[int] = deque()
+    asks: tuple[int, ...] = ()
     for number in range(1_000):
-        remember_ask(asks, number)
+        asks = remember_ask(asks, number)
     assert list(asks) == list(range(1_000 - ASKS_KEPT, 1_000))
 
 
 @pytest.mark.parametrize("size", range(9))
 def test_the_oldest_are_forgotten_once_there_are_twice_as_many(size: int) -> None:
-    held = {number: str(number) for number in range(size)}
-    forget_oldest(held, 4)
+    held = newest({number: str(number) for number in range(size)}, 4)
     assert list(held) == (list(range(size)) if size < 8 else [4, 5, 6, 7])
 
 

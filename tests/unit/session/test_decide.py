@@ -327,7 +327,7 @@ def test_a_route_is_added_and_removed_once() -> None:
         .when(RemoveRoute(by=ANN, route=ROOM))
         .then_nothing()
     )
-    assert here.state.routes == []
+    assert here.state.routes == ()
 
 
 @covers("session.control-words-are-for-operators")
@@ -389,9 +389,9 @@ def test_messages_queue_in_order_and_a_turn_takes_them_all() -> None:
         SendMessage(by=SYSTEM, message=MessageId("m3"), text="by the way", role="context"),
         SendMessage(by=ANN, message=two, text="second"),
     )
-    assert here.state.queue == [one, two]
+    assert here.state.queue == (one, two)
     here = here.when(StartTurn(by=SYSTEM, turn=TURN)).then(TurnStarted(at=NOW, turn=TURN, messages=(one, two)))
-    assert here.state.queue == []
+    assert here.state.queue == ()
     assert here.state.phase is Phase.WORKING
     assert here.state.totals.messages == 3
 

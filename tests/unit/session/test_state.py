@@ -1,11 +1,12 @@
 """A state's copy shares nothing that can change, and a state of no session has no facts."""
 
+from copy import deepcopy
 from dataclasses import fields
 
 import pytest
 
-from curtainwall.model import SYSTEM, AddLabels, BudgetKind, DisableRule, GrantScope, Mode, RuleId
-from curtainwall.session import Phase, SessionState
+from curtainwall.model import SYSTEM, AddLabels, DisableRule, GrantScope, Mode, RuleId
+from curtainwall.session import Phase, SessionState, apply, fold
 from tests.support.given import (
     ANN,
     NOW,
@@ -24,7 +25,7 @@ from tests.support.given import (
 )
 
 
-def test_a_copy_is_equal_and_shares_nothing_that_can_change() -> None:
+def test_what_happens_to_a_copy_leaves_the_state_as_it_was() -> None:
     push_, write_ = wish("c1", push("github.com/me/r")), wish("c2", write("/srv/own/a"))
     steps = (
         asked(push_),
@@ -33,15 +34,15 @@ def test_a_copy_is_equal_and_shares_nothing_that_can_change() -> None:
         AddLabels(by=SYSTEM, labels=(source("sensitive"),)),
         DisableRule(by=ANN, rule=RuleId("read-outside")),
     )
-    state = given(ready(), turn_running(), *steps).state
-    state.warned.add(BudgetKind.STEPS)
-    state.context_used, state.context_size, state.context_measured, state.turn_waits = 1, 2, True, True
-    copy = state.copy()
-    assert copy == state
-    for item in fields(SessionState):
-        ours, theirs = getattr(state, item.name), getattr(copy, item.name)
-        if type(ours).__hash__ is None:
-            assert ours is not theirs, f"`{item.name}` is shared"
+    events = given(ready(), turn_running(), *steps).log
+    for place in range(len(events)):
+        state = fold(events[:place])
+        kept = deepcopy(state)
+        copy = state.copy()
+        assert copy == state
+        for event in events[place:]:
+            apply(copy, event)
+        assert state == kept
 
 
 def test_a_copy_takes_every_field() -> None:

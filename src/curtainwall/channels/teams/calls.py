@@ -1,6 +1,5 @@
 """One call of a tool of teams: who makes it, what was given, and how it ends together with the answer that it waits for."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
@@ -94,13 +93,14 @@ class Ending:
 
     def finish(self, answer: PeerAnswer) -> FinishCall | None:
         """Return the outcome of the call, and remember it."""
-        permit, result = self._call.permit, told(self._call.team, Told(answer.message, answer))
+        permit = self._call.permit
         if permit is None or len(answer.text) > _SMALL:
             return None
-        value = self._masked(result.value)
-        if len(json.dumps(value)) > 2 * _SMALL:
+        words = str(self._masked(answer.text))
+        if len(words) > 2 * _SMALL:
             return None
-        self.logged = ToolResult(ok=result.ok, value=value, is_logged=True)
+        value = _value(self._call.team, answer, words)
+        self.logged = result = ToolResult(ok=answer.status is PeerStatus.DONE, value=value, is_logged=True)
         return FinishCall(by=SYSTEM, call=permit.call, permit=permit.permit, ok=result.ok, result=Payload(inline=value))
 
 
@@ -109,8 +109,10 @@ def told(team: str, heard: Told) -> ToolResult:
     if heard.answer is None:
         words = "the team has not answered yet; nothing is lost: fetch the answer with `reports` and this handle"
         return ToolResult(ok=True, value={"team": team, "handle": heard.handle, "status": "waiting", "note": words})
-    status = heard.answer.status
-    key = "answer" if status is PeerStatus.DONE else "reason"
-    fault: dict[str, JsonValue] = {"fault": heard.answer.fault} if heard.answer.fault else {}
-    value: dict[str, JsonValue] = {"team": team, "handle": heard.handle, "status": status.value, **fault, key: heard.answer.text}
-    return ToolResult(ok=status is PeerStatus.DONE, value=value)
+    return ToolResult(ok=heard.answer.status is PeerStatus.DONE, value=_value(team, heard.answer, heard.answer.text))
+
+
+def _value(team: str, answer: PeerAnswer, words: str) -> dict[str, JsonValue]:
+    fault: dict[str, JsonValue] = {"fault": answer.fault} if answer.fault else {}
+    key = "answer" if answer.status is PeerStatus.DONE else "reason"
+    return {"team": team, "handle": answer.message, "status": answer.status.value, **fault, key: words}

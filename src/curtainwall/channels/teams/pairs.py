@@ -1,15 +1,15 @@
 """A pair: who asks, which team, in which thread; each has one place, which leads to one session."""
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from curtainwall.model import TEAMS, Frozen, Route
+from curtainwall.model import TEAMS, Route
 
 _NAMED: Final = re.compile(r"([\w.-]+) → ([\w.-]+)(?: \((.+)\))?", re.ASCII | re.DOTALL)
 
 
-class Pair(Frozen):
+class Pair(NamedTuple):
     """An ordered pair of teams and a thread; the main one has no name."""
 
     asker: str
@@ -25,7 +25,7 @@ class Pair(Frozen):
     def at(route: Route) -> "Pair | None":
         """Return the pair whose place this is, or None for any other place."""
         parts = route.reference.split("/")
-        if route.channel != TEAMS or len(parts) != len(Pair.model_fields):
+        if route.channel != TEAMS or len(parts) != len(Pair._fields):
             return None
         asker, team, thread = map(unquote, parts)
         found = Pair(asker=asker, team=team, thread=thread)

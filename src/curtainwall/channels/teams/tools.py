@@ -127,7 +127,7 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
         return ToolResult(ok=True, value={"team": call.team, "status": "compact-pending"})
 
     async def fork(call: Call) -> ToolResult:
-        into = call.pair.model_copy(update={"thread": call.text("newThread")})
+        into = call.pair._replace(thread=call.text("newThread"))
         await keeping.fork(call.session(talk), into)
         return ToolResult(ok=True, value={"team": call.team, "thread": into.thread, "status": "forked"})
 

@@ -53,7 +53,7 @@ class Pins:
     def all(self) -> Mapping[str, str]:
         """Return every pin; raise `Broken` where the file cannot be understood."""
         try:
-            found = self._path.stat()
+            found = os.stat(self._path)
         except FileNotFoundError:
             return {}
         version = (found.st_ino, found.st_mtime_ns, found.st_size)

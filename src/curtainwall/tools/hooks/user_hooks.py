@@ -70,6 +70,8 @@ class UserHooks:
 
     async def before_call(self, subject: Subject, place: Place) -> HookReply:
         """Say what the hooks want for this call; a hook that fails denies it."""
+        if not self.listens("PreToolUse", place):
+            return _NOTHING
         given = dict(subject.canonical)
         told = {"tool_input": given}
         reply = await self._fire("PreToolUse", names_of(subject.tool), told, place)
@@ -84,6 +86,8 @@ class UserHooks:
         """Tell the hooks what came of it; whatever they do, the outcome stands."""
         told = {"tool_input": dict(subject.canonical), "tool_response": result.value, "is_error": not result.ok}
         try:
+            if not self.listens("PostToolUse", place):
+                return _NOTHING
             return await self._fire("PostToolUse", names_of(subject.tool), told, place)
         except Exception as fault:  # noqa: BLE001 - the call has run, and nothing here may say otherwise
             await self._keep(place, "PostToolUse", "", {"failure": type(fault).__name__})
@@ -91,7 +95,10 @@ class UserHooks:
 
     async def tell(self, event: HookEvent, place: Place) -> HookReply:
         """Tell the hooks of something else that happened, or is about to."""
-        return await self._fire(type(event).__name__, (_matched(event),), event.model_dump(mode="json"), place)
+        name = type(event).__name__
+        if not self.listens(name, place):
+            return _NOTHING
+        return await self._fire(name, (_matched(event),), event.model_dump(mode="json"), place)
 
     def listens(self, event: str, place: Place) -> bool:
         """Tell whether any hook may have to hear of an event in a place."""
