@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.real_parts import REAL_PARTS, report, require
 
 if TYPE_CHECKING:
     from tests.support.synapse import Synapse
+
+# A busy machine is no failure; `CI=true` chooses a profile of Hypothesis' own, which says the same.
+settings.register_profile("busy", deadline=None, suppress_health_check=(HealthCheck.too_slow,))
+if os.environ.get("CI") != "true":
+    settings.load_profile("busy")
 
 
 def pytest_configure() -> None:

@@ -142,3 +142,12 @@ def test_a_question_that_cannot_be_put_is_a_failure() -> None:
     assert rules.sets.judging.ask(replace(asked, principal=("Session", "\ud800")), {}) == FAILED
     assert rules.sets.judging.ask(asked, {"approved": "maybe"}) == FAILED
     assert rules.sets.judging.ask(asked, {}) == FAILED
+
+
+def test_what_is_remembered_does_not_grow_with_how_much_a_call_names() -> None:
+    rules = policy()
+    few, many = call(read("/w/a")), call(*(read(f"/w/{number}") for number in range(100)))
+    assert judge(rules, few, session()) is judge(rules, few, session())
+    before = len(rules.verdicts)
+    assert judge(rules, many, session()) == judge(rules, many, session())
+    assert len(rules.verdicts) == before
