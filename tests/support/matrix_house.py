@@ -90,7 +90,7 @@ class Served:
 
 @dataclass
 class HaltingMarks:
-    """Marks that keep so many changes and then stop for good, as a process does that is killed right before the next.
+    """Marks that keep so many changes and then stop as if killed right before the next; unless they are resumed, for good.
 
     With a name, only changes of what begins so are counted.
     """
@@ -99,6 +99,7 @@ class HaltingMarks:
     left: int
     named: str = ""
     halted: asyncio.Event = field(default_factory=asyncio.Event)
+    resumed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def get(self, channel: str, name: str) -> str | None:
         return self.marks.get(channel, name)
@@ -110,8 +111,9 @@ class HaltingMarks:
         if any(name.startswith(self.named) for name in marks):
             if self.left == 0:
                 self.halted.set()
-                await asyncio.Event().wait()
-            self.left -= 1
+                await self.resumed.wait()
+            else:
+                self.left -= 1
         await self.marks.set(channel, marks)
 
 

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import urllib.request
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import Wired, open_house, set_up
+from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.model import (
     AnswerApproval,
     AnyEvent,
@@ -83,6 +83,18 @@ class Home:
                 await answer(wired, session, approval, granted=granted)
 
         self.run(answered())
+
+    @contextmanager
+    def having_answered(self, approval: str, session: SessionId) -> Generator[None]:
+        """Answer an ask as a process does that has the session from then on, and lets go of it at the end without another word."""
+        with asyncio.Runner() as runner:
+            stack = AsyncExitStack()
+            wired = runner.run(self.open(stack))
+            try:
+                runner.run(wired.house.send(session, AnswerApproval(by=local_user(), approval=ApprovalId(approval), granted=True)))
+                yield
+            finally:
+                runner.run(stack.aclose())
 
     def close(self, session: SessionId) -> None:
         """End a session as a process does that tells nobody of it."""

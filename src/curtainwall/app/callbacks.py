@@ -11,11 +11,14 @@ from curtainwall.channels.places import series_of
 from curtainwall.channels.webhook import CHANNEL, Outcome
 from curtainwall.model import (
     Ask,
+    Broken,
     CallDenied,
     CallFinished,
     CallId,
     CallLost,
+    CallPermitted,
     CallRequested,
+    Conflict,
     CurtainwallError,
     SessionId,
     SessionQuery,
@@ -61,36 +64,35 @@ class Callbacks:
         hook, url = self._wanted(session)
         if url is None or self._was_sent(session, url):
             self._settled.add(session)
-            return
-        outcome = self._deliveries.whole_outcome(hook, session)
-        if outcome.status in _ENDED:
-            self._sending[session] = asyncio.create_task(self._send(session, url, outcome), name=f"callback of {session}")
-
-    async def _send(self, session: SessionId, url: str, outcome: Outcome) -> None:
-        body = json.dumps({"session": session, "status": outcome.status, "text": outcome.text})
-        headers: dict[str, JsonValue] = {"Content-Type": "application/json"}
-        ask = Ask(tool=TOOL, arguments={"url": url, "method": "POST", "headers": headers, "body": body})
-        try:
-            await self._ours(session)
-            # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
-            if not await self._wired.gate.take_up(session):
-                await self._wired.gate.request(session, ask)
-        except CurtainwallError:
-            # Whoever owns the session meanwhile, or wherever the log could not be written: looked at again with the next change.
-            pass
         else:
-            self._settled.add(session)
+            self._sending[session] = asyncio.create_task(self._send(session, hook, url), name=f"callback of {session}")
+
+    async def _send(self, session: SessionId, hook: str, url: str) -> None:
+        try:
+            while True:
+                if await self._is_tried(session, hook, url):
+                    return
+                await asyncio.sleep(_LOOK_AGAIN)
         finally:
             del self._sending[session]
 
-    async def _ours(self, session: SessionId) -> None:
-        """Wait until nobody else has the session: whoever answered lets go of it a moment later, and nothing tells us of that."""
-        while True:
-            try:
-                async with self._wired.house.hold(session):
-                    return
-            except TryLater:
-                await asyncio.sleep(_LOOK_AGAIN)
+    async def _is_tried(self, session: SessionId, hook: str, url: str) -> bool:
+        """Send the outcome, or have it asked about and wait; False where that has to be tried again although nothing will have changed."""
+        try:
+            outcome = self._deliveries.whole_outcome(hook, session)
+            if outcome.status not in _ENDED or self._was_sent(session, url):
+                return True
+            # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
+            answers = await self._wired.gate.take_up(session) or (await self._wired.gate.request(session, _ask(session, url, outcome)),)
+        except (TryLater, Broken, Conflict):
+            # Whoever answered has the session a moment longer, or nothing can be written; nothing tells us when that is over.
+            return False
+        except CurtainwallError:
+            # It was closed or deleted meanwhile.
+            return True
+        if not any(answer.waiting for answer in answers):
+            self._settled.add(session)
+        return True
 
     def _wanted(self, session: SessionId) -> tuple[str, str | None]:
         """Return the hook that a session was delivered to, and where its outcome goes."""
@@ -102,14 +104,20 @@ class Callbacks:
         return "", None
 
     def _was_sent(self, session: SessionId, url: str) -> bool:
-        """Tell whether the log says what became of the callback; one that still asks, or was answered and not run, is asked again."""
+        """Tell whether the callback was sent, may have been, or never will be; one that asks, or was answered and not run, was not."""
         made: set[CallId] = set()
         for entry in self._wired.store.log.read(session_stream(session)):
             match lift(entry):
                 case CallRequested(turn=None, call=call, subject=subject) if subject.tool == TOOL and subject.raw.get("url") == url:
                     made.add(call)
-                case CallFinished(call=call) | CallDenied(call=call) | CallLost(call=call) if call in made:
+                case CallPermitted(call=call) | CallFinished(call=call) | CallDenied(call=call) | CallLost(call=call) if call in made:
                     return True
                 case _:
                     continue
         return False
+
+
+def _ask(session: SessionId, url: str, outcome: Outcome) -> Ask:
+    body = json.dumps({"session": session, "status": outcome.status, "text": outcome.text})
+    headers: dict[str, JsonValue] = {"Content-Type": "application/json"}
+    return Ask(tool=TOOL, arguments={"url": url, "method": "POST", "headers": headers, "body": body})

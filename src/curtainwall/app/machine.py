@@ -240,7 +240,7 @@ def _secrets(home: Home) -> Finding:
         return Finding("secrets", "warn", "unknown: the configuration cannot be read")
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        return Finding("secrets", "warn", f"{faults[0]}{more}", "what stands on it is not served until then")
+        return Finding("secrets", "warn", f"{faults[0]}{more}", "until then `serve` does not start, or goes without what stands on it")
     return Finding("secrets", "ok", "what webhooks, teams and Matrix need is there, or they need none")
 
 

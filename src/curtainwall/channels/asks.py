@@ -161,10 +161,7 @@ class Board:
         raise AlreadyAnswered(settled_words(rows[0]))
 
     async def follow(self, known: Iterable[Card] = ()) -> AsyncIterator[Card]:
-        """Yield every open card that is not known as it is, and from then on those that are new, have changed, or are settled.
-
-        Of a card that was open when it became known the end is told, also where it came before the first look.
-        """
+        """Yield every open card, and from then on those that are new, have changed, or are settled; of those that are known, only that."""
         told = {card.key: card for card in known}
         async for _ in self._feed.changes():
             now = {card.key: card for card in self.cards()}

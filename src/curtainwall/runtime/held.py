@@ -1,11 +1,28 @@
 """Answers to other teams that need a yes before they leave: each is brought to the gate once, and goes or is withheld."""
 
 import asyncio
-from contextlib import suppress
 
-from curtainwall.model import ANSWER, LEFT, SYSTEM, Ask, CallId, CurtainwallError, Gate, MessageId, PeerAnswer, SessionId, WithholdAnswer
+from curtainwall.model import (
+    ANSWER,
+    LEFT,
+    SYSTEM,
+    Ask,
+    Broken,
+    CallId,
+    CommandRefused,
+    Conflict,
+    Gate,
+    MessageId,
+    PeerAnswer,
+    SessionId,
+    TryLater,
+    WithholdAnswer,
+    session_stream,
+)
 from curtainwall.runtime.house import House
 from curtainwall.session import OpenCall, SessionState, Standing, answer_arguments, in_words
+
+_LOOK_AGAIN = 1.0
 
 
 class HeldAnswers:
@@ -24,9 +41,7 @@ class HeldAnswers:
                     (call for call, it in state.calls.items() if _is_about(it, message) and it.standing is Standing.ANSWERED), None
                 )
                 work = self._bring(session, state.peers[message].team, answer, settled)
-                task = asyncio.create_task(work, name=f"answer to {message}")
-                self._tasks[session, message] = task
-                task.add_done_callback(lambda _, key=(session, message): self._tasks.pop(key, None))
+                self._tasks[session, message] = asyncio.create_task(work, name=f"answer to {message}")
 
     async def leave(self, session: SessionId) -> None:
         """Let go of a session; its asks stay open, and their answers are kept."""
@@ -36,6 +51,19 @@ class HeldAnswers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _bring(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
+        try:
+            await self._ask(session, team, answer, settled)
+        except CommandRefused:
+            # The session was closed meanwhile, or somebody else has settled it.
+            return
+        except (TryLater, Broken, Conflict):
+            # The disk is full, or worse, which may pass; nothing else would have the session looked at again.
+            await asyncio.sleep(_LOOK_AGAIN)
+            self._house.wakes.wake(frozenset({session_stream(session)}))
+        finally:
+            del self._tasks[session, answer.message]
+
+    async def _ask(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
         """Ask whether the answer may leave, or go on where that was answered while nobody was here."""
         if settled is None:
             said = await self._gate.request(session, Ask(tool=ANSWER, arguments=answer_arguments(team, answer), by_house=True))
@@ -43,8 +71,7 @@ class HeldAnswers:
             said = await self._gate.go_on(session, settled)
         if said.result is None or not said.result.ok:
             why = in_words(said.verdict) if said.result is None else str(said.result.value)
-            with suppress(CurtainwallError):
-                await self._house.send(session, WithholdAnswer(by=SYSTEM, message=answer.message, why=why))
+            await self._house.send(session, WithholdAnswer(by=SYSTEM, message=answer.message, why=why))
 
 
 def _is_about(call: OpenCall, message: MessageId) -> bool:

@@ -36,10 +36,13 @@ def test_a_firing_parks_on_an_ask_and_its_history_tells(program: Program) -> Non
     program.configure(JOBS)
     (minutely, nightly) = program.json("cron", "list")
     assert (minutely["job"], nightly["job"], nightly["status"]) == ("minutely", "nightly", "never fired")
+    assert re.search(r"nightly +0 3 \* \* \* +Europe/Berlin", program("cron", "list").stdout)
     assert program("cron", "run", "nightly", fails=True).returncode == 3
     (row,) = fired(program)
     assert row["status"] == "waiting"
     (ask,) = program.json("approvals", "list")
+    assert ask["origin"] == "cron: nightly"
+    assert "[cron: nightly]" in program("approvals", "list").stdout
     program("approve", ask["id"])
     assert "curtainwall start --resume" not in program("start", "--resume", row["session"]).stderr
     assert fired(program)[0]["status"] == "done"
@@ -65,7 +68,8 @@ def test_a_job_works_in_the_mode_that_the_configuration_says(program: Program, m
 
 def test_a_job_that_is_not_there_is_said(program: Program) -> None:
     program.configure(JOBS)
-    assert "there is no job `weekly`" in program("cron", "run", "weekly", fails=True).stderr
+    for word in ("run", "history"):
+        assert "there is no job `weekly`" in program("cron", word, "weekly", fails=True).stderr
 
 
 @covers("cron.each-firing-is-one-session")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.model import ModeChanged, SessionOpened
+from curtainwall.model import ModeChanged, SessionId, SessionOpened
 from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.ports import free_port
@@ -259,3 +259,45 @@ def test_an_outcome_is_sent_through_the_gate_once_and_only_where_policy_lets_it(
         hooks.ends(hooks.deliver(b"[2]")[1]["poll"])
         until(lambda: len(program.json("approvals", "list")) == 1)
         assert [each["session"] for each in heard] == [told["session"], second["session"]], "each is sent once, whenever it was answered"
+
+
+@covers("webhook.callbacks-go-through-the-gate")
+def test_an_outcome_is_sent_once_whoever_answered_lets_go_of_the_session_and_nothing_else_happens(program: Program) -> None:
+    with receiver() as (port, heard):
+        hooks = Hooks(program, f'callback = "http://localhost:{port}/done"')
+        told = hooks.deliver(b"{}")[1]
+        hooks.ends(told["poll"])
+        (ask,) = until(lambda: program.json("approvals", "list"))
+        hooks.running.kill_everything()
+        with Home(program.environ).having_answered(ask["id"], SessionId(told["session"])):
+            hooks.running = hooks.serve()
+            # Asked about by whoever looks at all outcomes, so the first one was looked at as well.
+            hooks.deliver(b"[1]")
+            (other,) = until(lambda: program.json("approvals", "list"))
+            assert other["session"] != told["session"]
+            assert heard == []
+        (sent,) = until(lambda: heard, 30)
+        assert sent["session"] == told["session"]
+
+
+@covers("webhook.callbacks-go-through-the-gate")
+def test_an_outcome_that_another_rule_asks_about_after_the_yes_is_sent_after_the_second_yes(program: Program) -> None:
+    with receiver() as (port, heard):
+        hooks = Hooks(program, f'callback = "http://localhost:{port}/done"')
+        told = hooks.deliver(b"{}")[1]
+        hooks.ends(told["poll"])
+        (first,) = until(lambda: program.json("approvals", "list"))
+        hooks.running.kill_everything()
+        program("approve", first["id"])
+        (program.home / "policy").mkdir(exist_ok=True)
+        (program.home / "policy" / "mine.cedar").write_text(
+            '@id("look-twice")\n@title("Look twice")\n@reason("since this morning")\n'
+            'forbid (principal, action == Action::"send-url", resource) unless { context.approved };\n'
+        )
+        hooks.running = hooks.serve()
+        (second,) = until(lambda: program.json("approvals", "list"))
+        assert "look-twice" in second["shown"]
+        assert heard == []
+        program("approve", second["id"])
+        (sent,) = until(lambda: heard, 30)
+        assert sent["session"] == told["session"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from curtainwall.app.openings import Wanted, open_new
@@ -87,9 +88,14 @@ def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Ho
             approval = await ask_in(ann, room, wall)
             await bob.say(room, f"/approve {approval}")
             await ann.hears(room, wall, f"only operators may do that, and {bob.user} is none")
-            await eve.say(room, f"/approve {approval}")
             await eve.say(room, "let me in")
             await ann.hears(room, wall, f"{eve.user} is not on the list")
+            # Also where they were told before that nothing of theirs is taken.
+            for word in (f"/approve {approval}", f"/deny {approval}", "/approve nobody", "let me in"):
+                await eve.say(room, word)
+            await ann.hears(room, wall, f"only operators may answer, and {eve.user} is none; `{approval}` is as open as before")
+            await ann.say(room, f"/aprove {approval}")
+            await ann.hears(room, wall, "there is no `/aprove`; did you mean `/approve`?")
             await ann.say_openly(room, "m.room.message", {"msgtype": "m.text", "body": f"/approve {approval}"})
             await ann.hears(room, wall, "came unencrypted into an encrypted room")
             await ann.react(room, next(it.event for it in ann.heard(room, wall) if "waits for" in it.text), "👍")
@@ -100,7 +106,7 @@ def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Ho
             await ann.hears(room, wall, "hello bob")
             await ann.say(room, f"/approve {approval}")
             await ann.hears(room, wall, f"already answered by `{ann.user} on matrix`: denied")
-            assert sum("is not on the list" in it.text for it in ann.heard(room, wall)) == 1
+            assert sum(eve.user in it.text and "waits for" not in it.text for it in ann.heard(room, wall)) == 2
             answers = [it.event for it in here.log(room) if isinstance(it.event, ApprovalAnswered)]
             assert [(answer.granted, answer.by.name, answer.reason) for answer in answers] == [(False, ann.user, "not today")]
             assert here.accepted(room) == ["write it", "hello"]
@@ -135,30 +141,42 @@ def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(h
 
 
 @covers("matrix.once-and-in-order")
-def test_a_burst_is_answered_in_order_and_once_also_where_it_came_while_nobody_listened(
+def test_a_hundred_messages_in_a_burst_are_answered_in_order_and_once_beside_another_device_of_our_own(
     home: Home, synapse: Synapse, tmp_path: Path
 ) -> None:
     configure(home, synapse)
     wall = synapse.user("wall")
+    live, later = [f"m{number}" for number in range(100)], [f"m{number}" for number in range(100, 135)]
 
     async def talk() -> None:
         async with person(synapse, "ann", tmp_path / "ann") as ann, person(synapse, "wall", tmp_path / "other", "OTHER") as other:
             async with served(Echo()):
                 room = await ann.room(wall)
                 await ann.joined(room, wall)
-                for number in range(30):
-                    await ann.say(room, f"m{number}")
                 await other.until(lambda: room in other.client.rooms)
-                await other.say(room, "I am the same user on another device")
-                await ann.until(lambda: "m29" in _heard_by_echo(ann, room, wall))
-            for number in range(30, 135):
-                await ann.say(room, f"m{number}")
+                sending = asyncio.create_task(_say_all(ann, room, live, other))
+                looking = asyncio.create_task(other.until(lambda: live[-1] in _heard_by_echo(other, room, wall), 120))
+                await ann.until(lambda: live[-1] in _heard_by_echo(ann, room, wall), 120)
+                await sending
+                # It was told everything, as a device of the same user is, and nobody answered it.
+                await looking
+                said = [it.text for it in ann.heard(room, wall) if not it.text.startswith("heard: ")]
+                assert said == [f"I am the same user on another device, {number}" for number in (20, 60)]
+            await _say_all(ann, room, later)
             async with served(Echo()) as again:
-                await ann.until(lambda: "m134" in _heard_by_echo(ann, room, wall))
-                assert _heard_by_echo(ann, room, wall) == [f"m{number}" for number in range(135)]
-                assert again.accepted(room) == [f"m{number}" for number in range(135)]
+                await ann.until(lambda: later[-1] in _heard_by_echo(ann, room, wall))
+                assert _heard_by_echo(ann, room, wall) == [*live, *later]
+                assert again.accepted(room) == [*live, *later]
 
     run(talk())
+
+
+async def _say_all(ann: Person, room: str, texts: Sequence[str], other: Person | None = None) -> None:
+    """Write one message after the other as fast as it goes, and in between something on another device."""
+    for number, text in enumerate(texts):
+        await ann.say(room, text)
+        if other is not None and number % 40 == 20:
+            await other.say(room, f"I am the same user on another device, {number}")
 
 
 def _heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from urllib.parse import quote
 
@@ -64,6 +65,34 @@ def test_kill_9_at_any_moment_loses_no_message_and_answers_none_twice(home: Home
 
 
 @covers("matrix.once-and-in-order")
+def test_kill_9_in_the_middle_of_a_burst_of_a_hundred_loses_none_and_answers_none_twice(
+    home: Home, synapse: Synapse, tmp_path: Path
+) -> None:
+    configure(home, synapse)
+    wall, burst = synapse.user("wall"), [f"m{number}" for number in range(100)]
+
+    async def say_all(ann: Person, room: str) -> None:
+        for text in burst:
+            await ann.say(room, text)
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            with process(home, tmp_path / "wall.log", "echo") as running:
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                sending = asyncio.create_task(say_all(ann, room))
+                await ann.until(lambda: len(heard_by_echo(ann, room, wall)) >= 20)
+                assert not sending.done(), "it is killed while they come"
+                running.kill()
+            with process(home, tmp_path / "wall.log", "echo"):
+                await ann.until(lambda: burst[-1] in heard_by_echo(ann, room, wall), 120)
+                await sending
+            assert heard_by_echo(ann, room, wall) == burst
+
+    run(talk())
+
+
+@covers("matrix.once-and-in-order")
 def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_repeats_nothing(
     home: Home, synapse: Synapse, tmp_path: Path
 ) -> None:
@@ -85,16 +114,43 @@ def test_a_stop_before_any_thing_that_the_channel_remembers_loses_nothing_and_re
     run(talk())
 
 
+async def asked(room: str) -> tuple[SessionId, ApprovalId]:
+    """Let a job ask for something that is shown in a room, while nobody serves."""
+    nightly = Who(name="nightly", channel="cron")
+    async with open_house(set_up()) as wired:
+        session = await open_new(wired, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
+        await wired.gate.request(session, Ask(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
+        return session, wired.store.index.approvals(ApprovalQuery(session=session))[0].approval
+
+
+@covers("matrix.once-and-in-order")
+def test_a_card_that_is_settled_while_the_room_catches_up_does_not_look_open(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served():
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+            _, approval = await asked(room)
+            async with served():
+                card = await ann.hears(room, wall, f"{approval} waits for an answer")
+            # The next one has shown it, and does not follow what becomes of it yet.
+            async with halting(home, 0, named="asked") as marks:
+                await asyncio.wait_for(marks.halted.wait(), 60)
+                await ann.say(room, f"/approve {approval}")
+                await ann.hears(room, wall, f"approved once: {approval}")
+                marks.resumed.set()
+                await ann.until(lambda: card.text.startswith(f"{approval} was approved by {ann.user}"))
+
+    run(talk())
+
+
 @covers("matrix.once-and-in-order")
 def test_a_card_of_which_nothing_was_remembered_does_not_look_open_once_it_is_settled(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)
-    wall, nightly = synapse.user("wall"), Who(name="nightly", channel="cron")
-
-    async def asked(room: str) -> tuple[SessionId, ApprovalId]:
-        async with open_house(set_up()) as wired:
-            session = await open_new(wired, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
-            await wired.gate.request(session, Ask(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
-            return session, wired.store.index.approvals(ApprovalQuery(session=session))[0].approval
+    wall = synapse.user("wall")
 
     async def approved(session: SessionId, approval: ApprovalId) -> None:
         async with open_house(set_up()) as wired:
@@ -225,5 +281,27 @@ def test_only_named_devices_of_a_user_count_and_are_sent_keys(home: Home, synaps
                 assert here.accepted(room) == ["from the phone"]
                 await desk.until(lambda: sum(event.sender == wall for _, event in desk.unread) >= 2)
                 assert desk.heard(room, wall) == []
+
+    run(talk())
+
+
+@covers("matrix.lost-keys")
+def test_a_device_whose_keys_are_lost_is_not_served_and_what_to_do_is_said(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            room = await after_a_first_word(ann, wall)
+            shutil.rmtree(home.root / "matrix")
+            async with served(Echo()) as here:
+                await eventually(lambda: "knows device `WALL`" in here.health)
+                assert "set another `device`" in here.health
+            config = home.root / "config.toml"
+            config.write_text(config.read_text().replace('device = "WALL"', 'device = "WALL2"'))
+            async with served(Echo()):
+                await ann.until(lambda: any(device.id == "WALL2" for device in ann.client.device_store.active_user_devices(wall)))
+                await ann.say(room, "second")
+                await ann.hears(room, wall, "heard: second")
 
     run(talk())

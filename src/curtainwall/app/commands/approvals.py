@@ -9,6 +9,7 @@ from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, card, note, paint, show, show_json, timestamp, when
 from curtainwall.app.wiring import Wired, local_user, open_house, open_store, set_up
+from curtainwall.channels.places import origin_of
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
@@ -46,13 +47,15 @@ def list_approvals(
     with open_store(find_home()) as store:
         only = find_session(store.index, session).session if session else None
         rows = store.index.approvals(ApprovalQuery(session=only, open_only=not everything))
+        origins = {row.session: origin_of(store.index.routes_to(row.session)) for row in rows}
     if output is Output.JSON:
-        show_json([_as_json(row) for row in rows])
+        show_json([{**_as_json(row), "origin": origins[row.session]} for row in rows])
         return
     for row in rows:
         state = row.status if row.settled is None else f"{row.status} by {row.settled_by} at {when(row.settled)}"
         until = f", until {when(row.deadline)}" if row.deadline and row.settled is None else ""
-        show(f"{paint(row.approval, 'bold')}  {inert(state)}  session {row.session}  asked {when(row.asked)}{until}")
+        tag = f"  [{inert(origins[row.session])}]" if origins[row.session] else ""
+        show(f"{paint(row.approval, 'bold')}  {inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{until}")
         show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
     if not rows:
         note("nothing waits for an answer" if not everything else "nothing was ever asked")

@@ -34,6 +34,8 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
             [
                 {
                     "job": it.job,
+                    "schedule": it.schedule,
+                    "zone": it.zone,
                     "status": it.status,
                     "session": it.session or "",
                     "next": timestamp(it.next),
@@ -48,9 +50,10 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
         note("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
         return
     lines = [
-        (it.job, it.schedule, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "", it.policy) for it in rows
+        (it.job, it.schedule, it.zone, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "", it.policy)
+        for it in rows
     ]
-    show(columns(("job", "schedule", "next", "last", "status", "session", "rules of its own"), lines))
+    show(columns(("job", "schedule", "zone", "next", "last", "status", "session", "rules of its own"), lines))
 
 
 @app.command()
@@ -73,7 +76,11 @@ def history(
 ) -> None:
     """List past firings, the last first: the session that each became, or why it did not run."""
     with open_store(find_home()) as store:
-        found = firing_rows(_pasts(store), status_in(store), limit, job)
+        told = _pasts(store)
+        found = firing_rows(told, status_in(store), limit, job)
+    # What has fired can be looked at also while the rules of a job do not load.
+    if job is not None and job not in told and job not in set_up().config.cron:
+        raise NotFound(f"there is no job `{job}`, and there never was one that fired; `curtainwall cron list` names them")
     if output is Output.JSON:
         show_json([_firing(it) for it in found])
         return

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.channels.asks import Board, Card
+from curtainwall.channels.asks import Board, Card, Key
 from curtainwall.channels.matrix.memory import Memory, transaction
 from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words
@@ -44,9 +44,10 @@ class Asking:
 
     async def run(self) -> None:
         """Keep the room in step with the asks that are routed to it, until cancelled."""
-        # What is settled from here on is told by following, however long it takes until then to say what is open.
+        # Looked at first: whatever is settled while the room catches up is told behind it.
         cards = self._board.cards()
-        await self._catch_up()
+        settled = await self._catch_up()
+        cards = tuple(card for card in cards if card.key not in settled)
         for card in cards:
             await self._show(card)
         self._in_step.set()
@@ -74,16 +75,21 @@ class Asking:
                 return Posted(SessionId(session), ApprovalId(approval))
         return None
 
-    async def _catch_up(self) -> None:
-        """Say of the cards that were settled while nobody looked that they are."""
+    async def _catch_up(self) -> set[Key]:
+        """Say of the cards that were settled while nobody looked that they are, and return which."""
+        settled: set[Key] = set()
         for name in self._memory.named(f"asked {self._room} "):
             _, _, session, approval = name.split(" ")
             try:
                 self._board.find(approval, SessionId(session))
+                continue
             except AlreadyAnswered as ended:
-                await self._settle(SessionId(session), ApprovalId(approval), str(ended))
+                how = str(ended)
             except NotFound:
-                await self._settle(SessionId(session), ApprovalId(approval), "it is no longer asked")
+                how = "it is no longer asked"
+            await self._settle(SessionId(session), ApprovalId(approval), how)
+            settled.add((SessionId(session), ApprovalId(approval)))
+        return settled
 
     async def _show(self, card: Card) -> None:
         name = self._name(card.session, card.approval)

@@ -25,6 +25,11 @@ from curtainwall.model import Broken, CurtainwallError, Marks, TryLater
 _LONGEST_TOKEN: Final = 4_096
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
+_OTHER_KEYS: Final = (
+    "the homeserver knows device `{device}` of `{user}` with other keys than those in `{directory}`, so nobody could talk to it: "
+    "put the old ones back, or set another `device` under `[matrix]`"
+)
+
 FindAccount = Callable[[], Awaitable[Account]]
 """Finds out who we are on the homeserver, with the secret that goes with it."""
 
@@ -109,6 +114,8 @@ class Matrix:
                 await self._memory.tidy()
                 sealing = Sealing(homeserver.client, terms.pinned)
                 self._report(f"this is {account.user}, device {account.device}, fingerprint {spelled(sealing.fingerprint)}")
+                if await homeserver.fingerprint() not in (None, sealing.fingerprint):
+                    raise Broken(_OTHER_KEYS.format(device=account.device, user=account.user, directory=account.directory))
                 speaking = Speaking(homeserver, sealing, self._memory)
                 hearing = Hearing(house.doors, house.line, terms.people, speaking, self._memory, house.log_places)
                 async with asyncio.TaskGroup() as tasks:

@@ -15,10 +15,11 @@ from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Outcome, Request, parse
-from curtainwall.channels.slash.requests import Fork, New, Pending, Reset
+from curtainwall.channels.slash.requests import Fork, Misspoken, New, Pending, Reset
 from curtainwall.model import (
     AnswerApproval,
     ApprovalId,
+    CommandRefused,
     CurtainwallError,
     Desk,
     GrantScope,
@@ -102,7 +103,7 @@ class Hearing:
             return
         if not self._people.may_talk(event.head.sender):
             if isinstance(event, Said | Shown):
-                await self._turn_away(event.head)
+                await self._turn_away(event)
             return
         match event:
             case Said() if encrypted and not event.sealed:
@@ -117,11 +118,26 @@ class Hearing:
             case Sealed():
                 pass
 
-    async def _turn_away(self, head: Head) -> None:
-        name = f"stranger {head.room} {head.sender}"
+    async def _turn_away(self, event: Said | Shown) -> None:
+        """Say once to a stranger that nothing of theirs is taken, and once more for each ask that they try to answer."""
+        head, ask = event.head, self._answered_by(event)
+        words = f"{head.sender} is not on the list of people who may talk here; nothing of theirs is taken"
+        if ask is not None:
+            words = f"only operators may answer, and {head.sender} is none; `{ask}` is as open as before"
+        name = f"stranger {head.room} {head.sender}{f' {ask}' if ask else ''}"
         if self._memory.get(name) is None:
-            await self.refuse(head, f"{head.sender} is not on the list of people who may talk here; nothing of theirs is taken")
+            await self.refuse(head, words)
             await self._memory.set({name: head.event})
+
+    def _answered_by(self, event: Said | Shown) -> ApprovalId | None:
+        """Return the open ask of this room that somebody means to answer."""
+        try:
+            request = parse(event.text) if isinstance(event, Said) else None
+            if not isinstance(request, Approve | Deny) or request.approval is None:
+                return None
+            return self._doors.board(event.head.room).find(request.approval).approval
+        except (CommandRefused, Misspoken):
+            return None
 
     async def _said(self, said: Said) -> None:
         head, text = said.head, said.text
@@ -272,12 +288,12 @@ def forgotten(heads: Sequence[str], memory: Memory) -> Mapping[str, None]:
 
 
 def _is_control(text: str) -> bool:
-    """Tell whether a text is a slash word, rightly written or not; a path at the beginning of a sentence is none."""
+    """Tell whether a text is a slash word, or looks like one that there is not; a path at the beginning of a sentence is none."""
     stripped = text.strip()
     if not stripped.startswith("/") or stripped.startswith("//"):
         return False
     word = (stripped[1:].split(maxsplit=1) or [""])[0]
-    return word.casefold() in WORDS
+    return word.casefold() in WORDS or word.replace("-", "").isalpha()
 
 
 def _told(outcome: Outcome) -> str:

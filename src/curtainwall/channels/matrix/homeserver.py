@@ -78,6 +78,16 @@ class Homeserver:
         # A first look at many rooms takes a homeserver long.
         return await self.ask("GET", f"/sync?{urlencode(told)}", wait=wait + 120, tries=2)
 
+    async def fingerprint(self) -> str | None:
+        """Return the fingerprint that the homeserver has for our device, where it has one."""
+        user, device = self.account.user, self.account.device
+        try:
+            told = await self.ask("POST", "/keys/query", {"device_keys": {user: [device]}})
+        except Refused:
+            return None
+        known = table(table(table(told.get("device_keys")).get(user)).get(device))
+        return text_of(table(known.get("keys")).get(f"ed25519:{device}"))
+
     async def before(self, room: str, start: str, end: str, wanted: Mapping[str, object]) -> Raw:
         """Return a page of what was said in a room before a point, newest first, down to another."""
         told = {"dir": "b", "from": start, "to": end, "limit": "100", "filter": json.dumps(wanted)}

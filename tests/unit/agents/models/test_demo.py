@@ -1,6 +1,7 @@
 """The stand-in follows instructions that nobody prepared, and is honest about those it cannot follow."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -212,6 +213,21 @@ def test_several_messages_at_once_are_all_followed_and_context_is_none(talk: Con
     assert "buy milk" in answer
     assert "guide.md" in answer
     assert (talk.machine.workspace / "todo.md").exists()
+
+
+def test_of_several_messages_at_once_one_that_it_cannot_follow_keeps_no_other_from_being_followed(talk: Conversation) -> None:
+    answer = talk.says("write 'x' to new.txt", "sing me a song", "read it", "thanks!")
+    assert talk.file("new.txt") == "x"
+    assert answer.index("I wrote `new.txt`") < answer.index("I read `new.txt`")
+    said = [item.text for item in talk.items if isinstance(item, AgentSaid)]
+    assert "cannot follow “sing me a song”" in said[0]
+    assert "You are welcome." in said[0]
+
+
+def test_a_hundred_messages_at_once_are_all_followed_in_order(talk: Conversation) -> None:
+    answer = talk.says(*(f"write '{number}' to f{number}.txt" for number in range(100)))
+    assert re.findall(r"I wrote `f(\d+)\.txt`", answer) == [str(number) for number in range(100)]
+    assert [talk.file(f"f{number}.txt") for number in range(100)] == [str(number) for number in range(100)]
 
 
 def test_more_steps_than_fit_are_declined(talk: Conversation) -> None:

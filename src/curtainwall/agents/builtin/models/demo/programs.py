@@ -44,9 +44,9 @@ class Told:
     cut: bool = False
 
 
-def program_of(steps: Sequence[Step]) -> str:
-    """Return one program that takes every step, whatever became of the one before."""
-    most = max(400, _MOST_TOLD // max(1, len(steps)))
+def program_of(steps: Sequence[Step], among: int = 1) -> str:
+    """Return one program that takes every step, whatever became of the one before; where there are more `among` others, each tells less."""
+    most = max(400, _MOST_TOLD // max(1, among, len(steps)))
     used = dict.fromkeys(need for step in steps for name in step.uses for need in (*NEEDS.get(name, ()), name))
     calls = [f"await step({number}, {step.deed!r}, lambda: {step.code})" for number, step in enumerate(steps, 1)]
     parts = ["import json\n", _STEP.format(most=most), *(HELPERS[name] for name in used), "\n".join(calls) + "\n"]

@@ -1,6 +1,7 @@
 """The model that needs no network: it follows plain instructions by programs, and says that it is no language model."""
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
@@ -8,7 +9,8 @@ from pydantic import JsonValue
 from curtainwall.agents.builtin.models.demo.answers import answer_of
 from curtainwall.agents.builtin.models.demo.chat import also_lost, not_followed, small_talk, too_many
 from curtainwall.agents.builtin.models.demo.programs import MOST_STEPS, program_of
-from curtainwall.agents.builtin.models.demo.understanding import Understood, joined, spoken_of, understand
+from curtainwall.agents.builtin.models.demo.steps import Step
+from curtainwall.agents.builtin.models.demo.understanding import Understood, last_path, spoken_of, understand
 from curtainwall.agents.builtin.models.estimates import account_of, free_usage, pieces
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, Program, ProgramEnded, Prompt, Reply
 
@@ -33,54 +35,73 @@ class DemoModel:
         return "DemoModel()"
 
     async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
-        """Yield a program for an instruction, or an answer for what came of one."""
-        text, code = _replied(prompt)
+        """Yield a program for each message that asks for something, or an answer for what came of them."""
+        text, codes = _replied(prompt)
         for piece in pieces(text):
             yield Delta(piece)
-        programs = () if code is None else (Program(id=f"demo-{prompt.replies + 1}", code=code),)
+        name = f"demo-{prompt.replies + 1}"
+        programs = tuple(Program(id=f"{name}-{number}" if number else name, code=code) for number, code in enumerate(codes))
         said = AgentSaid(text=text, programs=programs)
-        raw: JsonValue = {"text": text, "code": code}
+        raw: JsonValue = {"text": text, "code": list(codes)}
         yield Reply(said=said, raw=raw, usage=free_usage(prompt, said), stop_reason="tool_use" if programs else "end_turn")
 
 
-def _replied(prompt: Prompt) -> tuple[str, str | None]:
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """One message: the steps to take for it, the parts of it that are left out meanwhile, and what to say to the rest."""
+
+    steps: tuple[Step, ...] = ()
+    lost: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+def _replied(prompt: Prompt) -> tuple[str, Sequence[str]]:
     items = prompt.items
     if not prompt.may_run:
-        return account_of(items[:-1] or items), None
+        return account_of(items[:-1] or items), ()
     answer = _answer_to_programs(items)
     texts = _last_said(items)
     if not texts:
-        return answer or "There is nothing to do. Say `help` to see what I can do.", None
-    wish, talk = _heard(texts, spoken_of(_said_before(items)))
-    if wish.may_be_done and len(wish.steps) <= MOST_STEPS:
-        return _intro(wish, answer), program_of(wish.steps)
+        return answer or "There is nothing to do. Say `help` to see what I can do.", ()
+    heard = _heard(items)
+    wishes = [each.steps for each in heard if each.steps]
+    deeds = [step.deed for steps in wishes for step in steps]
+    lost = [part for each in heard for part in each.lost]
     said = [
         *([answer] if answer else []),
-        *talk,
-        *([too_many(len(wish.steps), MOST_STEPS)] if len(wish.steps) > MOST_STEPS else []),
-        *([not_followed(wish.lost, [step.deed for step in wish.steps])] if wish.lost else []),
+        *([f"I will {_listed(deeds)}."] if deeds else []),
+        *([also_lost(lost)] if lost else []),
+        *(words for each in heard for words in each.words),
     ]
-    return "\n\n".join(said) or "I am listening. Say `help` to see what I can do.", None
+    codes = [program_of(steps, among=len(deeds)) for steps in wishes]
+    return "\n\n".join(said) or "I am listening. Say `help` to see what I can do.", codes
 
 
-def _heard(texts: Sequence[str], it: str = "") -> tuple[Understood, list[str]]:
-    """Return what people want done, and what to say to the rest of what they said."""
-    wishes: list[Understood] = []
-    talk: list[str] = []
-    for text in texts:
+def _heard(items: Sequence[Item]) -> list[_Heard]:
+    """Return what people said since the last reply, message by message: what one of them does not get keeps nobody else from theirs."""
+    heard: list[_Heard] = []
+    it = spoken_of(_said_before(items))
+    for text in _last_said(items):
         wish = understand(text, it)
-        said = None if wish.steps else small_talk(text)
-        if said is None:
-            wishes.append(wish)
-        else:
-            talk.append(said)
-    return joined(wishes), talk
+        it = last_path(wish.steps, it)
+        heard.append(_meant(text, wish))
+    return heard
 
 
-def _intro(wish: Understood, answer: str) -> str:
-    deeds = [step.deed for step in wish.steps]
-    listed = deeds[0] if len(deeds) == 1 else f"{', '.join(deeds[:-1])} and {deeds[-1]}"
-    return "\n\n".join([*([answer] if answer else []), f"I will {listed}.", *([also_lost(wish.lost)] if wish.lost else [])])
+def _meant(text: str, wish: Understood) -> _Heard:
+    said = None if wish.steps else small_talk(text)
+    if said is not None:
+        return _Heard(words=(said,))
+    is_too_much = len(wish.steps) > MOST_STEPS
+    if wish.may_be_done and not is_too_much:
+        return _Heard(wish.steps, wish.lost)
+    much = (too_many(len(wish.steps), MOST_STEPS),) if is_too_much else ()
+    lost = (not_followed(wish.lost, [step.deed for step in wish.steps]),) if wish.lost else ()
+    return _Heard(words=(*much, *lost))
+
+
+def _listed(deeds: Sequence[str]) -> str:
+    return deeds[0] if len(deeds) == 1 else f"{', '.join(deeds[:-1])} and {deeds[-1]}"
 
 
 def _answer_to_programs(items: Sequence[Item]) -> str:
@@ -94,7 +115,7 @@ def _answer_to_programs(items: Sequence[Item]) -> str:
     if not known:
         return ""
     answer = answer_of([program.code for program in known], [ended[program.id] for program in known])
-    lost = _heard(_last_said(items[:at]))[0].lost
+    lost = [part for each in _heard(items[:at]) for part in each.lost]
     return f"{answer}\n\n{also_lost(lost)}" if lost else answer
 
 

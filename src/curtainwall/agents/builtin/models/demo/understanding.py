@@ -76,7 +76,7 @@ def _all_of(
         first = _clause(words, fragments[start][0], fragments[end - 1][1], it)
         if first is None:
             continue
-        rest = _all_of(words, fragments, end, _last_path(first, it), seen)
+        rest = _all_of(words, fragments, end, last_path(first, it), seen)
         if rest is not None:
             found = (*first, *rest)
             break
@@ -93,7 +93,7 @@ def _as_far_as_possible(words: Words, fragments: Sequence[tuple[int, int]], it: 
             found = _clause(words, fragments[start][0], fragments[end - 1][1], it)
             if found is not None:
                 steps += found
-                it = _last_path(found, it)
+                it = last_path(found, it)
                 start = end
                 break
         else:
@@ -113,7 +113,8 @@ def _clause(words: Words, start: int, end: int, it: str) -> tuple[Step, ...] | N
     return next((steps for rule in _RULES if (steps := rule.steps(reader, clause))), None)
 
 
-def _last_path(steps: Sequence[Step], it: str) -> str:
+def last_path(steps: Sequence[Step], it: str) -> str:
+    """Return the file that steps speak of last, or the one that was spoken of before."""
     return next((step.path for step in reversed(steps) if step.path), it)
 
 
@@ -121,10 +122,5 @@ def spoken_of(texts: Sequence[str]) -> str:
     """Return the file that earlier instructions spoke of last."""
     it = ""
     for text in texts:
-        it = _last_path(understand(text, it).steps, it)
+        it = last_path(understand(text, it).steps, it)
     return it
-
-
-def joined(parts: Sequence[Understood]) -> Understood:
-    """Return several instructions as one."""
-    return Understood(steps=tuple(step for part in parts for step in part.steps), lost=tuple(lost for part in parts for lost in part.lost))
