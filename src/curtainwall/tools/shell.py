@@ -13,6 +13,10 @@ from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.sandbox import Sandboxes
 
 SECONDS: Final = 120
+_READ_ONLY: Final = (
+    "commands cannot change a project, whatever was approved, until its edits are granted as a whole (`/mode accept-edits`); "
+    "single files can be written with `filesystem.write_file`"
+)
 _LONGEST_WORD: Final = 131_000  # the kernel's limit for one argument, less a little
 
 
@@ -45,7 +49,8 @@ async def _run(command: str, cwd: str, place: Place, rooms: Sandboxes, bounds: B
             done = await run_confined(["/bin/bash", "-c", command], confinement)
         except ConfinementFailed as fault:
             raise CannotDo(str(fault)) from fault
-    notes = [*([f"the command was stopped: {done.stopped}"] if done.stopped else []), *opened.notes]
+    stopped = [f"the command was stopped: {done.stopped}"] if done.stopped else []
+    notes = [*stopped, *([_READ_ONLY] if not write and b"Read-only file system" in done.err else []), *opened.notes]
     return {
         "exit_code": done.code,
         "stdout": done.out.decode(errors="replace"),

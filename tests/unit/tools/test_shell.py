@@ -81,5 +81,8 @@ def test_in_a_project_they_take_turns(tmp_path: Path) -> None:
 def test_plan_and_default_see_a_project_read_only(tmp_path: Path) -> None:
     for mode in (Mode.PLAN, Mode.DEFAULT):
         project = Machine.at(tmp_path, own=False, mode=mode)
-        assert "Read-only" in str(project.sh("touch x")["stderr"])
+        told = project.sh("touch x")
+        assert "Read-only" in str(told["stderr"])
+        assert "`/mode accept-edits`" in str(told["notes"])
+        assert "notes" not in project.sh("ls")
     assert project.as_(Mode.BYPASS).out("touch .envrc && ls -A") == ".envrc\n"
