@@ -182,9 +182,16 @@ def _body_before(text: str, end: int, floor: int = 0) -> int:
     return end - len(body.lstrip(" \t\r\n\"',>|#*-")) if any(letter.isalnum() for letter in body) else end
 
 
+def _last_key_end(text: str, end: int) -> int:
+    """Return where the last private key before here ends, behind which another body may begin without a new line."""
+    at = text.rfind("-----END ", 0, end)
+    found = _KEY_END.match(text, at, end) if at >= 0 else None
+    return found.end() if found else 0
+
+
 def begun_before(text: str, end: int) -> int:
     """Return from which line on a text up to here may be part of a secret that goes on in the lines behind it."""
-    body = _body_before(text, end)
+    body = _body_before(text, end, _last_key_end(text, end))
     first = text.rfind("\n", 0, body) + 1 if body < end else end
     at = text.rfind("\n", 0, first) + 1
     line = text[at:first]

@@ -291,6 +291,15 @@ def test_a_stream_holds_an_escaped_credential_back_wherever_it_is_cut(spelling: 
         assert re.fullmatch(r"see \[masked:wifi:\w{8}\] there ", shown), (cut, shown)
 
 
+def test_a_stream_masks_a_key_without_a_beginning_behind_a_whole_one_wherever_it_is_cut() -> None:
+    body = "\n" + "M" * 60 + "\n-----END PRIVATE KEY-----"
+    text = f"-----BEGIN PRIVATE KEY-----{body}{body[1:]}"
+    for cut in range(1, len(text)):
+        stream = StreamMasker(MASKER)
+        shown = stream.feed(text[:cut]) + stream.feed(text[cut:]) + stream.finish()
+        assert re.fullmatch(r"(\[masked:private-key:\w{8}\]){2}", shown), (cut, shown)
+
+
 def test_a_stream_never_holds_back_more_than_a_bound() -> None:
     stream = StreamMasker(MASKER)
     shown = sum(len(stream.feed("x" * 10_000)) for _ in range(50))
