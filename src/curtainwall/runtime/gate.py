@@ -125,6 +125,8 @@ class SessionGate:
         """Go on with the calls that were answered while nobody was there to run them."""
         answers: list[Answer] = []
         async with self._house.hold(session) as actor:
+            # Whoever wants this has seen the answer in the log, where it is a moment before it is here.
+            await actor.catch_up(self._house.stores.log.head(actor.stream))
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
             for call, open_ in tuple(actor.state.calls.items()):
                 if open_.standing is Standing.ANSWERED:

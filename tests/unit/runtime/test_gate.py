@@ -582,7 +582,7 @@ class EarlyLog:
 
     async def append(self, batch: Batch) -> Mapping[StreamId, int]:
         ends = await self._log.append(batch)
-        for _ in range(20):
+        for _ in range(200):
             await asyncio.sleep(0)
         return ends
 
@@ -607,6 +607,26 @@ def test_an_answer_that_is_seen_before_the_actor_knows_of_it_is_not_missed(works
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
             answer = await asyncio.wait_for(asking, 60)
             assert answer.result == ToolResult(ok=True, value="done")
+
+    run(story())
+
+
+@covers("gate.ask-waits")
+def test_an_answer_that_is_in_the_log_is_taken_up_also_before_the_actor_knows_of_it(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        async with house(EarlyStore()) as h:
+            session, gate = await open_session(h, workspace), SessionGate(h, tools(far))
+            assert (await gate.request(session, read("/etc/hostname"), wait=False)).waiting
+            [approval] = open_asks(h)
+            answering = asyncio.create_task(h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True)))
+            for _ in range(1_000):
+                if not open_asks(h):
+                    break
+                await asyncio.sleep(0)
+            assert not answering.done(), "it is in the log, and who wrote it does not know yet"
+            [done] = await gate.take_up(session)
+            assert done.result == ToolResult(ok=True, value="done")
+            await answering
 
     run(story())
 
