@@ -32,6 +32,7 @@ from curtainwall.session import lift
 TOOL = "fetch.get"
 _MANY = 1_000_000
 _LOOK_AGAIN = 0.25
+_LONGEST_PAUSE = 8.0
 _ENDED = ("done", "failed", "interrupted")
 
 
@@ -86,11 +87,13 @@ class Callbacks:
             self._sending[session] = asyncio.create_task(self._send(session, hook, url), name=f"callback of {session}")
 
     async def _send(self, session: SessionId, hook: str, url: str) -> None:
+        pause = _LOOK_AGAIN
         try:
             while True:
                 if await self._is_tried(session, hook, url):
                     break
-                await asyncio.sleep(_LOOK_AGAIN)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
             del self._sending[session]
         if session in self._changed:
@@ -99,12 +102,15 @@ class Callbacks:
 
     async def _is_tried(self, session: SessionId, hook: str, url: str) -> bool:
         """Send the outcome, or have it asked about and wait; False where that has to be tried again although nothing will have changed."""
+        gate = self._wired.gate
         try:
-            outcome = self._deliveries.whole_outcome(hook, session)
-            if outcome.status not in _ENDED or self._was_sent(session, url):
-                return True
-            # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
-            answers = await self._wired.gate.take_up(session) or (await self._wired.gate.request(session, _ask(session, url, outcome)),)
+            # First, since it costs nothing to hear that somebody else has it, and the log may be long.
+            async with self._wired.house.hold(session):
+                outcome = self._deliveries.whole_outcome(hook, session)
+                if outcome.status not in _ENDED or self._was_sent(session, url):
+                    return True
+                # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
+                answers = await gate.take_up(session) or (await gate.request(session, _ask(session, url, outcome)),)
         except (TryLater, Broken, Conflict):
             # Whoever answered has the session a moment longer, or nothing can be written; nothing tells us when that is over.
             return False

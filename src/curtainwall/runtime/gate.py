@@ -51,6 +51,7 @@ from curtainwall.model import (
     ToolEffect,
     ToolHost,
     ToolResult,
+    TryLater,
     TurnId,
     Verdict,
     Who,
@@ -66,6 +67,7 @@ from curtainwall.session import Standing
 _COUNT_EVERY = 100
 _REFUSED_KEPT = 8_192
 _LONGEST_NAME = 200
+_KNOWN_WITHIN = 10.0
 _NOTHING = HookReply()
 
 
@@ -126,7 +128,10 @@ class SessionGate:
         answers: list[Answer] = []
         async with self._house.hold(session) as actor:
             # Whoever wants this has seen the answer in the log, where it is a moment before it is here.
-            await actor.catch_up(self._house.stores.log.head(actor.stream))
+            try:
+                await asyncio.wait_for(actor.catch_up(self._house.stores.log.head(actor.stream)), _KNOWN_WITHIN)
+            except TimeoutError:
+                raise TryLater(f"session `{session}` does not know its own log; try again") from None
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
             for call, open_ in tuple(actor.state.calls.items()):
                 if open_.standing is Standing.ANSWERED:

@@ -41,7 +41,10 @@ class HeldAnswers:
                     (call for call, it in state.calls.items() if _is_about(it, message) and it.standing is Standing.ANSWERED), None
                 )
                 work = self._bring(session, state.peers[message].team, answer, settled)
-                self._tasks[session, message] = asyncio.create_task(work, name=f"answer to {message}")
+                task = asyncio.create_task(work, name=f"answer to {message}")
+                self._tasks[session, message] = task
+                # Not in the task itself: one that is cancelled before its first step never comes to that.
+                task.add_done_callback(lambda _, key=(session, message): self._tasks.pop(key, None))
 
     async def leave(self, session: SessionId) -> None:
         """Let go of a session; its asks stay open, and their answers are kept."""
@@ -59,9 +62,9 @@ class HeldAnswers:
         except (TryLater, Broken, Conflict):
             # The disk is full, or worse, which may pass; nothing else would have the session looked at again.
             await asyncio.sleep(_LOOK_AGAIN)
+            # Whoever is woken looks at what is not under way.
+            self._tasks.pop((session, answer.message), None)
             self._house.wakes.wake(frozenset({session_stream(session)}))
-        finally:
-            del self._tasks[session, answer.message]
 
     async def _ask(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
         """Ask whether the answer may leave, or go on where that was answered while nobody was here."""

@@ -130,6 +130,10 @@ class Turns:
                         while await self._step(session, actor):
                             # What the step itself wrote is no news: it is looked at now.
                             woken.clear()
+                        if actor.state.closed is not None:
+                            # Closed in the meantime, of which nothing more will tell.
+                            await self._part(session, actor)
+                            return
                 except Closed:
                     # Closed since it was held, which is told here as well.
                     await woken.wait()
@@ -255,24 +259,26 @@ class Turns:
     async def _worked(self, agent: Agent, at: TurnAt, actor: Actor) -> TurnResult:
         """Let the agent work until it stops by itself or somebody wants it to."""
         working = asyncio.create_task(agent.work(at), name=f"turn {at.turn}")
-        is_stopped = False
+        stopping: asyncio.Handle | None = None
 
         def stop_where_wanted(state: SessionState) -> None:
-            nonlocal is_stopped
+            nonlocal stopping
             # Once: whatever it writes down while it stops must not stop it a second time.
-            if not is_stopped and (state.interrupting or state.turn != at.turn):
-                is_stopped = True
+            if stopping is None and (state.interrupting or state.turn != at.turn):
                 # Soon: where the agent waits for this very commit, it hears of that first.
-                asyncio.get_running_loop().call_soon(working.cancel, "interrupted")
+                stopping = asyncio.get_running_loop().call_soon(working.cancel, "interrupted")
 
-        with actor.heard_by(stop_where_wanted):
-            stop_where_wanted(actor.state)
-            try:
+        try:
+            with actor.heard_by(stop_where_wanted):
+                stop_where_wanted(actor.state)
                 await asyncio.wait((working,))
-            except asyncio.CancelledError:
-                working.cancel(LEFT)
-                await asyncio.wait((working,))
-                raise
+        except asyncio.CancelledError:
+            # Nobody listens any more: an agent that leaves is not interrupted besides, which would take back what it asked.
+            if stopping is not None:
+                stopping.cancel()
+            working.cancel(LEFT)
+            await asyncio.wait((working,))
+            raise
         return _result_of(working)
 
     async def _told(self, result: TurnResult, at: TurnAt, place: Place, *, is_again: bool) -> HookReply:

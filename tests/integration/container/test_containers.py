@@ -286,6 +286,8 @@ def test_whoever_no_longer_wants_a_pause_knows_whether_it_came_to_that(docker_en
             pausing = asyncio.create_task(slow.pause(container))
             await asyncio.wait_for(come.wait(), 60)
             pausing.cancel()
+            await asyncio.sleep(0)
+            pausing.cancel()
             done, _ = await asyncio.wait((pausing,), timeout=0.5)
             assert not done, "the engine may still do it"
             goes_on.set()

@@ -45,15 +45,34 @@ class Full:
         raise NotImplementedError
 
 
+def held_answer() -> SessionState:
+    message = MessageId("m1")
+    return SessionState(
+        owed={message: PeerAnswer(message=message, status=PeerStatus.DONE, text="it is blue")},
+        peers={message: Peer(session=SessionId("s2"), team="backend", path=())},
+    )
+
+
+def test_an_answer_of_a_session_that_is_left_at_once_is_brought_to_the_gate_when_somebody_comes_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(FailingStore()) as here:
+            session, gate = await open_session(here, tmp_path), Full()
+            held = HeldAnswers(here, gate)
+            held.look_at(session, held_answer())
+            await held.leave(session)
+            assert gate.asked == [], "it had not begun"
+            held.look_at(session, held_answer())
+            await eventually(lambda: len(gate.asked) == 1)
+            await held.leave(session)
+
+    run(story())
+
+
 def test_an_answer_that_could_not_be_asked_about_has_its_session_looked_at_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with house(FailingStore()) as here:
             session, gate = await open_session(here, tmp_path), Full()
-            held, message = HeldAnswers(here, gate), MessageId("m1")
-            state = SessionState(
-                owed={message: PeerAnswer(message=message, status=PeerStatus.DONE, text="it is blue")},
-                peers={message: Peer(session=SessionId("s2"), team="backend", path=())},
-            )
+            held, state = HeldAnswers(here, gate), held_answer()
             with here.wakes.waiter(session_stream(session)) as woken:
                 held.look_at(session, state)
                 await eventually(lambda: len(gate.asked) == 1)

@@ -1,9 +1,10 @@
-"""Turns and a disk that fails: what an agent has done is written down when that is possible again, and not done twice."""
+"""Turns at odd moments: a disk that fails, a session that is closed in the middle, an agent that leaves and is interrupted."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from curtainwall.model import MessageId, SendMessage, SessionId, TurnAt, TurnResult, TurnStatus
+from curtainwall.model import LEFT, CloseSession, InterruptTurn, MessageId, Place, SendMessage, SessionId, TurnAt, TurnResult, TurnStatus
 from curtainwall.runtime import NoHooks, Turns
 from tests.support.covers import covers
 from tests.support.houses import ANN, FailingStore, house, kinds, open_session, run, until
@@ -45,5 +46,82 @@ def test_a_turn_that_ends_while_the_disk_is_full_is_written_down_later_and_not_w
             await until(lambda: kinds(here, session).count("TurnEnded") == 2)
             assert (agent.turns, kinds(here, session).count("TurnStarted"), kinds(here, session).count("TurnResumed")) == (2, 2, 0)
             await turns.close()
+
+    run(story())
+
+
+@dataclass
+class Slow:
+    """An agent that works until it is told to stop, and stops when it is let."""
+
+    may_stop: asyncio.Event = field(default_factory=asyncio.Event)
+    told: list[str] = field(default_factory=list[str])
+    is_working: bool = False
+
+    async def work(self, at: TurnAt) -> TurnResult:
+        self.is_working = True
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as why:
+            self.told.append(str(why))
+            try:
+                await self.may_stop.wait()
+            except asyncio.CancelledError as again:
+                self.told.append(str(again))
+            raise
+        raise AssertionError
+
+    async def compact(self, session: SessionId, instructions: str) -> None:
+        raise NotImplementedError
+
+    def forget(self, session: SessionId) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Heard:
+    """Somebody who hears of sessions."""
+
+    ends: list[SessionId] = field(default_factory=list[SessionId])
+
+    async def begun(self, place: Place) -> None:
+        pass
+
+    async def ended(self, place: Place) -> None:
+        self.ends.append(place.session)
+
+
+def test_a_session_that_is_closed_while_its_agent_works_has_ended_for_everybody(tmp_path: Path) -> None:
+    async def story() -> None:
+        agent, heard = Slow(), Heard()
+        agent.may_stop.set()
+        async with house(FailingStore()) as here:
+            session = await open_session(here, tmp_path)
+            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "", None, heard)
+            turns.attend(session)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: agent.is_working)
+            await here.send(session, CloseSession(by=ANN, reason="enough"))
+            await until(lambda: heard.ends == [session])
+            await turns.close()
+
+    run(story())
+
+
+def test_an_agent_that_leaves_is_not_interrupted_besides(tmp_path: Path) -> None:
+    async def story() -> None:
+        agent = Slow()
+        async with house(FailingStore()) as here:
+            session = await open_session(here, tmp_path)
+            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns.attend(session)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: agent.is_working)
+            leaving = asyncio.create_task(turns.leave(session))
+            await until(lambda: agent.told == [LEFT])
+            await here.send(session, InterruptTurn(by=ANN))
+            agent.may_stop.set()
+            await leaving
+            assert agent.told == [LEFT]
 
     run(story())

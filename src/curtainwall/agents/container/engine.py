@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal, cast
@@ -124,8 +124,9 @@ class Engine:
             freezing = asyncio.ensure_future(self._at(container).pause())
             try:
                 await asyncio.shield(freezing)
-            finally:
-                await asyncio.gather(freezing, return_exceptions=True)
+            except asyncio.CancelledError:
+                await _outlasted(freezing)
+                raise
 
     async def resume(self, container: str) -> None:
         """Let a frozen container go on; one that runs or is gone is left alone."""
@@ -258,6 +259,15 @@ def see_room(free: int, *places: Path) -> None:
     for place in places:
         if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
             raise TryLater(f"the disk with `{place}` is full ({left // 1024**2} MB left); make room and try again")
+
+
+async def _outlasted(work: "asyncio.Future[None]") -> None:
+    """Wait for something to end, however often one is told to stop waiting, within bounds."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _GOING
+    while not work.done() and (left := until - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((work,), timeout=left)
 
 
 async def _info(docker: Docker) -> Mapping[str, JsonValue]:

@@ -14,7 +14,7 @@ from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
 from curtainwall.channels.plain import plain_line
-from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Outcome, Request, parse
+from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Outcome, Request, nearest, parse
 from curtainwall.channels.slash.requests import Fork, Misspoken, New, Pending, Reset
 from curtainwall.model import (
     AnswerApproval,
@@ -34,6 +34,7 @@ from curtainwall.model import (
 _LONGEST_LIST: Final = 60_000
 _MOST_REFUSED: Final = 10
 _TRIES: Final = 3
+_ALIKE: Final = 0.75
 
 
 class Doors(Protocol):
@@ -292,8 +293,10 @@ def _is_control(text: str) -> bool:
     stripped = text.strip()
     if not stripped.startswith("/") or stripped.startswith("//"):
         return False
-    word = (stripped[1:].split(maxsplit=1) or [""])[0]
-    return word.casefold() in WORDS or word.replace("-", "").isalpha()
+    word, *rest = stripped[1:].split(maxsplit=1) or [""]
+    if word.casefold() in WORDS or nearest(word, _ALIKE) is not None:
+        return True
+    return not rest and word.replace("-", "").isalpha()
 
 
 def _told(outcome: Outcome) -> str:

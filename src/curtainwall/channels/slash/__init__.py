@@ -4,7 +4,7 @@ from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
 from curtainwall.channels.slash.requests import Approve, Deny, Message, Misspoken, Request, Why
 from curtainwall.channels.slash.showing import budget_lines, history_lines, rule_lines, why_lines
 from curtainwall.channels.slash.suggesting import Known, Suggestion, suggest
-from curtainwall.channels.slash.words import WORDS, parse, read_budget
+from curtainwall.channels.slash.words import WORDS, nearest, parse, read_budget
 
 __all__ = [
     "WORDS",
@@ -21,6 +21,7 @@ __all__ = [
     "Why",
     "budget_lines",
     "history_lines",
+    "nearest",
     "parse",
     "read_budget",
     "rule_lines",

@@ -60,11 +60,17 @@ def looks_like_an_id(text: str) -> bool:
     return _ID.fullmatch(text.casefold()) is not None
 
 
+def nearest(name: str, cutoff: float = 0.6) -> str | None:
+    """Return the slash word that is written most like this one."""
+    close = difflib.get_close_matches(name.casefold(), WORDS, n=1, cutoff=cutoff)
+    return close[0] if close else None
+
+
 def _unknown(name: str) -> str:
     if "/" in name:
         return f"`/{name}` is no slash word; start with `//` to send it as a message"
-    close = difflib.get_close_matches(name.casefold(), WORDS, n=1, cutoff=0.6)
-    hint = f"did you mean `/{close[0]}`?" if close else "`/help` lists them; start with `//` to send it as a message"
+    close = nearest(name)
+    hint = f"did you mean `/{close}`?" if close else "`/help` lists them; start with `//` to send it as a message"
     return f"there is no `/{name}`; {hint}"
 
 
