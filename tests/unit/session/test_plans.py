@@ -23,6 +23,7 @@ from curtainwall.model import (
     Mode,
     NotAllowed,
     RevokeGrant,
+    Role,
     Subject,
 )
 from curtainwall.session import LONGEST_PLAN
@@ -109,6 +110,19 @@ def test_a_step_that_means_something_else_by_now_asks() -> None:
 def test_a_label_that_wakes_another_rule_asks_again() -> None:
     tainted = approved(ONE, THREE).happened(AddLabels(by=SYSTEM, labels=(source("sensitive"),)))
     asks(runs(tainted, ONE, "c1"), THREE, "c2")
+
+
+@covers("session.a-plan-answers-each-step-once")
+def test_a_rule_that_a_step_wakes_is_shown_with_the_steps_after_it_and_answered_with_them() -> None:
+    fetched, pushed = fetch("example.com"), push("a.b/c/d")
+    here = given(ready(PROJECT), requested(wish("p", plan(fetched, pushed))))
+    (card,) = here.state.approvals.values()
+    asked_for = {(cover.role, cover.rules) for cover in card.asked.covers}
+    assert asked_for == {(Role.FETCH_URL, ("unlisted-host",)), (Role.WRITE_REMOTE, ("unlisted-remote", "untrusted-sends"))}
+    assert "untrusted-sends" in card.asked.shown.rpartition("step 2")[2]
+    runs(runs(approved(fetched, pushed), fetched, "c1"), pushed, "c2")
+    # The other way round it was shown with less than it would ask for.
+    asks(runs(approved(pushed, fetched), fetched, "c1"), pushed, "c2")
 
 
 def test_what_a_hook_asks_on_top_is_asked() -> None:
