@@ -1,5 +1,6 @@
 """`audit.jsonl` tells the session's verdicts, approvals and outcomes, and whoever changes it is found."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,22 @@ def test_it_is_live(disk: OnDisk) -> None:
         run(store.log.append(batch(A, n, requested(f"c{n}"))))
         until(lambda wanted=n + 1: file_of(disk).exists() and len(lines_of(disk)) == wanted)
     assert store.verify_audit(SESSION) is None
+
+
+def test_it_is_live_while_the_house_never_rests(disk: OnDisk) -> None:
+    store = disk.open()
+    written = 0
+
+    async def never_rest() -> None:
+        nonlocal written
+        while not (file_of(disk).exists() and lines_of(disk)):
+            await store.log.append(batch(A, written, requested(f"c{written}")))
+            written += 1
+
+    run(asyncio.wait_for(never_rest(), 60))
+    store.close()
+    assert len(lines_of(disk)) == written
+    assert disk.open().verify_audit(SESSION) is None
 
 
 def test_an_untouched_file_passes(told: OnDisk) -> None:
