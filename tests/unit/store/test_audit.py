@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 
 from curtainwall.model import SessionId
 from curtainwall.store import SqliteStore
-from tests.support.stores import A, OnDisk, batch, denied, everything_audited, requested, run, spoke
+from curtainwall.store.audit import START, AuditedEvent, line_of, parse_line
+from tests.support.stores import NOON, A, OnDisk, batch, denied, everything_audited, requested, run, spoke
+from tests.support.strategies import words
 from tests.support.waiting import until
 
 SESSION = SessionId("a")
@@ -53,6 +57,14 @@ def test_every_verdict_approval_and_outcome_has_its_line(told: OnDisk) -> None:
     assert rows[0]["at"] == "2023-11-14T22:13:20.000Z"
     assert (rows[4]["granted"], rows[4]["by"]) == (True, "bob on matrix")
     assert [row["prev"] for row in rows] == ["0" * 64, *(row["hash"] for row in rows[:-1])]
+
+
+@for_all(st.one_of(*map(words, AuditedEvent.__args__)))
+def test_a_line_is_spelled_as_any_json_library_spells_it(event: AuditedEvent) -> None:
+    line = line_of(1, event.model_copy(update={"at": NOON}), START)
+    assert line is not None
+    assert line.text == json.dumps(json.loads(line.text), separators=(",", ":"), ensure_ascii=False)
+    assert parse_line(line.text) == line
 
 
 def test_results_are_told_by_size_and_digest_only(told: OnDisk) -> None:
