@@ -58,18 +58,20 @@ class SessionListed:
 
 @dataclass(frozen=True, slots=True)
 class SessionSet:
-    """One column of a session has another value; a closed session's status stays."""
+    """One column of a session has another value."""
 
     session: SessionId
-    column: Literal["status", "name", "mode", "model"]
+    column: Literal["name", "mode", "model"]
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class TurnCounted:
-    """A session has one turn more."""
+class StatusSet:
+    """A session has another status, unless it is closed, and perhaps one turn more."""
 
     session: SessionId
+    status: str
+    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class AsksShown:
 Change = (
     SessionListed
     | SessionSet
-    | TurnCounted
+    | StatusSet
     | LabelsSeen
     | CallNamed
     | CallForgotten
@@ -203,11 +205,17 @@ def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
 
 
 def net(made: Sequence[Change]) -> list[Change]:
-    """Return the same changes without the names of calls that are forgotten further on, with nobody asked in between."""
-    if not any(isinstance(change, CallNamed) for change in made) or any(isinstance(change, ApprovalListed) for change in made):
-        return list(made)
-    forgotten = {change.call: place for place, change in enumerate(made) if isinstance(change, CallForgotten)}
-    return [change for place, change in enumerate(made) if not (isinstance(change, CallNamed) and forgotten.get(change.call, -1) > place)]
+    """Return the same changes without the calls that are named and then forgotten, with nobody asked in between."""
+    named: dict[CallId, int] = {}
+    unsaid: set[int] = set()
+    for place, change in enumerate(made):
+        if isinstance(change, CallNamed):
+            named[change.call] = place
+        elif isinstance(change, CallForgotten) and change.call in named:
+            unsaid |= {named.pop(change.call), place}
+        elif isinstance(change, ApprovalListed):
+            return list(made)
+    return [change for place, change in enumerate(made) if place not in unsaid]
 
 
 def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
@@ -215,15 +223,15 @@ def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
         case SessionOpened():
             return (SessionListed(session, event),)
         case SessionReady():
-            return (SessionSet(session, "status", "ready"),)
+            return (StatusSet(session, "ready"),)
         case SessionClosed():
-            return (SessionSet(session, "status", "closed"),)
+            return (StatusSet(session, "closed"),)
         case TurnStarted():
-            return SessionSet(session, "status", "working"), TurnCounted(session)
+            return (StatusSet(session, "working", turns=1),)
         case TurnResumed():
-            return (SessionSet(session, "status", "working"),)
+            return (StatusSet(session, "working"),)
         case TurnEnded():
-            return (SessionSet(session, "status", "waiting" if event.status is TurnStatus.WAITING else "ready"),)
+            return (StatusSet(session, "waiting" if event.status is TurnStatus.WAITING else "ready"),)
         case SessionRenamed():
             return (SessionSet(session, "name", event.name),)
         case ModeChanged():

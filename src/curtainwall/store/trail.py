@@ -5,6 +5,7 @@ import fcntl
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ Decode = Callable[[Entry], AnyEvent]
 # Files are synced and the log told so when nothing came for a moment; until then a crash only means catching up again.
 _QUIET_SECONDS = 0.2
 _GATHER_SECONDS = 0.05
+_GATHER_AT_MOST_SECONDS = 0.5
 _REMEMBERED = 1024
 
 
@@ -112,8 +114,7 @@ class Trail:
                 self._sync()
                 continue
             waiting = {first: None}
-            # A moment's patience: what a busy session logs is told in one go, and does not slow its commits.
-            self._leaving.wait(_GATHER_SECONDS)
+            self._gather()
             with contextlib.suppress(queue.Empty):
                 while True:
                     waiting[self._queue.get_nowait()] = None
@@ -124,6 +125,13 @@ class Trail:
                     with contextlib.suppress(OSError, ValueError, CurtainwallError):
                         self._catch_up(stream)
         self._sync()
+
+    def _gather(self) -> None:
+        """Wait for a moment, and on while more comes, but not for long: what a busy house logs is told in one go, and slows no commit."""
+        until = time.monotonic() + _GATHER_AT_MOST_SECONDS
+        came = 0
+        while not self._leaving.wait(_GATHER_SECONDS) and self._queue.qsize() > came and time.monotonic() < until:
+            came = self._queue.qsize()
 
     def _catch_up(self, stream: StreamId) -> None:
         session = session_of(stream)
