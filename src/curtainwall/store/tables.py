@@ -36,15 +36,17 @@ _SHOW = "INSERT OR IGNORE INTO shown VALUES (?, ?, ?)"
 
 
 def apply_all(db: sqlite3.Connection, changes: Iterable[Change]) -> None:
-    """Make changes in the tables in their order; statuses come last and together, which no other change reads or sets again."""
+    """Make changes in the tables in their order; statuses are collected, which no other change reads, and none but a new session sets."""
     statuses: list[tuple[str, int, SessionId]] = []
     for change in changes:
         if isinstance(change, StatusSet):
             statuses.append((change.status, change.turns, change.session))
-        else:
-            apply(db, change)
-    if statuses:
-        db.executemany(_SET_STATUS, statuses)
+            continue
+        if isinstance(change, SessionListed):
+            db.executemany(_SET_STATUS, statuses)
+            statuses.clear()
+        apply(db, change)
+    db.executemany(_SET_STATUS, statuses)
 
 
 def apply(db: sqlite3.Connection, change: Change) -> None:
