@@ -193,12 +193,14 @@ from curtainwall.model.ids import (
     SessionId,
     StreamId,
     TurnId,
+    freed_lease,
     inbox_of,
     ordered_id,
     project_stream,
     session_of,
     session_stream,
     short_id,
+    wanted_lease,
 )
 from curtainwall.model.later import (
     runs_later,
@@ -579,6 +581,7 @@ __all__ = [
     "encode_command",
     "encode_event",
     "event_types",
+    "freed_lease",
     "inbox_of",
     "misfit",
     "ordered_id",
@@ -590,4 +593,5 @@ __all__ = [
     "short_id",
     "subject_digest",
     "version_of",
+    "wanted_lease",
 ]

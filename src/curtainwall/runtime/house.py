@@ -38,8 +38,11 @@ from curtainwall.model import (
     TryLater,
     Who,
     Write,
+    freed_lease,
+    inbox_of,
     ordered_id,
     session_stream,
+    wanted_lease,
 )
 from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
@@ -47,6 +50,7 @@ from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
 _LOOK_AGAIN = 1.0
+_INBOX, _WANTED = inbox_of(StreamId("")), wanted_lease(StreamId(""))
 
 
 class Stores(Protocol):
@@ -111,7 +115,7 @@ class House:
         actors = tuple(self._actors.values())
         self._actors.clear()
         for actor in actors:
-            await actor.stop()
+            await self._let_go(actor)
 
     def mint(self) -> str:
         """Return a new time-ordered id."""
@@ -148,6 +152,17 @@ class House:
             owner = self.stores.leases.owner(stream)
             raise TryLater(f"session `{session}` is in use by process {owner.pid if owner else 'unknown'}; stop it or use that one")
         return _Hold(actor)
+
+    def want(self, session: SessionId) -> None:
+        """Ask whichever other process decides for a session to let go of it as soon as it has nothing to do there."""
+        stream = session_stream(session)
+        if stream not in self._actors:
+            self.stores.leases.tell(wanted_lease(stream))
+
+    async def until_free(self, stream: StreamId, patience: float) -> None:
+        """Return when whoever decides for a stream lets go of it for others, or ends; after so many seconds at the latest."""
+        with self.wakes.waiter(freed_lease(stream)) as freed, _EndOf(self._owner_pid(stream), freed), suppress(TimeoutError):
+            await asyncio.wait_for(freed.wait(), patience)
 
     def peek(self, session: SessionId) -> SessionState | None:
         """Return the state of a session that is in memory here, to look at; None where the log has to be asked, or knows more by now."""
@@ -249,7 +264,7 @@ class House:
 
     async def _outcome(self, stream: StreamId, key: str) -> Outcome:
         """Wait for the owner's decision; take over at once where the owner ends."""
-        with self.wakes.waiter(stream) as woken, _EndOf(self._owner_pid(stream), woken):
+        with self.wakes.waiter(stream, freed_lease(stream)) as woken, _EndOf(self._owner_pid(stream), woken):
             while True:
                 woken.clear()
                 if (outcome := self.stores.inbox.outcome(stream, key)) is not None:
@@ -283,15 +298,24 @@ class House:
             self._opened.set()
             async for streams in changes:
                 self.wakes.wake(streams)
-                for actor in self._posted_to(streams):
+                for actor in self._told_of(_INBOX, streams) if streams else tuple(self._actors.values()):
                     actor.look_at_inbox()
+                for actor in self._told_of(_WANTED, streams):
+                    if not actor.is_wanted:
+                        actor.is_wanted = True
+                        self._spawn(self._hand_over(actor)).add_done_callback(self._tasks.discard)
 
-    def _posted_to(self, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
-        """Return the actors whose inbox changed, as far as we know; entries of their own stream are no news to them."""
-        if not streams:
-            return tuple(self._actors.values())
-        posted = (self._actors.get(StreamId(name.removeprefix("inbox:"))) for name in streams if name.startswith("inbox:"))
-        return tuple(actor for actor in posted if actor is not None)
+    def _told_of(self, what: str, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
+        """Return the actors of whose inbox or lease there is news; entries of their own stream are none to them."""
+        found = (self._actors.get(StreamId(name.removeprefix(what))) for name in streams if name.startswith(what))
+        return tuple(actor for actor in found if actor is not None)
+
+    async def _hand_over(self, actor: Actor) -> None:
+        """Let another process decide as soon as a session is not needed here."""
+        await actor.rest()
+        if self._actors.get(actor.stream) is actor:
+            del self._actors[actor.stream]
+            await self._let_go(actor)
 
     async def _sweep(self) -> None:
         while True:
@@ -300,10 +324,18 @@ class House:
             for stream, (actor, uses) in before.items():
                 if self._actors.get(stream) is actor and actor.is_idle and actor.uses == uses:
                     del self._actors[stream]
-                    await actor.stop()
+                    await self._let_go(actor)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        self._tasks.add(asyncio.create_task(work))
+    async def _let_go(self, actor: Actor) -> None:
+        """Stop deciding for a session, and tell whoever waits for it."""
+        await actor.stop()
+        if actor.is_wanted:
+            self.stores.leases.tell(freed_lease(actor.stream))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        return task
 
 
 class _Hold(AbstractAsyncContextManager[Actor]):
@@ -320,7 +352,7 @@ class _Hold(AbstractAsyncContextManager[Actor]):
         return self._actor
 
     async def __aexit__(self, *_: object) -> None:
-        self._actor.holders -= 1
+        self._actor.lose_holder()
 
 
 class _EndOf:
@@ -337,7 +369,7 @@ class _EndOf:
         try:
             self._fd = os.pidfd_open(self._pid)
         except OSError:
-            self._ended.set()
+            # It has ended already, or is unknown: whoever waits has tried, and tries again.
             return
         asyncio.get_running_loop().add_reader(self._fd, self._fire)
 
