@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, SLOWLY, DEAF, WRITES, FULL = (
+HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, WRITES, FULL = (
     "please hang",
     "please babble",
     "please leave",
@@ -16,6 +16,7 @@ HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, SLOWLY, DEAF, WRITES, FUL
     "please think",
     "please err",
     "please err loudly",
+    "please never stop",
     "please be slow",
     "please be deaf",
     "please write only",
@@ -73,6 +74,9 @@ def answer(text: str, mark: str) -> None:
             print(f"Segmentation fault {number}")
         sys.stdout.flush()
         return
+    if ENDLESSLY in text:
+        while True:
+            piece("and so on " * 10_000)
     if LEAVES in text:
         sys.exit(0)
     if CRASHES in text:

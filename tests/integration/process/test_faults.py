@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.agents.foreign import SaidTooMuch
 from curtainwall.agents.process import (
     AgentCrashed,
     AgentErred,
@@ -39,6 +40,7 @@ def fault_in(turned: Turned) -> object:
         (fake_claude.LEAVES, NoAnswer, "ended without an answer"),
         (fake_claude.CRASHES, AgentCrashed, "exit code 139"),
         (fake_claude.ERRS, AgentErred, "it was too much"),
+        (fake_claude.ENDLESSLY, SaidTooMuch, "more than 4,000,000 letters"),
         (fake_claude.LOUDLY, AgentErred, "it was too much!!"),
     ],
 )

@@ -22,7 +22,7 @@ from curtainwall.agents.foreign.hearing import (
 )
 from curtainwall.agents.foreign.lines import Lines
 from curtainwall.agents.foreign.past import Past
-from curtainwall.agents.foreign.telling import Telling
+from curtainwall.agents.foreign.telling import SaidTooMuch, Telling
 from curtainwall.agents.foreign.watching import USED_UP, TurnWatch
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Named",
     "Past",
     "Said",
+    "SaidTooMuch",
     "Spoke",
     "Telling",
     "TurnWatch",

@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 from pydantic import JsonValue
 
-from curtainwall.agents.foreign import MOST_WORDS, Does, Failed, Finished, Lost, Named, Said, Spoke, Telling
+from curtainwall.agents.foreign import MOST_WORDS, Does, Failed, Finished, Lost, Named, Said, SaidTooMuch, Spoke, Telling
 from curtainwall.agents.process.faults import fault_of
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.running import Running
@@ -236,7 +236,7 @@ class Turn:
 
     async def _fail(self, fault: TurnFailed) -> None:
         """Keep what was shown, and why it came to no good end."""
-        if isinstance(fault, AgentSilent):
+        if isinstance(fault, AgentSilent | SaidTooMuch):
             self.must_end = True
         await self._cut_short(fault)
 
