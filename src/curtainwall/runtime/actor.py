@@ -118,8 +118,8 @@ class Actor:
         self._neighbours = neighbours
         self._refold()
         if self.state.opened is not None:
-            self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None))
-            self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
+            self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None, is_owed=True))
+            self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None, is_owed=True))
         self._work.set()
         self._task = asyncio.create_task(self._run(), name=f"actor {self.stream}")
 
@@ -251,9 +251,11 @@ class Actor:
             except asyncio.CancelledError:
                 _fail(tickets, Conflict("this process let go of the session before deciding"))
                 raise
+            else:
+                # Not where it failed: a deadline that has passed would have it tried again at once, and again.
+                self._set_alarm()
             finally:
                 self._is_deciding = False
-            self._set_alarm()
             self._may_rest.set()
 
     def _try_again(self, tickets: list[_Ticket]) -> None:
@@ -461,7 +463,7 @@ class Actor:
 
     async def _expire_at(self, at: Millis) -> None:
         await self._clock.sleep_until(at)
-        self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
+        self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None, is_owed=True))
         self._work.set()
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol, Self
 
 from pydantic import JsonValue
@@ -50,6 +50,7 @@ from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
 _LOOK_AGAIN = 1.0
+_MANY_TIMES = 20
 _INBOX, _WANTED = inbox_of(StreamId("")), wanted_lease(StreamId(""))
 
 
@@ -100,18 +101,19 @@ class House:
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
-        self._opened = asyncio.Event()
+        self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._spawn(self._watch())
-        self._spawn(self._sweep())
-        await self._opened.wait()
+        changes = await self._opened.enter_async_context(self.stores.log.watch())
+        self.spawn(self._watch(changes))
+        self.spawn(self._sweep())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._opened.aclose()
         actors = tuple(self._actors.values())
         self._actors.clear()
         for actor in actors:
@@ -200,16 +202,6 @@ class House:
                 continue
             return session
 
-    async def unbind(self, route: Route, by: Who) -> None:
-        """Let a place lead nowhere."""
-        while True:
-            end = self.stores.log.head(HOUSE)
-            if self.stores.index.session_at(route) is None:
-                return
-            event = RouteSet(at=self.clock.now(), route=route, session=None, by=by)
-            with suppress(Conflict):
-                await self.stores.log.append(Batch((Write(HOUSE, end, (event,)),)))
-
     async def note(self, extension: str, data: Mapping[str, JsonValue]) -> None:
         """Write down in the house's log what an extension has to remember."""
         while True:
@@ -226,21 +218,26 @@ class House:
         async with self.hold(session) as actor:
             if actor.state.opened is None:
                 raise NotFound(f"there is no session `{session}`")
-            if actor.state.approvals:
-                raise CommandRefused(f"session `{session}` has {len(actor.state.approvals)} open approvals; answer them first")
-            entries = self.stores.log.read(stream)
-            deleted = SessionDeleted(
-                at=self.clock.now(), session=session, name=actor.state.name, entries=len(entries), head=entries[-1].hash.hex(), by=by
-            )
-            for _ in range(20):
+            for _ in range(_MANY_TIMES):
                 try:
-                    write = Write(HOUSE, self.stores.log.head(HOUSE), (deleted,))
-                    await self.stores.log.erase(stream, Batch((write,)))
+                    await self.stores.log.erase(stream, await self._deletion(session, actor, by))
                     break
                 except Conflict:
                     continue
+            else:
+                raise TryLater(f"others keep writing to `{stream}` or to the house; try again")
             self._actors.pop(stream, None)
         await actor.stop()
+
+    async def _deletion(self, session: SessionId, actor: Actor, by: Who) -> Batch:
+        """Return what the house keeps of a session that ends here; it stands only as long as nothing more is written there."""
+        log, end, house_end = self.stores.log, self.stores.log.head(actor.stream), self.stores.log.head(HOUSE)
+        await actor.catch_up(end)
+        if actor.state.approvals:
+            raise CommandRefused(f"session `{session}` has {len(actor.state.approvals)} open approvals; answer them first")
+        [last] = log.read(actor.stream, end - 1, 1)
+        deleted = SessionDeleted(at=self.clock.now(), session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
+        return Batch((Write(actor.stream, end, ()), Write(HOUSE, house_end, (deleted,))))
 
     def _actor(self, stream: StreamId) -> Actor | None:
         actor = self._actors.get(stream)
@@ -282,7 +279,7 @@ class House:
         return None if owner is None else owner.pid
 
     async def _revoke_in_project(self, stream: StreamId, command: RevokeGrant) -> None:
-        for _ in range(20):
+        for _ in range(_MANY_TIMES):
             state: ProjectState = fold_project(lift(entry) for entry in self.stores.log.read(stream))
             moment = Moment(at=self.clock.now(), seed=self.clock.entropy(16))
             events: tuple[AnyEvent, ...] = decide_project(state, command, self.rules(), moment)
@@ -293,17 +290,15 @@ class House:
                 continue
         raise TryLater(f"others keep writing to `{stream}`")
 
-    async def _watch(self) -> None:
-        async with self.stores.log.watch() as changes:
-            self._opened.set()
-            async for streams in changes:
-                self.wakes.wake(streams)
-                for actor in self._told_of(_INBOX, streams) if streams else tuple(self._actors.values()):
-                    actor.look_at_inbox()
-                for actor in self._told_of(_WANTED, streams):
-                    if not actor.is_wanted:
-                        actor.is_wanted = True
-                        self._spawn(self._hand_over(actor)).add_done_callback(self._tasks.discard)
+    async def _watch(self, changes: AsyncIterator[frozenset[StreamId]]) -> None:
+        async for streams in changes:
+            self.wakes.wake(streams)
+            for actor in self._told_of(_INBOX, streams) if streams else tuple(self._actors.values()):
+                actor.look_at_inbox()
+            for actor in self._told_of(_WANTED, streams):
+                if not actor.is_wanted:
+                    actor.is_wanted = True
+                    self.spawn(self._hand_over(actor))
 
     def _told_of(self, what: str, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
         """Return the actors of whose inbox or lease there is news; entries of their own stream are none to them."""
@@ -332,9 +327,11 @@ class House:
         if actor.is_wanted:
             self.stores.leases.tell(freed_lease(actor.stream))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+    def spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> "asyncio.Task[None]":
+        """Have something done beside everything else, for as long as the house is open."""
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
 

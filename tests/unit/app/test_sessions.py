@@ -275,6 +275,27 @@ def test_cleaning_says_first_what_would_go(run: Run, places: Places) -> None:
     assert run("sessions", "clean", "--older-than", "0s", "--yes", "--output", "json").json["deleted"] == [session]
 
 
+@covers("sessions.a-deletion-is-completed")
+def test_what_a_deletion_that_was_killed_left_behind_goes_with_the_next_cleaning(run: Run, places: Places) -> None:
+    gone, kept = session_in(places.workspace)[0], session_in(places.workspace)[0]
+    sockets = places.home / "run" / gone
+    sockets.mkdir(parents=True)
+
+    async def killed_behind_the_log() -> None:
+        async with open_house(set_up()) as wired:
+            await wired.house.delete(gone, local_user())
+
+    asyncio.run(killed_behind_the_log())
+    assert (places.home / "sessions" / gone).is_dir()
+    run("sessions", "clean", "--dry-run")
+    assert (places.home / "sessions" / gone).is_dir(), "only said"
+    assert "removed the files of 1 session whose deletion had been cut off" in run("sessions", "clean").err
+    assert not (places.home / "sessions" / gone).exists()
+    assert not sockets.exists()
+    assert (places.home / "sessions" / kept).is_dir()
+    assert "removed" not in run("sessions", "clean").err
+
+
 def test_a_session_in_use_stays(run: Run, places: Places) -> None:
     async def work() -> SessionId:
         async with open_house(set_up()) as wired:
