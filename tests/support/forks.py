@@ -12,10 +12,20 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from curtainwall.app.main import COMMANDS
 from tests.support.repository import ROOT
 
 LIBRARY = ("tests.support.warm",)
 """What a process loads that opens a session with our own agent."""
+
+_COMMANDS = (*sorted({f"curtainwall.app.commands.{command.module}" for command in COMMANDS.values()}), *LIBRARY)
+
+
+def curtainwall(
+    *words: object, environ: Mapping[str, str] | None = None, given: bytes = b"", place: Path = ROOT, bound: float = 100
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of `curtainwall` to its end and return what came of it."""
+    return forked("curtainwall.__main__", *words, environ=environ, given=given, place=place, imported=_COMMANDS, bound=bound)
 
 
 def forked(

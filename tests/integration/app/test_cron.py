@@ -76,7 +76,8 @@ def test_a_job_that_is_not_there_is_said(program: Program) -> None:
 def test_a_job_fires_while_the_house_is_served_and_what_is_slashed_is_plain_text(program: Program) -> None:
     program.configure(JOBS)
     serving = program.begin("serve")
-    until(lambda: program.json("cron", "history", "minutely"), 90)
+    # It may take a minute, and every look is a process.
+    until(lambda: program.json("cron", "history", "minutely"), 90, pause=1)
     serving.kill_everything()
     again = program.begin("serve")
     until(lambda: program.json("cron", "history", "minutely")[-1]["status"] == "done", 90)
