@@ -108,7 +108,6 @@ class Ledger:
         self._seen = -1
         self._changed: dict[StreamId, _Head] = {}
         self._entries: list[tuple[int, str, int, bytes, bytes]] = []
-        self._changes: list[Change] = []
         self._posts: list[tuple[StreamId, str, str, bytes]] = []
         self._decided: dict[tuple[StreamId, str], Outcome] = {}
 
@@ -202,7 +201,8 @@ class Ledger:
             self._entries.append((base + seq, kind, version, payload, before))
         head.hash, head.seq, head.at = before, seq, write.at
         self._changed[write.stream] = head
-        self._changes.extend(write.changes)
+        for change in write.changes:
+            tables.apply(self._db, change)
 
     def _is_decided(self, stream: StreamId, key: str) -> bool:
         if (stream, key) in self._decided:
@@ -229,8 +229,6 @@ class Ledger:
             db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", self._entries)
         if self._changed:
             self._write_heads()
-        if self._changes:
-            tables.apply_all(db, self._changes)
         if self._posts:
             db.executemany("INSERT OR IGNORE INTO inbox (stream, key, kind, payload) VALUES (?, ?, ?, ?)", self._posts)
         if self._decided:
@@ -246,7 +244,6 @@ class Ledger:
     def _forget(self) -> None:
         self._entries.clear()
         self._changed.clear()
-        self._changes.clear()
         self._posts.clear()
         self._decided.clear()
 

@@ -34,7 +34,7 @@ from curtainwall.store.projection import (
     RoutesEnded,
     SessionListed,
     SessionSet,
-    StatusSet,
+    TurnCounted,
 )
 
 
@@ -124,13 +124,11 @@ class MemoryIndex:
                 )
                 self._sessions.setdefault(session, row)
             case SessionSet(session, column, value):
-                if session in self._sessions:
+                if session in self._sessions and (column, self._sessions[session].status) != ("status", "closed"):
                     self._sessions[session] = replace(self._sessions[session], **{column: value})
-            case StatusSet(session, status, turns):
+            case TurnCounted(session):
                 if session in self._sessions:
-                    row = self._sessions[session]
-                    kept = row.status if row.status == "closed" else status
-                    self._sessions[session] = replace(row, status=kept, turns=row.turns + turns)
+                    self._sessions[session] = replace(self._sessions[session], turns=self._sessions[session].turns + 1)
             case LabelsSeen(session, labels):
                 self._labels.setdefault(session, set()).update(labels)
             case CallNamed(session, call, tool):

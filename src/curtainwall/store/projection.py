@@ -58,20 +58,18 @@ class SessionListed:
 
 @dataclass(frozen=True, slots=True)
 class SessionSet:
-    """One column of a session has another value."""
+    """One column of a session has another value; a closed session's status stays."""
 
     session: SessionId
-    column: Literal["name", "mode", "model"]
+    column: Literal["status", "name", "mode", "model"]
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class StatusSet:
-    """A session has another status, unless it is closed, and perhaps one turn more."""
+class TurnCounted:
+    """A session has one turn more."""
 
     session: SessionId
-    status: str
-    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ class AsksShown:
 Change = (
     SessionListed
     | SessionSet
-    | StatusSet
+    | TurnCounted
     | LabelsSeen
     | CallNamed
     | CallForgotten
@@ -205,17 +203,11 @@ def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
 
 
 def net(made: Sequence[Change]) -> list[Change]:
-    """Return the same changes without the calls that are named and then forgotten, with nobody asked in between."""
-    named: dict[CallId, int] = {}
-    unsaid: set[int] = set()
-    for place, change in enumerate(made):
-        if isinstance(change, CallNamed):
-            named[change.call] = place
-        elif isinstance(change, CallForgotten) and change.call in named:
-            unsaid |= {named.pop(change.call), place}
-        elif isinstance(change, ApprovalListed):
-            return list(made)
-    return [change for place, change in enumerate(made) if place not in unsaid]
+    """Return the same changes without the names of calls that are forgotten further on, with nobody asked in between."""
+    if not any(isinstance(change, CallNamed) for change in made) or any(isinstance(change, ApprovalListed) for change in made):
+        return list(made)
+    forgotten = {change.call: place for place, change in enumerate(made) if isinstance(change, CallForgotten)}
+    return [change for place, change in enumerate(made) if not (isinstance(change, CallNamed) and forgotten.get(change.call, -1) > place)]
 
 
 def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
@@ -223,15 +215,15 @@ def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
         case SessionOpened():
             return (SessionListed(session, event),)
         case SessionReady():
-            return (StatusSet(session, "ready"),)
+            return (SessionSet(session, "status", "ready"),)
         case SessionClosed():
-            return (StatusSet(session, "closed"),)
+            return (SessionSet(session, "status", "closed"),)
         case TurnStarted():
-            return (StatusSet(session, "working", turns=1),)
+            return SessionSet(session, "status", "working"), TurnCounted(session)
         case TurnResumed():
-            return (StatusSet(session, "working"),)
+            return (SessionSet(session, "status", "working"),)
         case TurnEnded():
-            return (StatusSet(session, "waiting" if event.status is TurnStatus.WAITING else "ready"),)
+            return (SessionSet(session, "status", "waiting" if event.status is TurnStatus.WAITING else "ready"),)
         case SessionRenamed():
             return (SessionSet(session, "name", event.name),)
         case ModeChanged():

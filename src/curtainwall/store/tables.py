@@ -1,12 +1,11 @@
 """Row changes in, SQL out: how the projections stand in the database."""
 
 import sqlite3
-from collections.abc import Iterable
 from typing import assert_never
 
 from pydantic import TypeAdapter
 
-from curtainwall.model import Cover, SessionId, StreamId, session_of
+from curtainwall.model import Cover, StreamId, session_of
 from curtainwall.store.projection import (
     ApprovalListed,
     ApprovalSettled,
@@ -21,32 +20,19 @@ from curtainwall.store.projection import (
     RoutesEnded,
     SessionListed,
     SessionSet,
-    StatusSet,
+    TurnCounted,
 )
 
 COVERS = TypeAdapter(tuple[Cover, ...])
 
 _SET = {
+    "status": "UPDATE session SET status = ? WHERE session = ? AND status <> 'closed'",
     "name": "UPDATE session SET name = ? WHERE session = ?",
     "mode": "UPDATE session SET mode = ? WHERE session = ?",
     "model": "UPDATE session SET model = ? WHERE session = ?",
 }
-_SET_STATUS = "UPDATE session SET status = iif(status = 'closed', status, ?), turns = turns + ? WHERE session = ?"
+
 _SHOW = "INSERT OR IGNORE INTO shown VALUES (?, ?, ?)"
-
-
-def apply_all(db: sqlite3.Connection, changes: Iterable[Change]) -> None:
-    """Make changes in the tables in their order; statuses are collected, which no other change reads, and none but a new session sets."""
-    statuses: list[tuple[str, int, SessionId]] = []
-    for change in changes:
-        if isinstance(change, StatusSet):
-            statuses.append((change.status, change.turns, change.session))
-            continue
-        if isinstance(change, SessionListed):
-            db.executemany(_SET_STATUS, statuses)
-            statuses.clear()
-        apply(db, change)
-    db.executemany(_SET_STATUS, statuses)
 
 
 def apply(db: sqlite3.Connection, change: Change) -> None:
@@ -57,8 +43,8 @@ def apply(db: sqlite3.Connection, change: Change) -> None:
             db.execute("INSERT OR IGNORE INTO session VALUES (?, ?, ?, ?, ?, 'opening', ?, ?, ?, ?, 0, ?)", row)
         case SessionSet(session, column, value):
             db.execute(_SET[column], (value, session))
-        case StatusSet(session, status, turns):
-            db.execute(_SET_STATUS, (status, turns, session))
+        case TurnCounted(session):
+            db.execute("UPDATE session SET turns = turns + 1 WHERE session = ?", (session,))
         case LabelsSeen(session, labels):
             db.executemany("INSERT OR IGNORE INTO label VALUES (?, ?)", [(session, label) for label in labels])
         case CallNamed(session, call, tool):

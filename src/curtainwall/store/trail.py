@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,8 @@ Decode = Callable[[Entry], AnyEvent]
 _QUIET_SECONDS = 0.2
 _GATHER_SECONDS = 0.05
 _GATHER_AT_MOST_SECONDS = 0.5
+_AT_A_TIME = 64
+_BREATH_SECONDS = 0.001
 _REMEMBERED = 1024
 
 
@@ -148,7 +150,7 @@ class Trail:
                 start = max(end.seq, told.audited)
                 if start != after:
                     told = self._read(stream, start)
-                if lines := list(self._lines(told.entries, end.hash)):
+                if lines := self._unhurried(self._lines(told.entries, end.hash)):
                     content = _bytes_of(lines)
                     write_all(descriptor, content)
                     end = _End(end.inode, end.size + len(content), lines[-1].seq, lines[-1].hash)
@@ -178,6 +180,15 @@ class Trail:
             if entry.kind in AUDITED and (line := line_of(entry.seq, self._decode(entry), prev)):
                 yield line
                 prev = line.hash
+
+    def _unhurried(self, lines: Iterable[Line]) -> list[Line]:
+        """Return the lines, made a few at a time: while we make them, no other thread gets on."""
+        made: list[Line] = []
+        for line in lines:
+            made.append(line)
+            if len(made) % _AT_A_TIME == 0:
+                self._leaving.wait(_BREATH_SECONDS)
+        return made
 
     def _sync(self) -> None:
         done: dict[StreamId, int] = {}
