@@ -28,6 +28,7 @@ from curtainwall.model import (
     SessionId,
     SessionView,
     ShownAt,
+    Undecided,
     Who,
 )
 
@@ -186,7 +187,7 @@ class Board:
                 await self._desk.send(session, command)
             except NotFound:
                 refused[session, approval] = self._late((session, approval))
-            except CommandRefused as refusal:
+            except (CommandRefused, Undecided) as refusal:
                 refused[session, approval] = str(refusal)
         settled = len(card.joined) - len(refused)
         if not settled:

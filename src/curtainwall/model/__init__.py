@@ -98,6 +98,7 @@ from curtainwall.model.errors import (
     ProgramNeeded,
     TryLater,
     TurnFailed,
+    Undecided,
 )
 from curtainwall.model.events import (
     AgentSpoke,
@@ -561,6 +562,7 @@ __all__ = [
     "TurnResumed",
     "TurnStarted",
     "TurnStatus",
+    "Undecided",
     "Usage",
     "UserPromptSubmit",
     "Verdict",

@@ -15,6 +15,7 @@ from curtainwall.runtime.gate import (
     SessionGate,
 )
 from curtainwall.runtime.house import (
+    PATIENCE,
     House,
     Stores,
 )
@@ -38,6 +39,7 @@ from curtainwall.runtime.wakes import (
 )
 
 __all__ = [
+    "PATIENCE",
     "SHOWN_LIMIT",
     "Actor",
     "AgentOf",

@@ -17,16 +17,12 @@ from curtainwall.model import (
     ApprovalRow,
     GrantId,
     GrantScope,
-    SessionId,
-    TryLater,
     session_stream,
 )
+from curtainwall.runtime import PATIENCE
 from curtainwall.session import inert, reach
 
 app = typer.Typer()
-
-# Longer than any decision takes; past it, whoever owns the session is stopped or stuck.
-_PATIENCE = 20.0
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="the approval, as its card and `approvals list` name it")]
 SessionOption = Annotated[str | None, typer.Option(help="the session, where two have used the same id")]
@@ -95,7 +91,7 @@ def _settle(approval: str, session: str | None, *, granted: bool, scope: GrantSc
     async def answer() -> tuple[GrantId | None, bool]:
         async with open_house(setup) as wired:
             is_running = wired.store.leases.owner(session_stream(row.session)) is not None
-            await _send(wired, row.session, command)
+            await wired.house.send(row.session, command, patience=PATIENCE)
             return _grant_of(wired, row) if granted and scope is not GrantScope.ONCE else None, is_running
 
     grant, is_running = asyncio.run(answer())
@@ -115,16 +111,6 @@ def _settle(approval: str, session: str | None, *, granted: bool, scope: GrantSc
     if not is_running:
         # A process that only waits holds nothing, so whether there is one cannot be seen from here.
         note(f"where the session is not open anywhere, `curtainwall start --resume {row.session}` goes on")
-
-
-async def _send(wired: Wired, session: SessionId, command: AnswerApproval) -> None:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await wired.house.send(session, command)
-    except TimeoutError:
-        owner = wired.store.leases.owner(session_stream(session))
-        who = f"process {owner.pid}" if owner else "the session's owner"
-        raise TryLater(f"{who} has not decided yet; your answer is kept and counts as soon as it does") from None
 
 
 def _grant_of(wired: Wired, row: ApprovalRow) -> GrantId | None:
