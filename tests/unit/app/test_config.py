@@ -32,6 +32,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ("[web]\nadress = 'x'", "unknown key `web.adress`; `[web]` has `enabled`"),
         ("[log]\nunrouted = 'park'", "unknown key `log.unrouted`; did you mean `approvals.unrouted`?"),
         ("[channels.web]\noperator = ['ann']\noperators = ['ann']", "`channels.web.operator`; did you mean `channels.web.operators`?"),
+        ("[webhooks.hooks.a]\nsecret-env = 'X'\nprompt = '{{ the branch }}'", "`webhooks.hooks.a`: `{{` in `prompt` begins a field: write"),
         ("[cron.a]\nschedule = '* * * * *'\ninstructions = 'x'\nbudget.token = 1", "did you mean `cron.a.budget.tokens`?"),
         ("zzz = 1", "unknown key `zzz`; docs/config.md"),
         ("[limits]\n\ntokens = = 1", "line 3"),
