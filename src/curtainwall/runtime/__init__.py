@@ -15,12 +15,14 @@ from curtainwall.runtime.gate import (
     SessionGate,
 )
 from curtainwall.runtime.house import (
-    PATIENCE,
     House,
     Stores,
 )
 from curtainwall.runtime.journal import (
     HouseJournal,
+)
+from curtainwall.runtime.patience import (
+    PATIENCE,
 )
 from curtainwall.runtime.results import (
     SHOWN_LIMIT,

@@ -36,7 +36,6 @@ from curtainwall.model import (
     SessionId,
     StreamId,
     TryLater,
-    Undecided,
     Who,
     Write,
     ordered_id,
@@ -44,15 +43,11 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
+from curtainwall.runtime.patience import Patience
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
-PATIENCE = 10.0
-"""How long people wait for the decision of another process: longer than any takes, so whoever owns the session is stopped or stuck."""
-
 _LOOK_AGAIN = 1.0
-# How long the next command waits for a process that has let one wait in vain.
-_SHORT_PATIENCE = 0.5
 
 
 class Stores(Protocol):
@@ -102,7 +97,7 @@ class House:
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
-        self._unheard: set[int] = set()
+        self._patience = Patience(self._owner_pid)
         self._opened = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -137,7 +132,8 @@ class House:
         actor = self._actor(stream)
         if actor is None:
             await inbox.post(Post(stream, key, command))
-            return _seq(await self._outcome(stream, key) if patience is None else await self._outcome_within(patience, stream, key))
+            decided = self._outcome(stream, key)
+            return _seq(await (decided if patience is None else self._patience.within(patience, stream, decided)))
         try:
             await actor.submit(command, key)
         except Conflict:
@@ -269,21 +265,6 @@ class House:
                     await asyncio.wait_for(woken.wait(), _LOOK_AGAIN)
                 except TimeoutError:
                     continue
-
-    async def _outcome_within(self, patience: float, stream: StreamId, key: str) -> Outcome:
-        """Wait so long for the owner's decision; a process that is stopped keeps nobody waiting a second time."""
-        owner = self._owner_pid(stream)
-        try:
-            async with asyncio.timeout(min(patience, _SHORT_PATIENCE) if owner in self._unheard else patience):
-                outcome = await self._outcome(stream, key)
-        except TimeoutError:
-            owner = self._owner_pid(stream)
-            who = f"process {owner}" if owner else "whoever owns the session"
-            if owner:
-                self._unheard.add(owner)
-            raise Undecided(f"{who} has not decided yet; this is kept and counts as soon as it does") from None
-        self._unheard.discard(owner or 0)
-        return outcome
 
     def _owner_pid(self, stream: StreamId) -> int | None:
         owner = self.stores.leases.owner(stream)

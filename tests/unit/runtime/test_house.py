@@ -26,7 +26,6 @@ from curtainwall.model import (
     SessionQuery,
     SessionRenamed,
     TryLater,
-    Undecided,
     session_stream,
 )
 from curtainwall.runtime import SessionGate, SystemClock
@@ -73,27 +72,6 @@ def test_the_same_key_at_the_same_time_is_the_same_command(tmp_path: Path) -> No
             await asyncio.gather(first, second, return_exceptions=True)
             await h.send(session, message("two"), "gone")
             assert kinds(h, session).count("MessageAccepted") == 2
-
-    run(story())
-
-
-def test_an_owner_that_decides_nothing_is_waited_for_so_long_and_what_was_sent_counts_later(tmp_path: Path) -> None:
-    async def story() -> None:
-        disk = MemoryDisk()
-        async with house(store(disk)) as h:
-            session = await open_session(h, tmp_path)
-        async with house(store(disk)) as h:
-            lease = store(disk).leases.take(session_stream(session))
-            assert lease is not None
-            for word in ("one", "two"):
-                with pytest.raises(Undecided, match="has not decided yet; this is kept and counts as soon as it does"):
-                    await h.send(session, message(word), f"key {word}", patience=0.1)
-            assert kinds(h, session).count("MessageAccepted") == 0
-            lease.release()
-            async with h.hold(session):
-                await until(lambda: kinds(h, session).count("MessageAccepted") == 2)
-            told = [event.message for event in events(h, session) if isinstance(event, MessageAccepted)]
-            assert told == ["one", "two"]
 
     run(story())
 
