@@ -92,12 +92,12 @@ class House:
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
+        self._patience = Patience(self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
         self._neighbours = Neighbours()
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
-        self._patience = Patience(self._owner_pid)
         self._opened = asyncio.Event()
 
     async def __aenter__(self) -> Self:

@@ -122,7 +122,7 @@ def _settle(said: _Answer, output: Output) -> None:
     told = asyncio.run(answer_together(setup, (_key(row), *others), command, row.covers))
     for key, why in told.refused.items():
         if key != _key(row):
-            note(f"{key[1]} in session {key[0]} was not answered: {inert(str(why))}")
+            note(f"{key[1]} in session {key[0]}: {inert(str(why))}")
     if _key(row) in told.refused:
         if told.settled:
             note(f"{'granted' if said.granted else 'denied'}: {', '.join(approval for _, approval in told.settled)}")
