@@ -98,6 +98,7 @@ from curtainwall.model.errors import (
     ProgramNeeded,
     TryLater,
     TurnFailed,
+    Undecided,
 )
 from curtainwall.model.events import (
     AgentSpoke,
@@ -290,12 +291,14 @@ from curtainwall.model.tools import (
     PROPOSE_PLAN,
     REMEMBER,
     REMEMBER_FOR_ALL,
+    SHELL_RUN,
     TRUST_SKILL,
     Case,
     Meaning,
     Prepared,
     ToolResult,
     ToolSpec,
+    may_change_files,
 )
 from curtainwall.model.verdicts import (
     Effect,
@@ -339,6 +342,7 @@ __all__ = [
     "REFUSALS",
     "REMEMBER",
     "REMEMBER_FOR_ALL",
+    "SHELL_RUN",
     "SYSTEM",
     "TEAMS",
     "TRUST_SKILL",
@@ -563,6 +567,7 @@ __all__ = [
     "TurnResumed",
     "TurnStarted",
     "TurnStatus",
+    "Undecided",
     "Usage",
     "UserPromptSubmit",
     "Verdict",
@@ -583,6 +588,7 @@ __all__ = [
     "event_types",
     "freed_lease",
     "inbox_of",
+    "may_change_files",
     "misfit",
     "ordered_id",
     "project_stream",

@@ -46,6 +46,7 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
+from curtainwall.runtime.patience import Patience
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
@@ -96,6 +97,7 @@ class House:
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
+        self._patience = Patience(self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
         self._neighbours = Neighbours()
         self._actors = self._neighbours.actors
@@ -123,10 +125,11 @@ class House:
         """Return a new time-ordered id."""
         return ordered_id(self.clock.now(), self.clock.entropy(5))
 
-    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None, patience: float | None = None) -> int:
         """Have a command decided by whoever owns the session, and return where the log ends then; raise its refusal.
 
-        The same key twice is the same command: the second caller gets the first one's outcome.
+        The same key twice is the same command: the second caller gets the first one's outcome. With `patience` another process has so
+        many seconds for its decision; past them `Undecided` is raised, and the command still counts as soon as that process goes on.
         """
         stream, key = session_stream(session), key or self.mint()
         inbox = self.stores.inbox
@@ -135,7 +138,8 @@ class House:
         actor = self._actor(stream)
         if actor is None:
             await inbox.post(Post(stream, key, command))
-            return _seq(await self._outcome(stream, key))
+            decided = self._outcome(stream, key)
+            return _seq(await (decided if patience is None else self._patience.within(patience, stream, decided)))
         try:
             await actor.submit(command, key)
         except Conflict:

@@ -46,6 +46,7 @@ from tests.support.given import (
     read,
     ready,
     requested,
+    run,
     source,
     wish,
     write,
@@ -178,6 +179,12 @@ def test_the_card_shows_every_step_as_it_would_run_and_what_is_allowed_anyway() 
         "step 2: filesystem.read_multiple_files, which is allowed anyway",
         'with paths: ["/srv/project/a"]',
     ]
+
+
+def test_a_step_in_a_shell_says_that_the_project_will_be_read_only_for_it() -> None:
+    here = given(ready(PROJECT)).when(requested(wish("p", plan(ONE, run("make build"))))).then(CallRequested, ApprovalAsked)
+    (open_,) = here.state.approvals.values()
+    assert [line for line in open_.asked.shown.split("\n") if "read-only" in line] == [open_.asked.shown.split("\n")[-1]]
 
 
 def test_words_of_a_step_stay_on_their_line() -> None:
