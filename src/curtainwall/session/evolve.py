@@ -93,25 +93,16 @@ def fold(events: Iterable[AnyEvent], state: SessionState | None = None) -> Sessi
     A log that speaks of a call or an approval that is not open is damaged: it raises `Broken`.
     """
     new = SessionState() if state is None else state.copy()
-    arrived: list[MessageId] = []
     try:
         for event in events:
-            _apply(new, event, arrived)
+            apply(new, event)
     except LookupError:
         raise Broken(f"event {new.totals.events} of this log does not fit what came before it; `sessions replay` says more") from None
-    _line_up(new, arrived)
     return new
 
 
 def apply(state: SessionState, event: AnyEvent) -> None:
     """Change a state that nobody else has seen yet."""
-    arrived: list[MessageId] = []
-    _apply(state, event, arrived)
-    _line_up(state, arrived)
-
-
-def _apply(state: SessionState, event: AnyEvent, arrived: list[MessageId]) -> None:
-    """Change a state; messages that arrive are put into its queue before that is looked at, and not sooner."""
     state.totals.events += 1
     # The frequent come first: a case that does not fit costs time in every fold.
     match event:
@@ -125,8 +116,7 @@ def _apply(state: SessionState, event: AnyEvent, arrived: list[MessageId]) -> No
         case MessageAccepted():
             state.totals.messages += 1
             if event.role == "human":
-                arrived.append(event.message)
-                state.repeats = {}
+                state.queue, state.repeats = (*state.queue, event.message), {}
             if event.peer is not None:
                 state.peers = {**state.peers, event.message: event.peer}
                 if event.expires is not None:
@@ -134,7 +124,6 @@ def _apply(state: SessionState, event: AnyEvent, arrived: list[MessageId]) -> No
         case TurnStarted():
             state.totals.turns += 1
             state.turn, state.turn_waits, state.interrupting = event.turn, False, False
-            _line_up(state, arrived)
             taken = frozenset(event.messages)
             state.queue = tuple(message for message in state.queue if message not in taken)
             state.turn_messages, state.turn_began = event.messages, state.spent.copy()
@@ -166,7 +155,6 @@ def _apply(state: SessionState, event: AnyEvent, arrived: list[MessageId]) -> No
             _label(state, event.answer.labels)
             _spend(state, event.answer.usage)
         case PeerAnswered():
-            _line_up(state, arrived)
             _answered(state, event.answer.message)
         case ModelRequested():
             state.requests = {**state.requests, event.request: event.turn}
@@ -197,7 +185,6 @@ def _apply(state: SessionState, event: AnyEvent, arrived: list[MessageId]) -> No
         case InterruptAsked():
             state.interrupting = True
         case MessageWithdrawn():
-            _line_up(state, arrived)
             state.queue = tuple(message for message in state.queue if message != event.message)
         case PeerAnswerHeld():
             state.owed = {**state.owed, event.answer.message: event.answer}
@@ -258,13 +245,6 @@ def _apply(state: SessionState, event: AnyEvent, arrived: list[MessageId]) -> No
             pass
         case _:
             assert_never(event)
-
-
-def _line_up(state: SessionState, arrived: list[MessageId]) -> None:
-    """Let what arrived wait behind what waits, all at once: a queue is copied whenever it changes, and a long one takes its time."""
-    if arrived:
-        state.queue = (*state.queue, *arrived)
-        arrived.clear()
 
 
 def _without(held: Mapping[K, V], key: K) -> Mapping[K, V]:

@@ -1,7 +1,5 @@
 """One event further: totals, tolerance for what is told twice, and a damaged log."""
 
-import time
-
 import pytest
 
 from curtainwall.model import (
@@ -42,17 +40,6 @@ from tests.support.given import ANN, NOW, SESSION, asked, given, push, read, rea
 
 PUSH = wish("c1", push("github.com/me/r"))
 LOST = CallId("lost")
-
-
-def test_a_long_queue_is_folded_in_time_that_grows_with_its_length_alone() -> None:
-    def seconds(count: int) -> float:
-        log = [*ready(), *[MessageAccepted(at=NOW, message=MessageId("m"), text="x", by=ANN)] * count]
-        began = time.process_time()
-        assert len(fold(log).queue) == count
-        return time.process_time() - began
-
-    few, many = (min(seconds(count) for _ in range(5)) for count in (5_000, 40_000))
-    assert many < 24 * few, "eight times as many take eight times as long, and not 64 times"
 
 
 def test_messages_wait_in_their_order_however_many_are_folded_at_once() -> None:
