@@ -18,6 +18,7 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Conflict,
+    CurtainwallError,
     ExtensionNoted,
     GrantId,
     Inbox,
@@ -279,7 +280,11 @@ class House:
                     continue
 
     def _owner_pid(self, stream: StreamId) -> int | None:
-        owner = self.stores.leases.owner(stream)
+        """Return who decides for a stream; None for nobody, and where that cannot be told now."""
+        try:
+            owner = self.stores.leases.owner(stream)
+        except CurtainwallError:
+            return None
         return None if owner is None else owner.pid
 
     async def _revoke_in_project(self, stream: StreamId, command: RevokeGrant) -> None:

@@ -4,7 +4,19 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from curtainwall.model import LEFT, CloseSession, InterruptTurn, MessageId, Place, SendMessage, SessionId, TurnAt, TurnResult, TurnStatus
+from curtainwall.model import (
+    LEFT,
+    CloseSession,
+    InterruptTurn,
+    MessageId,
+    Place,
+    SendMessage,
+    SessionId,
+    TurnAt,
+    TurnResult,
+    TurnStatus,
+    session_stream,
+)
 from curtainwall.runtime import NoHooks, SystemClock, Turns
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
@@ -154,6 +166,24 @@ def test_an_agent_works_at_once_in_a_session_that_another_house_only_opened(tmp_
             for number in (1, 2, 3):
                 await opener.send(session, SendMessage(by=ANN, message=MessageId(f"m{number}"), text="hello"))
                 await until(lambda number=number: kinds(keeper, session).count("TurnEnded") == number)
+            await turns.close()
+
+    run(story())
+
+
+def test_a_session_is_still_looked_after_when_there_was_no_room_for_its_lease(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = FailingStore()
+        async with house(store, linger=0) as here:
+            session = await open_session(here, tmp_path)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: store.leases.owner(session_stream(session)) is None)
+            store.is_crowded = True
+            turns = Turns(here, lambda _: Done(), NoHooks(), lambda _: "")
+            turns.attend(session)
+            await until(lambda: store.refused > 2)
+            store.is_crowded = False
+            await until(lambda: kinds(here, session)[-1] == "TurnEnded")
             await turns.close()
 
     run(story())
