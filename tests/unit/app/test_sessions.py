@@ -4,19 +4,22 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from curtainwall.app.copying import copy_tree
 from curtainwall.app.exports import export_lines, read_export
+from curtainwall.app.forking import fork
+from curtainwall.app.openings import reset
 from curtainwall.app.removing import remove_tree
-from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.model import (
     SYSTEM,
     AgentSpoke,
     AnyCommand,
+    Batch,
     Broken,
     EndTurn,
     MessageId,
@@ -25,11 +28,16 @@ from curtainwall.model import (
     SendMessage,
     SessionId,
     StartTurn,
+    StreamId,
     TextStreamed,
     TurnId,
     TurnStatus,
+    Who,
     session_stream,
 )
+from curtainwall.runtime import SystemClock
+from curtainwall.store import MemoryStore
+from curtainwall.store.memory import MemoryLog
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, opened, read, session_in
 
@@ -232,6 +240,29 @@ def test_a_fork_takes_history_and_labels_and_leaves_grants_and_modes(run: Run, p
     history = next(line for line in run("sessions", "export", forked["id"]).out.splitlines() if "HistoryInherited" in line)
     blob = json.loads(history)["event"]["history"]["digest"]
     assert [it["type"] for it in json.loads((places.home / "blobs" / blob[:2] / blob).read_text())] == ["CallRequested"]
+
+
+@covers("sessions.a-past-comes-whole")
+@pytest.mark.parametrize("how", [fork, reset])
+def test_a_session_with_a_past_is_opened_in_one_commit(places: Places, how: Callable[[Wired, SessionId, Who], Awaitable[object]]) -> None:
+    """Killed between two commits, it would be completed without its past by whoever comes next."""
+    written: list[set[str]] = []
+
+    class Recording(MemoryLog):
+        async def append(self, batch: Batch) -> Mapping[StreamId, int]:
+            written.append({type(event).__name__ for write in batch.writes for event in write.events})
+            return await super().append(batch)
+
+    async def story() -> None:
+        store = MemoryStore(SystemClock())
+        store.log = Recording(store.disk)
+        async with open_house(set_up(), parts=Parts(store=store)) as wired:
+            session = await opened(wired, places.workspace)
+            written.clear()
+            await how(wired, session, local_user())
+
+    asyncio.run(story())
+    assert [each for each in written if each] == [{"SessionOpened", "HistoryInherited", "SessionReady"}]
 
 
 def test_a_fork_shares_a_project_and_says_so(run: Run, places: Places) -> None:
