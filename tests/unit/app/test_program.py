@@ -61,6 +61,30 @@ def test_a_misused_command_is_one_line_and_code_two(run: Run, words: tuple[str, 
     assert len(said.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("session", "list"), "there is no command `session`; did you mean `sessions`? see `curtainwall --help`"),
+        (("plans",), "there is no command `plans`; see `curtainwall --help`"),
+        (("start", "--wrkspace", "."), "there is no option `--wrkspace`; did you mean `--workspace`? see `curtainwall start --help`"),
+        (("approve",), "missing argument `ID`; see `curtainwall approve --help`"),
+        (("completion",), "missing argument `shell`; choose from bash, zsh, fish; see `curtainwall completion --help`"),
+        (
+            ("approve", "x", "--for", "ever"),
+            "invalid value for `--for`: `ever` is not one of `once`, `session`, `project`; see `curtainwall approve --help`",
+        ),
+    ],
+)
+def test_a_misuse_is_told_in_the_words_of_the_house(run: Run, words: tuple[str, ...], said: str) -> None:
+    assert run(*words) == Said(2, "", f"curtainwall: {said}\n")
+
+
+def test_a_reader_that_has_gone_is_told_apart_from_a_failure(places: Places) -> None:
+    command = f"{sys.executable} -m curtainwall policy rules | true; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=places.workspace)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
 def test_without_a_command_the_overview_is_shown_as_an_error(run: Run) -> None:
     said = run()
     assert (said.code, said.out) == (2, "")
