@@ -149,6 +149,29 @@ def test_doctor_finds_an_open_home_and_rules_that_do_not_load(run: Run, places: 
     assert {it["name"] for it in said.json["findings"] if it["standing"] == "fail"} == {"home", "policy"}
 
 
+@pytest.mark.parametrize("words", [("sessions", "list"), ("approvals", "list"), ("doctor",), ("config", "show"), ("audit", "verify")])
+@pytest.mark.parametrize("below", ["", "x"])
+def test_a_file_in_the_place_of_the_home_is_told_by_every_command(
+    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], below: str
+) -> None:
+    places.home.write_text("")
+    monkeypatch.setenv("CURTAINWALL_HOME", str(places.home / below))
+    said = run(*words)
+    assert (said.code, said.out) == (1, "")
+    assert f"`{places.home}` is no directory; set CURTAINWALL_HOME to one that is yours" in said.err
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_doctor_examines_a_home_that_cannot_be_written(places: Places) -> None:
+    places.home.mkdir(mode=0o700)
+    home = str(places.home)
+    command = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home, "--", sys.executable, "-m", "curtainwall", "doctor")
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stderr) == (1, "")
+    assert "cannot write beside the log" in told.stdout
+    assert "cannot be tried: Read-only file system" in told.stdout
+
+
 def test_a_list_that_cannot_be_used_is_told_by_config_show_and_doctor(run: Run, places: Places) -> None:
     places.home.mkdir(mode=0o700)
     for text, why in (
