@@ -212,7 +212,8 @@ class House:
             if actor.state.opened is None:
                 raise NotFound(f"there is no session `{session}`")
             if actor.state.approvals:
-                raise CommandRefused(f"session `{session}` has {len(actor.state.approvals)} open approvals; answer them first")
+                many = len(actor.state.approvals)
+                raise CommandRefused(f"session `{session}` has {many} open approval{'s' if many > 1 else ''}; answer what is open first")
             entries = self.stores.log.read(stream)
             deleted = SessionDeleted(
                 at=self.clock.now(), session=session, name=actor.state.name, entries=len(entries), head=entries[-1].hash.hex(), by=by

@@ -1,6 +1,7 @@
 """Sessions from outside: lists, names, exports, replays, forks, and taking them away."""
 
 import asyncio
+import io
 import json
 import os
 import time
@@ -196,8 +197,18 @@ def test_a_torn_export_is_read_up_to_the_tear(run: Run, places: Places, tmp_path
     said = run("sessions", "replay", tmp_path / "torn", "--output", "json")
     assert said.json["entries"] == len(entries) - 1
     assert "torn" in said.err
+    assert said.json["torn"] is True
     with pytest.raises(Broken, match="line 1"):
         read_export("{}\n" + text)
+
+
+def test_an_export_without_a_whole_entry_is_no_sound_session(run: Run, places: Places, tmp_path: Path) -> None:
+    session, _ = session_in(places.workspace)
+    (tmp_path / "cut").write_text(run("sessions", "export", session).out[:50])
+    said = run("sessions", "replay", tmp_path / "cut")
+    assert (said.code, said.out) == (1, "")
+    assert "holds no whole entry" in said.err
+    assert "no such file" in run("sessions", "replay", tmp_path / "gone.jsonl").err
 
 
 def test_a_replay_names_what_is_broken(run: Run, places: Places, tmp_path: Path) -> None:
@@ -246,9 +257,9 @@ def test_a_session_with_open_approvals_is_never_deleted(run: Run, places: Places
     session, _ = session_in(places.workspace, OUTSIDE)
     said = run("sessions", "delete", session, "--yes")
     assert said.code == 1
-    assert "1 open approvals" in said.err
+    assert "has 1 open approval; answer" in said.err
     assert run("sessions", "clean", "--older-than", "0s", "--yes", "--output", "json").json["kept"] == [
-        {"session": session, "why": "it has 1 open approvals"}
+        {"session": session, "why": "it has 1 open approval"}
     ]
     assert len(run("sessions", "list", "--output", "json").json) == 1
 
@@ -263,6 +274,22 @@ def test_deleting_needs_a_yes_and_the_whole_id(run: Run, places: Places) -> None
     assert run("sessions", "list", "--output", "json").json == []
     assert not directory.exists()
     assert run("audit", "verify").code == 0, "the house's own log says that it was deleted on purpose"
+
+
+def test_a_no_is_told_and_the_question_names_what_would_go(
+    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    session, _ = session_in(places.workspace)
+    monkeypatch.setattr("sys.stdin", Keyboard("n\n"))
+    said = run("sessions", "delete", session)
+    assert said.code == 1
+    assert session in said.err
+    assert "nothing was done" in said.err
+    assert len(run("sessions", "list", "--output", "json").json) == 1
 
 
 def test_cleaning_says_first_what_would_go(run: Run, places: Places) -> None:
