@@ -29,6 +29,9 @@ def test_the_agents_are_listed_with_what_each_lacks(run: Run) -> None:
     assert rows["builtin"].endswith("yes")
     assert {"claude-local", "claude-code", "codex", "opencode", "gemini", "goose"} <= set(rows)
     assert "goose: there is no recipe for it" in told.out
+    listed = run("agents", "list", "--output", "json").json
+    assert [it["name"] for it in listed] == [line.split()[0] for line in told.out.splitlines()[1 : len(listed) + 1]]
+    assert listed[0]["runnable"] is True
 
 
 def test_the_doctor_names_the_model_of_new_sessions(run: Run, places: Places) -> None:
