@@ -43,6 +43,14 @@ def test_the_doctor_names_the_model_of_new_sessions(run: Run, places: Places) ->
     assert ("`model.name` in the configuration chooses it" in said, "set ANTHROPIC_API_KEY" in said) == (True, False)
 
 
+def test_a_skill_that_cannot_be_used_is_shown_with_the_reason(run: Run, places: Places) -> None:
+    folder = places.home / "skills" / "broken"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("no head\n")
+    assert f"`{folder}` is not usable: it does not begin with" in run("skills", "show", "broken").err
+    assert "there is no skill `other`" in run("skills", "show", "other").err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(run: Run, name: str) -> None:
     told = run(name, "--help")
