@@ -60,7 +60,9 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(run: Run, places: Places)
     told = run("sessions", "show", session[:12], "--output", "json").json
     assert (told["id"], told["pending"], told["labels"], told["owner"]) == (session, 1, ["sensitive"], None)
     assert told["approvals"][0]["because"] == ["read-outside"]
-    assert "its own" in run("sessions", "show", session).out
+    shown = run("sessions", "show", session).out
+    assert "its own" in shown
+    assert "seconds    0s of 2h (measured)" in shown, "as `sessions budget` says it"
     assert run("sessions", "show", "zzz").code == 1
     session_in(places.workspace)
     assert "more than one" in run("sessions", "show", session[:2]).err
@@ -90,7 +92,7 @@ def test_a_budget_is_shown_and_raised(run: Run, places: Places) -> None:
         (("steps",), 2, "say how much in all; write `tokens 2m`"),
         (("steps", "many"), 2, "`many` is no amount; write `tokens 2m`"),
         (("apples", "3"), 2, "there is no budget of `apples`"),
-        (("steps", "10"), 1, "the steps budget is already 200"),
+        (("steps", "10"), 1, "the steps budget is already 200, and it can only be raised"),
     ],
 )
 def test_a_budget_that_cannot_be_meant_is_left_as_it_is(run: Run, places: Places, words: tuple[str, ...], code: int, why: str) -> None:
@@ -166,6 +168,7 @@ def test_a_session_in_which_nothing_was_said_has_no_history(run: Run, places: Pl
     session, _ = session_in(places.workspace)
     said = run("sessions", "history", session)
     assert (said.code, said.out, said.err) == (0, "", "nothing was said yet\n")
+    assert run("audit", "tail", session).err == f"nothing was judged, asked or done in {session} yet\n"
 
 
 def test_a_session_gets_another_name(run: Run, places: Places) -> None:

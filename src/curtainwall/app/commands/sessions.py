@@ -103,6 +103,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         opens = {"open_calls": calls, "approvals": asks, "budget": [_figure_json(it) for it in budget]}
         show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
+    view = view_of(state, (), None)
     lines = [
         ("session", row.session),
         ("name", row.name),
@@ -119,7 +120,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
             "log",
             f"{counted(totals.events, 'event')}, {counted(totals.turns, 'turn')}, {counted(totals.calls, 'call')}, {totals.denials} denied",
         ),
-        *((it.kind.value, f"{it.used:,.10g} of {it.limit:,.10g} ({it.basis})") for it in budget),
+        *(line.split(maxsplit=1) for line in budget_lines(view.budget, view.exhausted)),
         *conversation_lines(told, state),
     ]
     show("\n".join(f"{name:<10} {inert(str(value))}" for name, value in lines))
