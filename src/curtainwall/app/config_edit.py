@@ -51,6 +51,11 @@ def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]], processes: 
     _write(path, document)
 
 
+def has_server(path: Path, name: str) -> bool:
+    """Tell whether the configuration file names a server."""
+    return name in _read(path).unwrap().get("servers", {})
+
+
 def remove_server(path: Path, name: str) -> None:
     """Take a server and its roles out of the configuration file; all else in it stays as it is."""
     document = _read(path)

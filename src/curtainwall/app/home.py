@@ -106,8 +106,13 @@ class Home:
 
 
 def find_home(environ: Mapping[str, str] = os.environ) -> Home:
-    """Return the home that the environment names, or `~/.curtainwall`."""
-    return Home(Path(os.path.realpath(_told(environ))))
+    """Return the home that the environment names, or `~/.curtainwall`; raise `Broken` where a file stands in its place."""
+    root = Path(os.path.realpath(_told(environ)))
+    there = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
+    if os.path.lexists(there) and not there.is_dir():
+        # An empty list of sessions would be a wrong answer to a wrong name.
+        raise Broken(f"our directory `{root}` cannot be used: `{there}` is no directory; set {VARIABLE} to one that is yours")
+    return Home(root)
 
 
 def named_home(environ: Mapping[str, str] = os.environ) -> str:

@@ -22,6 +22,7 @@ from curtainwall.app.models import default_model_name
 from curtainwall.app.shared_secrets import faults_in_secrets
 from curtainwall.app.soundness import fault_in_config
 from curtainwall.app.wiring import open_store, set_up
+from curtainwall.channels.counting import counted
 from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
 from curtainwall.model import Broken, CurtainwallError, SessionQuery
 
@@ -114,7 +115,9 @@ def _workers(home: Home) -> Finding:
         # Where a launcher would be written: whether programs may be started there is part of the question.
         with tempfile.TemporaryDirectory(dir=_nearest(home.root)) as directory:
             held = confined_worker(binary, Path(directory)).how
-    except (CurtainwallError, OSError) as error:
+    except OSError as error:
+        return Finding("code workers", "warn", f"cannot be tried: {error.strerror}", "make our directory writable")
+    except CurtainwallError as error:
         return Finding("code workers", "warn", f"none: code mode is refused; {error}", "install bubblewrap, or boot with `lsm=landlock,…`")
     by = "bubblewrap" if held == "bubblewrap" else "Landlock and a system-call filter"
     return Finding("code workers", "ok", f"held by {by}: no network, no files, one life with us")
@@ -179,13 +182,13 @@ def _durability(home: Home) -> Finding:
 def _sharing(home: Home) -> Finding:
     import fcntl
 
-    with tempfile.TemporaryFile(dir=_nearest(home.root)) as one, tempfile.TemporaryFile(dir=_nearest(home.root)) as two:
-        one.write(b"x" * 4096)
-        one.flush()
-        try:
+    try:
+        with tempfile.TemporaryFile(dir=_nearest(home.root)) as one, tempfile.TemporaryFile(dir=_nearest(home.root)) as two:
+            one.write(b"x" * 4096)
+            one.flush()
             fcntl.ioctl(two.fileno(), FICLONE, one.fileno())
-        except OSError:
-            return Finding("reflink", "ok", "not here: forks copy their workspace byte by byte")
+    except OSError:
+        return Finding("reflink", "ok", "not here: forks copy their workspace byte by byte")
     return Finding("reflink", "ok", "forks share blocks with their parent")
 
 
@@ -299,6 +302,6 @@ def _log(home: Home) -> Finding:
     def act() -> str:
         with open_store(home) as store:
             waiting = sum(row.pending for row in store.index.sessions(SessionQuery(limit=1_000_000)))
-        return f"opens; {waiting} approvals are open" if home.database.exists() else "empty so far"
+        return f"opens; {counted(waiting, 'approval')} {'is' if waiting == 1 else 'are'} open" if home.database.exists() else "empty so far"
 
     return _tried("log", act, "see `curtainwall audit verify`")

@@ -112,7 +112,13 @@ def _run(arguments: list[str]) -> int:
     group = cast("TyperGroup", get_command(app))
     # The overview as it is written above, where a newcomer's first commands come first; typer puts groups last.
     group.commands = {name: group.commands[name] for name in COMMANDS}
-    told = group.main(arguments, prog_name=NAME, standalone_mode=False)
+    try:
+        told = group.main(arguments, prog_name=NAME, standalone_mode=False)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            # The library takes a reader that has gone for a failure; what became of the command is not known.
+            raise ended.__context__ from None
+        raise
     return told if isinstance(told, int) else 0
 
 
@@ -131,8 +137,9 @@ def _say_what_failed(error: Exception) -> int:
         if message.startswith("Usage:"):
             print(message, file=sys.stderr)
             return USAGE
-        path = getattr(getattr(error, "ctx", None), "command_path", NAME)
-        _complain(f"{message[:1].lower()}{message[1:].rstrip('.')}; see `{path} --help`")
+        from curtainwall.app.usage import usage_words
+
+        _complain(usage_words(message, getattr(getattr(error, "ctx", None), "command_path", NAME)))
         return error.exit_code
     if isinstance(error, typer.Abort):
         _complain("nothing was done")

@@ -106,4 +106,4 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise Misuse("nobody can be asked here; add --yes if you mean it")
     if not typer.confirm(question, err=True):
-        raise typer.Exit(1)
+        raise typer.Abort

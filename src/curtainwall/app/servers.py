@@ -18,6 +18,14 @@ def server_specs(config: Config, secret: Iterable[str], environ: Mapping[str, st
     return tuple(_spec(name, section, frozenset(secret), environ) for name, section in config.servers.items())
 
 
+def see_environment(name: str, entries: Iterable[str], secret: Iterable[str]) -> None:
+    """Raise `Broken` for what a server could not be given as its environment."""
+    try:
+        allowed_environment(entries, {}, frozenset(secret))
+    except Broken as fault:
+        raise Broken(f"[servers.{name}]: {fault}") from None
+
+
 def _spec(name: str, section: ServerSection, secret: frozenset[str], environ: Mapping[str, str]) -> ServerSpec:
     try:
         environment = allowed_environment(section.env, environ, secret)

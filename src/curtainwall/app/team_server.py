@@ -1,6 +1,7 @@
 """`curtainwall mcp`: the teams as an ordinary MCP server on stdin and stdout, for one caller who is known by name or is nobody."""
 
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 from curtainwall.app.callers import McpCaller, OutsideCaller
 from curtainwall.app.mcp_proxy import pump
 from curtainwall.app.openings import Wanted
+from curtainwall.app.screen import note
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
 from curtainwall.model import OUTSIDE, CommandRefused, ToolSpec
@@ -21,6 +23,8 @@ def mcp(
     team: Annotated[str, typer.Option(metavar="NAME", help="the team that asks; left out, nobody")] = "",
 ) -> None:
     """Speak MCP on stdin and stdout: tools to ask teams, tell them something and look back."""
+    if sys.stdin.isatty():
+        note("an MCP client is expected on stdin, which starts this by itself: docs/teams.md says how; Ctrl-C ends")
     asyncio.run(_serve(team))
 
 

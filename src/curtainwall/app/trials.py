@@ -34,6 +34,11 @@ def run_trials(home: Home, file: Path, policy_files: list[Path]) -> tuple[Result
         trials = read_corpus(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise Broken(f"`{file}` is not UTF-8; save it as UTF-8 text") from None
+    except Broken as fault:
+        raise Broken(f"`{file}`: {fault}") from None
+    if not trials:
+        # Nothing expected is nothing tested: a green answer would be taken for more than it is.
+        raise Broken(f"`{file}` holds no expected verdict; docs/policy.md says how a line is written")
 
     @cache
     def policy_of(rules: str, lists: Lists, protection: Protection) -> Policy:

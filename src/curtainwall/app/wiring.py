@@ -25,6 +25,7 @@ from curtainwall.app.rule_files import own_cards, own_files, own_policies, rule_
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
+from curtainwall.app.services import INSTANCE
 from curtainwall.app.session_tools import session_runners
 from curtainwall.app.web_people import WEB, web_operators
 from curtainwall.app.wishes import Wishes
@@ -266,6 +267,12 @@ def open_store(home: Home) -> Generator[Stores]:
         yield store
     finally:
         store.close()
+
+
+def is_served(home: Home) -> bool:
+    """Tell whether a `serve` runs for a home."""
+    with open_store(home) as store:
+        return store.leases.owner(INSTANCE) is not None
 
 
 def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:

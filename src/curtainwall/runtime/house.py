@@ -239,7 +239,8 @@ class House:
         log, end, house_end = self.stores.log, self.stores.log.head(actor.stream), self.stores.log.head(HOUSE)
         await actor.catch_up(end)
         if actor.state.approvals:
-            raise CommandRefused(f"session `{session}` has {len(actor.state.approvals)} open approvals; answer them first")
+            many = len(actor.state.approvals)
+            raise CommandRefused(f"session `{session}` has {many} open approval{'s' if many > 1 else ''}; answer what is open first")
         [last] = log.read(actor.stream, end - 1, 1)
         deleted = SessionDeleted(at=self.clock.now(), session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
         return Batch((Write(actor.stream, end, ()), Write(HOUSE, house_end, (deleted,))))

@@ -360,7 +360,7 @@ def _raise_budget(state: SessionState, command: RaiseBudget, moment: Moment) -> 
     now: float = getattr(state.limits, command.kind.value)
     limit = type(now)(command.limit)
     if limit <= now:
-        raise CommandRefused(f"the {command.kind} budget is already {now}")
+        raise CommandRefused(f"the {command.kind} budget is already {now:,}, and it can only be raised")
     raised = BudgetRaised(at=moment.at, kind=command.kind, limit=limit, by=command.by)
     # A raise that is not enough leaves the budget used up, and says so.
     return (raised, *budget_events(fold((raised,), state), moment.at))

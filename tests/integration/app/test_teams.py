@@ -59,8 +59,9 @@ def test_a_notice_waits_for_whoever_works_next_and_a_late_answer_for_whoever_loo
     with upstream_beside() as server:
         write(program, f'[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "backend")
         server.will(*(Says((f"answer {number}",)) for number in range(9)))
-        accepted = program("teams", "notify", "backend", "we deploy at five").stdout
-        assert accepted.startswith("accepted: ")
+        accepted = program("teams", "notify", "backend", "we deploy at five")
+        assert accepted.stdout.startswith("accepted: ")
+        assert "nobody works for the teams now: `curtainwall serve` does" in accepted.stderr
         assert program("teams", "ask", "--timeout", "1m", "backend", "did you hear?").stdout.startswith("answer ")
         told = program.json("teams", "history", "backend")
         assert [row["name"] for row in program.sessions()] == ["nobody → backend"]
@@ -100,6 +101,7 @@ def test_teams_of_iris_are_imported_and_listed(program: Program) -> None:
     done = program("teams", "import", source)
     assert done.stdout == f"frontend: {program.workspace}\n"
     assert "`skipPermissions` is not taken over" in done.stderr
+    assert f"added to {program.home / 'config.toml'}" in done.stderr
     (team,) = program.json("teams", "list")["teams"]
     assert (team["team"], team["agent"], team["description"]) == ("frontend", "claude-local", "the pages")
     again = program("teams", "import", source, fails=True)
@@ -112,7 +114,13 @@ def test_mistakes_are_named(program: Program) -> None:
     assert unknown.returncode == 1
     assert "there is no team `nosuch`; there are: `backend`" in unknown.stderr
     assert "there is no team `nosuch`" in program("teams", "ask", "backend", "--from", "nosuch", "hello", fails=True).stderr
+    for words in (("history", "nosuch"), ("history", "backend", "--from", "nosuch"), ("adopt", "nosuch")):
+        told = program("teams", *words, fails=True)
+        assert (told.returncode, told.stderr) == (1, "curtainwall: there is no team `nosuch`; there are: `backend`\n")
     assert program("teams", "ask", "backend", "hello", "--timeout", "soon", fails=True).returncode == 2
+    for word in ("ask", "send", "notify"):
+        empty = program("teams", word, "backend", " ", fails=True)
+        assert (empty.returncode, "the message is empty" in empty.stderr) == (2, True)
     (program.home / "config.toml").write_text("")
     assert "no team is configured" in program("teams", "ask", "backend", "hello", fails=True).stderr
     assert "no team is configured" in program("teams", "list").stderr

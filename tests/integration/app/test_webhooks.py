@@ -189,7 +189,8 @@ def test_what_is_unsigned_replayed_oversized_or_slow_is_refused_and_makes_no_ses
     assert hooks.send("POST", "/hooks/ci", b"{}")[0] == 401
     assert hooks.send("POST", "/hooks/ci", b"{}", {"X-Hub-Signature-256": "sha256=" + "0" * 64})[0] == 401
     assert hooks.send("POST", "/hooks/other", b"{}")[0] == 404
-    assert hooks.send("GET", "/hooks/ci")[0] == 405
+    assert hooks.send("GET", "/hooks/ci")[:2] == (405, {"error": "deliver with POST, ask with GET"})
+    assert hooks.send("GET", "/")[:2] == (404, {"error": "there is nothing here"})
     assert hooks.deliver(b'"%s"' % (b"x" * 5000))[0] == 413
     assert hooks.deliver(b"{", "ci")[0] == 400
     assert hooks.deliver(b"{}", "timed", at=int(time.time()) - 3600)[0] == 401

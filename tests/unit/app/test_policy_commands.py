@@ -70,7 +70,11 @@ def test_a_corpus_is_run_and_what_differs_is_named(run: Run, places: Places, tmp
     assert "wrong" in said.out
     assert "expected `deny`, got `allow`" in said.out
     corpus.write_text("{}")
-    assert run("policy", "test", corpus).code == 1
+    said = run("policy", "test", corpus)
+    assert (said.code, f"`{corpus}`: line 1 " in said.err) == (1, True)
+    corpus.write_text("# nothing yet\n")
+    said = run("policy", "test", corpus)
+    assert (said.code, said.out, "holds no expected verdict" in said.err) == (1, "", True)
 
 
 def test_an_import_prints_rules_or_puts_them_into_place(run: Run, places: Places, tmp_path: Path) -> None:
@@ -86,6 +90,18 @@ def test_an_import_prints_rules_or_puts_them_into_place(run: Run, places: Places
     assert verdict["effect"] == "ask"
     settings.write_text("{")
     assert run("policy", "import", settings).code == 1
+    settings.write_text('{"teams": {}}')
+    said = run("policy", "import", settings, "--name", "other", "--write")
+    assert (said.code, said.out, "there is nothing to import" in said.err) == (1, "", True)
+
+
+def test_an_explanation_says_that_a_project_is_judged_otherwise(run: Run, places: Places) -> None:
+    write = ("policy", "explain", "filesystem.write_file", '{"path": "a", "content": "b"}')
+    own = run(*write, "--workspace", places.workspace)
+    assert own.out.startswith("allow")
+    assert "as `start --workspace DIR` has it, is judged with `--project DIR`" in own.err
+    project = run(*write, "--project", places.workspace)
+    assert (project.out.startswith("ask"), project.err) == (True, "")
 
 
 def test_a_second_import_says_what_to_do_and_takes_a_name(run: Run, places: Places, tmp_path: Path) -> None:
@@ -217,5 +233,6 @@ def test_an_unknown_tool_is_answered_with_those_that_are_like_it(run: Run, place
         assert told["because"] == ["unknown-tool"]
         assert meant in told["changes"][0], name
         assert "tools list" in told["changes"][0]
+    assert "did you mean `filesystem.read_file`" in run("tools", "show", "read_file").err
     bad = run("policy", "explain", "fetch.get", '{"url": 7}', "--output", "json").json
     assert "curtainwall tools show fetch.get" in bad["changes"][0]

@@ -30,6 +30,9 @@ def test_the_agents_are_listed_with_what_each_lacks(run: Run) -> None:
     assert rows["builtin"].endswith("yes")
     assert {"claude-local", "claude-code", "codex", "opencode", "gemini", "goose"} <= set(rows)
     assert "goose: there is no recipe for it" in told.out
+    listed = run("agents", "list", "--output", "json").json
+    assert [it["name"] for it in listed] == [line.split()[0] for line in told.out.splitlines()[1 : len(listed) + 1]]
+    assert listed[0]["runnable"] is True
 
 
 def test_the_doctor_names_the_model_of_new_sessions(run: Run, places: Places) -> None:
@@ -39,6 +42,14 @@ def test_the_doctor_names_the_model_of_new_sessions(run: Run, places: Places) ->
     said = run("doctor").out
     assert "demo, a stand-in" in said
     assert ("`model.name` in the configuration chooses it" in said, "set ANTHROPIC_API_KEY" in said) == (True, False)
+
+
+def test_a_skill_that_cannot_be_used_is_shown_with_the_reason(run: Run, places: Places) -> None:
+    folder = places.home / "skills" / "broken"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("no head\n")
+    assert f"`{folder}` is not usable: it does not begin with" in run("skills", "show", "broken").err
+    assert "there is no skill `other`" in run("skills", "show", "other").err
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -60,6 +71,30 @@ def test_a_misused_command_is_one_line_and_code_two(run: Run, words: tuple[str, 
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("curtainwall: ")
     assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("session", "list"), "there is no command `session`; did you mean `sessions`? see `curtainwall --help`"),
+        (("plans",), "there is no command `plans`; see `curtainwall --help`"),
+        (("start", "--wrkspace", "."), "there is no option `--wrkspace`; did you mean `--workspace`? see `curtainwall start --help`"),
+        (("approve",), "missing argument `ID`; see `curtainwall approve --help`"),
+        (("completion",), "missing argument `shell`; choose from bash, zsh, fish; see `curtainwall completion --help`"),
+        (
+            ("approve", "x", "--for", "ever"),
+            "invalid value for `--for`: `ever` is not one of `once`, `session`, `project`; see `curtainwall approve --help`",
+        ),
+    ],
+)
+def test_a_misuse_is_told_in_the_words_of_the_house(run: Run, words: tuple[str, ...], said: str) -> None:
+    assert run(*words) == Said(2, "", f"curtainwall: {said}\n")
+
+
+def test_a_reader_that_has_gone_is_told_apart_from_a_failure(places: Places) -> None:
+    command = f"{sys.executable} -m curtainwall policy rules | true; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=places.workspace)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_without_a_command_the_overview_is_shown_as_an_error(run: Run) -> None:
@@ -136,6 +171,29 @@ def test_doctor_finds_an_open_home_and_rules_that_do_not_load(run: Run, places: 
     said = run("doctor", "--output", "json")
     assert said.code == 1
     assert {it["name"] for it in said.json["findings"] if it["standing"] == "fail"} == {"home", "policy"}
+
+
+@pytest.mark.parametrize("words", [("sessions", "list"), ("approvals", "list"), ("doctor",), ("config", "show"), ("audit", "verify")])
+@pytest.mark.parametrize("below", ["", "x"])
+def test_a_file_in_the_place_of_the_home_is_told_by_every_command(
+    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], below: str
+) -> None:
+    places.home.write_text("")
+    monkeypatch.setenv("CURTAINWALL_HOME", str(places.home / below))
+    said = run(*words)
+    assert (said.code, said.out) == (1, "")
+    assert f"`{places.home}` is no directory; set CURTAINWALL_HOME to one that is yours" in said.err
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_doctor_examines_a_home_that_cannot_be_written(places: Places) -> None:
+    places.home.mkdir(mode=0o700)
+    home = str(places.home)
+    command = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home, "--", sys.executable, "-m", "curtainwall", "doctor")
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stderr) == (1, "")
+    assert "cannot write beside the log" in told.stdout
+    assert "cannot be tried: Read-only file system" in told.stdout
 
 
 def test_a_list_that_cannot_be_used_is_told_by_config_show_and_doctor(run: Run, places: Places) -> None:

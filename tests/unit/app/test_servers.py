@@ -50,6 +50,8 @@ def test_add_writes_the_configuration_and_leaves_the_rest_as_it_is(run: Run, pla
         (("x", "--trusted", "--read", "/usr", "--", "y"), "for the sandbox"),
         (("x", "--timeout", "soon", "--", "y"), "no length of time"),
         (("x", "--shared", "--write", "{workspace}", "--", "y"), "belongs to no session"),
+        (("x", "--env", "OPENAI_API_KEY", "--", "y"), "[servers.x]: `OPENAI_API_KEY` is a key of ours"),
+        (("x", "--env", "1BAD", "--", "y"), "neither the name of a variable nor `NAME=value`"),
     ],
 )
 def test_what_would_be_refused_later_is_not_written(words: tuple[str, ...], why: str, run: Run, places: Places) -> None:
@@ -57,6 +59,19 @@ def test_what_would_be_refused_later_is_not_written(words: tuple[str, ...], why:
     assert (said.code, said.out) == (1, "")
     assert why in said.err
     assert not (places.home / "config.toml").exists()
+
+
+def test_what_is_missing_for_a_server_is_said_when_it_is_added(run: Run, tmp_path: Path) -> None:
+    said = run("servers", "add", "x", "--read", str(tmp_path / "gone"), "--", "no-such-program")
+    assert said.code == 0
+    assert "the program `no-such-program` is not on the path yet" in said.err
+    assert f"`{tmp_path / 'gone'}` does not exist; the server starts once it does" in said.err
+
+
+def test_a_server_that_is_not_there_is_not_asked_about(run: Run) -> None:
+    said = run("servers", "remove", "nope")
+    assert said.code == 1
+    assert "there is no server `nope`" in said.err
 
 
 def test_a_server_is_added_once(run: Run) -> None:

@@ -1,6 +1,7 @@
 """Sessions from outside: lists, names, exports, replays, forks, and taking them away."""
 
 import asyncio
+import io
 import json
 import os
 import time
@@ -67,7 +68,9 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(run: Run, places: Places)
     told = run("sessions", "show", session[:12], "--output", "json").json
     assert (told["id"], told["pending"], told["labels"], told["owner"]) == (session, 1, ["sensitive"], None)
     assert told["approvals"][0]["because"] == ["read-outside"]
-    assert "its own" in run("sessions", "show", session).out
+    shown = run("sessions", "show", session).out
+    assert "its own" in shown
+    assert "seconds    0s of 2h (measured)" in shown, "as `sessions budget` says it"
     assert run("sessions", "show", "zzz").code == 1
     session_in(places.workspace)
     assert "more than one" in run("sessions", "show", session[:2]).err
@@ -97,7 +100,7 @@ def test_a_budget_is_shown_and_raised(run: Run, places: Places) -> None:
         (("steps",), 2, "say how much in all; write `tokens 2m`"),
         (("steps", "many"), 2, "`many` is no amount; write `tokens 2m`"),
         (("apples", "3"), 2, "there is no budget of `apples`"),
-        (("steps", "10"), 1, "the steps budget is already 200"),
+        (("steps", "10"), 1, "the steps budget is already 200, and it can only be raised"),
     ],
 )
 def test_a_budget_that_cannot_be_meant_is_left_as_it_is(run: Run, places: Places, words: tuple[str, ...], code: int, why: str) -> None:
@@ -173,6 +176,7 @@ def test_a_session_in_which_nothing_was_said_has_no_history(run: Run, places: Pl
     session, _ = session_in(places.workspace)
     said = run("sessions", "history", session)
     assert (said.code, said.out, said.err) == (0, "", "nothing was said yet\n")
+    assert run("audit", "tail", session).err == f"nothing was judged, asked or done in {session} yet\n"
 
 
 def test_a_session_gets_another_name(run: Run, places: Places) -> None:
@@ -204,8 +208,18 @@ def test_a_torn_export_is_read_up_to_the_tear(run: Run, places: Places, tmp_path
     said = run("sessions", "replay", tmp_path / "torn", "--output", "json")
     assert said.json["entries"] == len(entries) - 1
     assert "torn" in said.err
+    assert said.json["torn"] is True
     with pytest.raises(Broken, match="line 1"):
         read_export("{}\n" + text)
+
+
+def test_an_export_without_a_whole_entry_is_no_sound_session(run: Run, places: Places, tmp_path: Path) -> None:
+    session, _ = session_in(places.workspace)
+    (tmp_path / "cut").write_text(run("sessions", "export", session).out[:50])
+    said = run("sessions", "replay", tmp_path / "cut")
+    assert (said.code, said.out) == (1, "")
+    assert "holds no whole entry" in said.err
+    assert "no such file" in run("sessions", "replay", tmp_path / "gone.jsonl").err
 
 
 def test_a_replay_names_what_is_broken(run: Run, places: Places, tmp_path: Path) -> None:
@@ -277,9 +291,9 @@ def test_a_session_with_open_approvals_is_never_deleted(run: Run, places: Places
     session, _ = session_in(places.workspace, OUTSIDE)
     said = run("sessions", "delete", session, "--yes")
     assert said.code == 1
-    assert "1 open approvals" in said.err
+    assert "has 1 open approval; answer" in said.err
     assert run("sessions", "clean", "--older-than", "0s", "--yes", "--output", "json").json["kept"] == [
-        {"session": session, "why": "it has 1 open approvals"}
+        {"session": session, "why": "it has 1 open approval"}
     ]
     assert len(run("sessions", "list", "--output", "json").json) == 1
 
@@ -294,6 +308,22 @@ def test_deleting_needs_a_yes_and_the_whole_id(run: Run, places: Places) -> None
     assert run("sessions", "list", "--output", "json").json == []
     assert not directory.exists()
     assert run("audit", "verify").code == 0, "the house's own log says that it was deleted on purpose"
+
+
+def test_a_no_is_told_and_the_question_names_what_would_go(
+    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    session, _ = session_in(places.workspace)
+    monkeypatch.setattr("sys.stdin", Keyboard("n\n"))
+    said = run("sessions", "delete", session)
+    assert said.code == 1
+    assert session in said.err
+    assert "nothing was done" in said.err
+    assert len(run("sessions", "list", "--output", "json").json) == 1
 
 
 def test_cleaning_says_first_what_would_go(run: Run, places: Places) -> None:

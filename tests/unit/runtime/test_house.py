@@ -387,7 +387,7 @@ def test_a_session_with_an_open_ask_is_not_deleted(tmp_path: Path) -> None:
         async with house(store()) as h:
             session = await open_session(h, tmp_path)
             await SessionGate(h, tools(FarSide(tmp_path / "far"))).request(session, read("/etc/hostname"), wait=False)
-            with pytest.raises(CommandRefused, match="1 open approvals"):
+            with pytest.raises(CommandRefused, match="1 open approval; answer"):
                 await h.delete(session, ANN)
             await h.send(session, CloseSession(by=ANN, reason="done"))
             await h.delete(session, ANN)

@@ -100,7 +100,9 @@ def test_a_raise_that_is_not_enough_leaves_the_budget_used_up(here: Situation) -
 
 @pytest.mark.parametrize("limit", [10, 9, 0, -1, 10.9])
 def test_a_budget_is_only_raised_upwards(here: Situation, limit: float) -> None:
-    here.when(RaiseBudget(by=ANN, kind=BudgetKind.STEPS, limit=limit)).then_refused("the steps budget is already 10")
+    here.when(RaiseBudget(by=ANN, kind=BudgetKind.STEPS, limit=limit)).then_refused(
+        "the steps budget is already 10, and it can only be raised"
+    )
 
 
 def test_a_raised_limit_stays_the_kind_of_number_it_was(here: Situation) -> None:

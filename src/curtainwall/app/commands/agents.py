@@ -32,7 +32,7 @@ def list_agents(output: OutputOption = Output.TEXT) -> None:
         show_json([_as_json(each) for each in found])
         return
     rows = [(each.name, each.version or "-", _image_word(each), "yes" if each.is_runnable else "no") for each in found]
-    show(columns(("agent", "version", "image", "can run"), [(BUILTIN, "-", "needs none", "yes"), *rows]))
+    show(columns(("agent", "version", "image", "can run"), rows))
     # Several agents often lack the same thing; it is told once.
     lacks = dict.fromkeys(each.why for each in found if each.why)
     told = [f"{', '.join(each.name for each in found if each.why == why)}: {inert(why)}" for why in lacks]
@@ -59,7 +59,8 @@ async def _standings() -> Sequence[AgentStanding]:
     config, engine = set_up().config, Engine()
     try:
         keys = frozenset(accesses(config, lambda _name, _value: None))
-        return [await _local(config, keys), *await AgentImages(config, engine).standings(adapters_of(config), keys)]
+        ours = AgentStanding(BUILTIN, "", "", built=False)
+        return [ours, await _local(config, keys), *await AgentImages(config, engine).standings(adapters_of(config), keys)]
     finally:
         await engine.close()
 
@@ -91,7 +92,7 @@ async def _build(name: str | None, network: str | None) -> list[tuple[str, str, 
 
 
 def _image_word(standing: AgentStanding) -> str:
-    if standing.name == LOCAL:
+    if standing.name in (BUILTIN, LOCAL):
         return "needs none"
     return "built" if standing.built else "not built" if standing.image else "none"
 

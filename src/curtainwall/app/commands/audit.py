@@ -212,6 +212,8 @@ def tail(
     text, end = last_lines(path, lines)
     for line in text:
         show(json_line(line))
+    if lines and not text:
+        note(f"nothing was judged, asked or done in {chosen} yet")
     if follow:
         for line in lines_as_they_come(path, end):
             print(json_line(line), flush=True)

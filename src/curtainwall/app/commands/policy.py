@@ -31,6 +31,9 @@ from curtainwall.session import inert
 
 app = typer.Typer()
 
+_OWN_IS_FREE = "workspace-free"
+_LISTS = ("allow", "ask", "deny")
+
 WorkspaceOption = Annotated[Path | None, typer.Option(help="the session's own workspace; left out, the current directory is judged as one")]
 ProjectOption = Annotated[Path | None, typer.Option(help="a project that the user named, in place of --workspace")]
 PolicyOption = Annotated[list[Path] | None, typer.Option("--policy", help="a rule file to add; may be given more than once")]
@@ -104,6 +107,10 @@ def explain_call(
         ruling = Ruling(denial(bad.rule, str(bad)))
     except (ValueError, RecursionError) as fault:
         ruling = Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
+    if project is None and _OWN_IS_FREE in ruling.verdict.because:
+        note(
+            "note: judged as a workspace of the session's own; a project, as `start --workspace DIR` has it, is judged with `--project DIR`"
+        )
     told = explained(setup, judge, ruling, name)
     hooks = hooks_that_hear(setup, judge.facts.workspace.path, name) if ruling.subject else ()
     if output is Output.JSON:
@@ -192,6 +199,9 @@ def import_rules(
         settings = read_json(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise Broken(f"`{file}` is no JSON: {error}") from None
+    lists = settings.get("permissions", settings) if isinstance(settings, dict) else None
+    if isinstance(lists, dict) and not any(key in lists for key in _LISTS):
+        raise Broken(f"`{file}` has no permission list (`allow`, `ask` or `deny`), so there is nothing to import")
     here = os.path.realpath(workspace or Path.cwd())
     imported = import_permissions(settings, workspace=here, home=user_homes()[0], name=name)
     for remark in imported.notes:

@@ -2,19 +2,23 @@
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from curtainwall.app.config_edit import add_roles, add_server, remove_server, shown
+from curtainwall.app.config import load_config
+from curtainwall.app.config_edit import add_roles, add_server, has_server, remove_server, shown
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, show, show_json
-from curtainwall.app.servers import needs_of, open_servers
+from curtainwall.app.secret_places import secret_variables
+from curtainwall.app.servers import needs_of, open_servers, see_environment
 from curtainwall.app.wiring import Setup, judging_masker, set_up
 from curtainwall.facts import is_beneath
 from curtainwall.model import Broken, NotFound, Place, SessionId, Workspace
+from curtainwall.session import inert
 from curtainwall.tools.servers import (
     Offered,
     Proposal,
@@ -98,9 +102,10 @@ def add(
         "timeout": timeout,
     }
     given = {key: value for key, value in settings.items() if value not in ([], False, None)}
+    home = find_home()
     # Seen as the file would be seen, before anything is written.
     ServerSpec(name, program, tuple(args), read=tuple(reads), write=tuple(writes), trusted=trusted, shared=shared)
-    home = find_home()
+    see_environment(name, env or (), secret_variables(load_config(home.config)))
     home.prepare()
     add_server(home.config, name, given)
     if output is Output.JSON:
@@ -109,6 +114,10 @@ def add(
     show(f"added `{name}` to {home.config}")
     if needed:
         note(f"it may read {', '.join(f'`{path}`' for path in needed)}, which its command line names")
+    if shutil.which(program) is None:
+        note(f"the program `{inert(program)}` is not on the path yet; install it, or correct `servers.{name}.command`")
+    for path in (path for path in open_ if path.startswith("/") and not os.path.exists(path)):
+        note(f"`{inert(path)}` does not exist; the server starts once it does")
     note(f"next: `curtainwall servers test {name}`, then `curtainwall servers annotate {name}`")
 
 
@@ -116,6 +125,8 @@ def add(
 def remove(name: KnownArgument, yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
     """Take a server out of the configuration, with its roles and what was reviewed of it."""
     home = find_home()
+    if not has_server(home.config, name):
+        raise NotFound(f"there is no server `{name}` in `{home.config}`; `curtainwall servers list` shows them")
     confirm(f"remove `{name}` and the roles of its tools from {home.config}?", yes=yes)
     remove_server(home.config, name)
     Reviews(home.root / "servers").forget(name)

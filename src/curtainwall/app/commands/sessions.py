@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -102,6 +103,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         opens = {"open_calls": calls, "approvals": asks, "budget": [_figure_json(it) for it in budget]}
         show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
+    view = view_of(state, (), None)
     lines = [
         ("session", row.session),
         ("name", row.name),
@@ -118,7 +120,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
             "log",
             f"{counted(totals.events, 'event')}, {counted(totals.turns, 'turn')}, {counted(totals.calls, 'call')}, {totals.denials} denied",
         ),
-        *((it.kind.value, f"{it.used:,.10g} of {it.limit:,.10g} ({it.basis})") for it in budget),
+        *(line.split(maxsplit=1) for line in budget_lines(view.budget, view.exhausted)),
         *conversation_lines(told, state),
     ]
     show("\n".join(f"{name:<10} {inert(str(value))}" for name, value in lines))
@@ -249,12 +251,13 @@ def replay(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Fold a log again and report every broken promise in it."""
-    told = replay_file(Path(session)) if os.path.isfile(session) else replay_session(session)
+    is_file = os.path.exists(session) or session.endswith(".jsonl")
+    told = replay_file(Path(session)) if is_file else replay_session(session)
     if told.torn:
         note("the last line is torn and was left out")
     if output is Output.JSON:
         found = [{"seq": it.seq, "what": it.what} for it in told.violations]
-        show_json({"entries": told.entries, "status": told.status, "violations": found})
+        show_json({"entries": told.entries, "status": told.status, "torn": told.torn, "violations": found})
     else:
         for it in told.violations:
             show(f"entry {it.seq}: {inert(it.what)}")
@@ -299,7 +302,7 @@ def delete(
     """Delete sessions for good, with their logs and their own workspaces; never one with open approvals."""
     with open_store(find_home()) as store:
         rows = [find_session(store.index, session, whole=True) for session in dict.fromkeys(sessions)]
-    confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
+    _confirm_deleting(rows, yes=yes)
     _report(asyncio.run(remove_sessions(rows)), output)
 
 
@@ -319,12 +322,19 @@ def clean(
             note(f"removed the files of {counted(left, 'session')} whose deletion had been cut off")
         old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
     rows = [row for row in old if not row.pending]
-    kept = [Removal(row.session, f"it has {row.pending} open approvals") for row in old if row.pending]
+    kept = [Removal(row.session, f"it has {counted(row.pending, 'open approval')}") for row in old if row.pending]
     if dry_run or not rows:
         _report([*kept, *(Removal(row.session, None, f"{row.name}, changed {when(row.changed)}") for row in rows)], output, only_said=True)
         return
-    confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
+    _confirm_deleting(rows, yes=yes)
     _report([*kept, *asyncio.run(remove_sessions(rows))], output, kept_is_fine=True)
+
+
+def _confirm_deleting(rows: Sequence[SessionRow], *, yes: bool) -> None:
+    if not yes:
+        for row in rows:
+            note(f"{row.session}  {inert(row.name)}, changed {when(row.changed)}")
+    confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
 
 
 def _report(removals: list[Removal], output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:

@@ -8,7 +8,7 @@ import typer
 from curtainwall.app.knowledge import shelf_of, standing_of
 from curtainwall.app.screen import Output, OutputOption, columns, note, see_that_it_is_a_directory, show, show_json
 from curtainwall.app.wiring import judging_masker, set_up
-from curtainwall.model import Workspace
+from curtainwall.model import NotFound, Workspace
 from curtainwall.session import inert
 from curtainwall.tools.skills import Passed, Skill
 
@@ -41,7 +41,11 @@ def show_skill(
 ) -> None:
     """Show one skill as agents get it, with its files."""
     setup = set_up()
-    skill = shelf_of(setup.home).get(name, _at(workspace))
+    shelf, place = shelf_of(setup.home), _at(workspace)
+    skills, passed = shelf.look(place)
+    if all(skill.name != name for skill in skills) and (broken := next((it for it in passed if Path(it.path).name == name), None)):
+        raise NotFound(f"`{inert(broken.path)}` is not usable: {inert(broken.why)}")
+    skill = shelf.get(name, place)
     text = judging_masker(setup.home).mask_text(skill.body)
     if output is Output.JSON:
         show_json({**_as_json(skill), "text": text, "files": list(skill.folder.files)})

@@ -12,14 +12,15 @@ from typing import Annotated
 import typer
 
 from curtainwall.app.brokered import Brokered, all_agents
+from curtainwall.app.cloning import Cloning
 from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.finding import find_session
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
-from curtainwall.app.wiring import Setup, Wired, files_of, hooks_of, local_user, open_house, set_up
+from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot
-from curtainwall.model import Ask, Broken, ChangeMode, ChangeModel, CommandRefused, Mode, Opening, ReadySession, SessionId, Who
+from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, ReadySession, SessionId, Who
 from curtainwall.session import inert
 
 _LONGEST_INPUT = 4 * 1024 * 1024
@@ -147,9 +148,21 @@ async def _started(wish: _Wish, setup: Setup) -> int:
         _ask_about_hooks(wish, work, session)
         await stack.enter_async_context(files_of(wired, session))
         await stack.enter_async_context(hooks_of(wired, session))
+        line = Line(desk=work.desk, feed=wired.house.feed, listening=work.listening, clock=wired.house.clock)
+        telling = Telling(
+            shape=wish.shape.value,
+            on_ask=wish.on_ask.value,
+            out=sys.stdout,
+            err=sys.stderr,
+            colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+            keys=wish.is_terminal,
+            attend=work.turns.attend,
+        )
+        cloning = Cloning(wired, line, session, by, wish.task, telling)
+        parked = await cloning.go_on() if wish.resume is not None else None
         if wish.repo is not None:
-            await _clone(wired, session, wish.repo)
-        return await _talk(wish, work, session, by)
+            parked = await cloning.begin(wish.repo)
+        return parked if parked is not None else await _talk(wish, work, line, session, by, telling)
 
 
 async def _see_that_it_can(wish: _Wish, work: AtWork, wanted: Wanted) -> None:
@@ -192,38 +205,18 @@ async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> Sessio
     return session
 
 
-async def _talk(wish: _Wish, work: AtWork, session: SessionId, by: Who) -> int:
-    house, home = work.wired.house, work.wired.setup.home
-    line = Line(desk=work.desk, feed=house.feed, listening=work.listening, clock=house.clock)
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    if wish.task is None and wish.is_terminal:
-        settings = Conversing(
-            colour=colour,
-            log_places=lambda which: (f"log: {home.database}", f"audit: {home.session(which).audit}"),
-            attend=work.turns.attend,
-            history=home.root / "logs" / "typed",
-            mask=work.wired.masker.mask_text,
-        )
-        return await converse(line, session, by, settings)
-    telling = Telling(
-        shape=wish.shape.value,
-        on_ask=wish.on_ask.value,
-        out=sys.stdout,
-        err=sys.stderr,
-        colour=colour,
-        keys=wish.is_terminal,
+async def _talk(wish: _Wish, work: AtWork, line: Line, session: SessionId, by: Who, telling: Telling) -> int:
+    if wish.task is not None or not wish.is_terminal:
+        return await one_shot(line, session, by, wish.task, telling)
+    home = work.wired.setup.home
+    settings = Conversing(
+        colour=telling.colour,
+        log_places=lambda which: (f"log: {home.database}", f"audit: {home.session(which).audit}"),
         attend=work.turns.attend,
+        history=home.root / "logs" / "typed",
+        mask=work.wired.masker.mask_text,
     )
-    return await one_shot(line, session, by, wish.task, telling)
-
-
-async def _clone(wired: Wired, session: SessionId, url: str) -> None:
-    """Clone a repository through the gate; what policy asks about is asked for."""
-    note(f"cloning {inert(url)}")
-    answer = await wired.gate.request(session, Ask(tool="git.clone", arguments={"url": url, "path": "."}))
-    if answer.result is None or not answer.result.ok:
-        why = answer.verdict.reason if answer.result is None else str(answer.result.value)
-        raise CommandRefused(f"the repository was not cloned: {inert(why)}")
+    return await converse(line, session, by, settings)
 
 
 def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from pydantic import JsonValue
 
+from curtainwall.app.callers import see_that_there_is
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.durations import parse_duration, show_duration
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.teams import TeamReply, Teams, Told, open_approvals, open_teams
 from curtainwall.app.teams_import import import_teams
-from curtainwall.app.wiring import Wired, open_house, set_up
+from curtainwall.app.wiring import Setup, Wired, is_served, open_house, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
 from curtainwall.model import NOBODY
@@ -89,12 +90,12 @@ def ask(
 
     Exit codes: 0 answered, 1 no answer will come, 3 it takes longer (the message says how to fetch it).
     """
-    wait = _seconds(timeout)
+    wait, text = _seconds(timeout), _message(question)
 
     async def asked(teams: Teams) -> TeamReply:
         watching = asyncio.create_task(_tell_of_approvals(teams, team, thread))
         try:
-            return await teams.ask(team, " ".join(question), thread=thread, wait=wait)
+            return await teams.ask(team, text, thread=thread, wait=wait)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -107,7 +108,8 @@ def send(
     team: TeamArgument, message: MessageArgument, asker: FromOption = "", thread: ThreadOption = "", output: OutputOption = Output.TEXT
 ) -> int:
     """Send a team a message and do not wait; `teams history` shows the answer when it is there."""
-    return _tell(_with(asker, lambda teams: teams.send(team, " ".join(message), thread=thread)), asker, thread, output)
+    text = _message(message)
+    return _sent(_with(asker, lambda teams: teams.send(team, text, thread=thread)), asker, thread, output)
 
 
 @app.command()
@@ -120,7 +122,8 @@ def notify(
     output: OutputOption = Output.TEXT,
 ) -> int:
     """Tell a team something; it is delivered exactly once, as soon as an agent works for the team."""
-    return _tell(_with(asker, lambda teams: teams.notify(team, " ".join(message), thread=thread, days=days)), asker, thread, output)
+    text = _message(message)
+    return _sent(_with(asker, lambda teams: teams.notify(team, text, thread=thread, days=days)), asker, thread, output)
 
 
 @app.command()
@@ -133,8 +136,7 @@ def history(
 ) -> None:
     """Show a conversation with a team: every message, its handle, and its answer."""
     setup = set_up()
-    if team not in setup.config.teams:
-        raise Misuse(f"there is no team `{team}`; `curtainwall teams list` shows them")
+    _see_that_there_are(setup, team, asker)
 
     async def look() -> list[tuple[Exchange, dict[str, JsonValue]]]:
         async with open_house(setup) as wired:
@@ -167,9 +169,7 @@ def adopt(
     from curtainwall.app.adopting import adopt, of_the_user, unclaimed
 
     pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), set_up()
-    for name in filter(None, (team, asker)):
-        if name not in setup.config.teams:
-            raise Misuse(f"there is no team `{name}`; `curtainwall teams list` shows them")
+    _see_that_there_are(setup, team, asker)
 
     async def do() -> list["Found"]:
         async with open_house(setup) as wired:
@@ -196,7 +196,8 @@ def import_(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="a `teams.json` of Iris")], output: OutputOption = Output.TEXT
 ) -> None:
     """Take over the teams of a `teams.json`, served by Claude Code as there; what it permits is not taken over."""
-    taken = import_teams(find_home().config, source)
+    home = find_home()
+    taken = import_teams(home.config, source)
     if output is Output.JSON:
         show_json([{"team": team.name, **team.settings, "notes": list(team.notes)} for team in taken.teams])
         return
@@ -206,6 +207,28 @@ def import_(
         show(f"{inert(team.name)}: {inert(str(team.settings['project']))}")
         for words in team.notes:
             note(f"  {inert(words)}")
+    note(f"added to {home.config}; `curtainwall teams list` shows all")
+
+
+def _see_that_there_are(setup: Setup, *teams: str) -> None:
+    for team in teams:
+        if team not in ("", NOBODY):
+            see_that_there_is(team, setup.config.teams)
+
+
+def _message(words: list[str]) -> str:
+    text = " ".join(words)
+    if not text.strip():
+        raise Misuse("the message is empty; say what to tell the team")
+    return text
+
+
+def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
+    """Tell what became of a message that nobody waits for, and who works on it where nobody does now."""
+    code = _tell(reply, asker, thread, output)
+    if code == DONE and not is_served(find_home()):
+        note("nobody works for the teams now: `curtainwall serve` does, and so does whoever runs `curtainwall teams ask` next")
+    return code
 
 
 def _with(asker: str, do: Callable[[Teams], Awaitable[T]]) -> T:

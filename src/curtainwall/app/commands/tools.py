@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.advice import similar_tools
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json
 from curtainwall.app.wiring import judging_tools, set_up
 from curtainwall.model import Meaning, NotFound, ToolSpec
@@ -26,9 +27,12 @@ def list_tools(server: Annotated[str | None, typer.Option(help="of this server a
 @app.command("show")
 def show_tool(name: Annotated[str, typer.Argument(metavar="TOOL", help="server.tool")], output: OutputOption = Output.TEXT) -> None:
     """Show one tool: its arguments, and the roles they play."""
-    spec = judging_tools(set_up()).find(name)
+    setup = set_up()
+    spec = judging_tools(setup).find(name)
     if spec is None:
-        raise NotFound(f"there is no tool `{name}`; `curtainwall tools list` shows them")
+        alike = " or ".join(f"`{tool}`" for tool in similar_tools(setup, name))
+        guess = f"; did you mean {alike}?" if alike else ";"
+        raise NotFound(f"there is no tool `{name}`{guess} `curtainwall tools list` shows them")
     if output is Output.JSON:
         show_json(_as_json(spec))
         return

@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from curtainwall.app.config import load_config
-from curtainwall.app.home import Home, find_home
+from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
-from curtainwall.app.services import INSTANCE
 from curtainwall.app.web_people import sign_in_link, sign_ins_of
-from curtainwall.app.wiring import open_store
+from curtainwall.app.wiring import is_served
 from curtainwall.model import Broken
 
 app = typer.Typer()
@@ -26,12 +25,12 @@ def link(
     config = load_config(home.config)
     if not config.web.enabled:
         raise Broken("the pages are not served: the configuration has `web.enabled = false`")
-    made, is_served = sign_in_link(home, config, user), _is_served(home)
+    made, has_server = sign_in_link(home, config, user), is_served(home)
     if output is Output.JSON:
-        show_json({"url": made, "served": is_served})
+        show_json({"url": made, "served": has_server})
     else:
         show(made)
-    if is_served:
+    if has_server:
         note("it works once and for ten minutes")
     else:
         note(f"nothing serves `{home.root}` now: start `curtainwall serve` first; the link works once and for ten minutes")
@@ -47,8 +46,3 @@ def sign_out(
     home.prepare()
     ended = sign_ins_of(home, load_config(home.config)).end_all(user)
     show_json({"ended": ended}) if output is Output.JSON else show(f"{ended} sign-ins ended")
-
-
-def _is_served(home: Home) -> bool:
-    with open_store(home) as store:
-        return store.leases.owner(INSTANCE) is not None

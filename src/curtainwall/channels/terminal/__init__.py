@@ -1,7 +1,8 @@
 """The terminal: a conversation, or one task. Importing it loads no terminal library; holding a conversation does."""
 
 from curtainwall.channels.line import Line
-from curtainwall.channels.terminal.entry import converse, one_shot
+from curtainwall.channels.terminal.answering import until_settled
+from curtainwall.channels.terminal.entry import converse, leave, one_shot
 from curtainwall.channels.terminal.settings import Conversing, OnAsk, Shape, Telling, wants_colour
 
-__all__ = ["Conversing", "Line", "OnAsk", "Shape", "Telling", "converse", "one_shot", "wants_colour"]
+__all__ = ["Conversing", "Line", "OnAsk", "Shape", "Telling", "converse", "leave", "one_shot", "until_settled", "wants_colour"]

@@ -23,6 +23,11 @@ async def one_shot(line: Line, session: SessionId, who: Who, task: str | None, s
     return await OneShot(line, session, who, settings).run(task)
 
 
+async def leave(line: Line, session: SessionId, who: Who, task: str | None, settings: Telling, *, interrupted: bool) -> int:
+    """Put a task into the queue of a session in which something waits for a human before it, say how to go on, and return the exit code."""
+    return await OneShot(line, session, who, settings).leave(task, interrupted=interrupted)
+
+
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the fault that ended the others."""
     fault = group.exceptions[0]

@@ -74,6 +74,14 @@ class OneShot:
         self._tell_end(end)
         return EXIT_CODES[end.status]
 
+    async def leave(self, task: str | None, *, interrupted: bool) -> int:
+        """Leave the task in the queue for whoever resumes, and return the exit code."""
+        if task is not None:
+            await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._line.new_message(), text=task))
+        end = End(Status.INTERRUPTED if interrupted else Status.WAITING)
+        self._tell_end(end)
+        return EXIT_CODES[end.status]
+
     async def _followed(self, task: str | None) -> End:
         cursor = self._take_up()
         if task is not None:

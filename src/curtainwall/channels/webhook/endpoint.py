@@ -5,10 +5,12 @@ import hmac
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final, Literal, Protocol
 
 from pydantic import JsonValue
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as Path
@@ -87,7 +89,8 @@ class Endpoint:
             routes=[
                 Path("/hooks/{hook}", self._deliver, methods=["POST"]),
                 Path("/hooks/{hook}/{session}/{ticket}", self._ask, methods=["GET"]),
-            ]
+            ],
+            exception_handlers={HTTPException: _elsewhere},
         )
 
     async def _deliver(self, request: Request) -> Response:
@@ -167,6 +170,13 @@ async def _body(request: Request, hook: Hook) -> bytes:
     except ClientDisconnect:
         raise Refused(400, "the body ended too early") from None
     return body
+
+
+def _elsewhere(_request: Request, fault: Exception) -> Response:
+    """Answer a request that leads to no endpoint in the shape in which all others are answered."""
+    assert isinstance(fault, HTTPException)
+    is_known = fault.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+    return _told(fault.status_code, {"error": "deliver with POST, ask with GET" if is_known else "there is nothing here"}, fault.headers)
 
 
 def _told(status: int, words: dict[str, str], headers: Mapping[str, str] | None = None) -> Response:

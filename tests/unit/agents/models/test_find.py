@@ -51,6 +51,12 @@ def test_a_name_that_leads_nowhere_is_answered_with_what_there_is(name: str, sai
     assert said in str(refused.value)
 
 
+def test_a_name_that_is_like_none_is_not_guessed_at() -> None:
+    with pytest.raises(NotFound) as refused:
+        find_model("nope", ModelSettings())
+    assert "did you mean" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("model", "size"),
     [

@@ -91,5 +91,5 @@ def _provider_model(upstream: "Upstream", key: "Source | None", hint: str, setti
 def _unknown(name: str, kind: str, settings: ModelSettings) -> str:
     places = [*KEY_VARIABLES, *sorted(settings.endpoints)]
     names = ", ".join(["`demo`", "`script:FILE`", *(f"`{place}:MODEL`" for place in places)])
-    near = get_close_matches(kind, [*places, "demo", "script"], n=1)
+    near = get_close_matches(kind, [*places, "demo", "script"], n=1, cutoff=0.75)
     return f"there is no model `{name}`; there are {names}{f'; did you mean `{near[0]}`?' if near else ''}"

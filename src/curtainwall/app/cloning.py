@@ -1,0 +1,79 @@
+"""`start --repo`: the clone before a task, through the gate like every call, and what happens where a human is asked about it."""
+
+from dataclasses import dataclass
+
+from curtainwall.app.screen import note
+from curtainwall.app.wiring import Wired
+from curtainwall.channels.terminal import Line, Telling, leave, until_settled
+from curtainwall.model import (
+    Answer,
+    AnswerApproval,
+    ApprovalAnswered,
+    Ask,
+    CallId,
+    CommandRefused,
+    NotFound,
+    SessionId,
+    Who,
+    session_stream,
+)
+from curtainwall.session import inert
+
+_TOOL = "git.clone"
+_NOBODY = "nobody is there to be asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Cloning:
+    """The clone of one session, and how its user is told."""
+
+    wired: Wired
+    line: Line
+    session: SessionId
+    by: Who
+    task: str | None
+    telling: Telling
+
+    async def begin(self, url: str) -> int | None:
+        """Clone a repository into the workspace; return an exit code where that has to wait for somebody."""
+        note(f"cloning {inert(url)}")
+        ask = Ask(tool=_TOOL, arguments={"url": url, "path": "."})
+        return await self._come_to(await self.wired.gate.request(self.session, ask, wait=False))
+
+    async def go_on(self) -> int | None:
+        """Go on with a clone that was asked for before the session was left; return an exit code where it still waits."""
+        if self.line.desk.view(self.session).turns:
+            # It comes before the first turn; a later call of the same tool is the agent's own, and its agent goes on with it.
+            return None
+        async with self.wired.house.hold(self.session) as actor:
+            waiting = [call for call, it in actor.state.calls.items() if it.turn is None and it.subject.tool == _TOOL]
+        for call in waiting:
+            if (code := await self._come_to(await self.wired.gate.go_on(self.session, call))) is not None:
+                return code
+        return None
+
+    async def _come_to(self, answer: Answer) -> int | None:
+        while answer.waiting:
+            ask = next((it for it in self.line.desk.view(self.session).pending if it.call == answer.call), None)
+            if ask is not None and self.telling.on_ask == "park":
+                return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=False)
+            if ask is not None and self.telling.on_ask == "deny":
+                no = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_NOBODY)
+                await self.line.desk.send(self.session, no)
+            elif ask is not None and not await until_settled(self.line, self.session, self.by, ask, self.telling):
+                return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=True)
+            answer = await self._answered(answer.call)
+        if answer.result is None or not answer.result.ok:
+            why = answer.verdict.reason if answer.result is None else str(answer.result.value)
+            raise CommandRefused(f"the repository was not cloned: {inert(why)}")
+        return None
+
+    async def _answered(self, call: CallId) -> Answer:
+        try:
+            return await self.wired.gate.go_on(self.session, call)
+        except NotFound:
+            # A no closes the call, and the log says whose it was.
+            events = [it.event for it in self.line.feed.read(session_stream(self.session))]
+            said = next((it for it in reversed(events) if isinstance(it, ApprovalAnswered)), None)
+            why = "nobody answered in time" if said is None else f"denied by {said.by.name}{f': {said.reason}' if said.reason else ''}"
+            raise CommandRefused(f"the repository was not cloned: {inert(why)}") from None
