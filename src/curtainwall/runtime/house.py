@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Protocol, Self
 
 from pydantic import JsonValue
@@ -18,6 +18,7 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Conflict,
+    CurtainwallError,
     ExtensionNoted,
     GrantId,
     Inbox,
@@ -38,16 +39,21 @@ from curtainwall.model import (
     TryLater,
     Who,
     Write,
+    freed_lease,
+    inbox_of,
     ordered_id,
     session_stream,
+    wanted_lease,
 )
 from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
+from curtainwall.runtime.patience import Patience
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
 _LOOK_AGAIN = 1.0
 _MANY_TIMES = 20
+_INBOX, _WANTED = inbox_of(StreamId("")), wanted_lease(StreamId(""))
 
 
 class Stores(Protocol):
@@ -92,6 +98,7 @@ class House:
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
+        self._patience = Patience(self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
         self._neighbours = Neighbours()
         self._actors = self._neighbours.actors
@@ -113,16 +120,17 @@ class House:
         actors = tuple(self._actors.values())
         self._actors.clear()
         for actor in actors:
-            await actor.stop()
+            await self._let_go(actor)
 
     def mint(self) -> str:
         """Return a new time-ordered id."""
         return ordered_id(self.clock.now(), self.clock.entropy(5))
 
-    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None, patience: float | None = None) -> int:
         """Have a command decided by whoever owns the session, and return where the log ends then; raise its refusal.
 
-        The same key twice is the same command: the second caller gets the first one's outcome.
+        The same key twice is the same command: the second caller gets the first one's outcome. With `patience` another process has so
+        many seconds for its decision; past them `Undecided` is raised, and the command still counts as soon as that process goes on.
         """
         stream, key = session_stream(session), key or self.mint()
         inbox = self.stores.inbox
@@ -131,7 +139,8 @@ class House:
         actor = self._actor(stream)
         if actor is None:
             await inbox.post(Post(stream, key, command))
-            return _seq(await self._outcome(stream, key))
+            decided = self._outcome(stream, key)
+            return _seq(await (decided if patience is None else self._patience.within(patience, stream, decided)))
         try:
             await actor.submit(command, key)
         except Conflict:
@@ -150,6 +159,17 @@ class House:
             owner = self.stores.leases.owner(stream)
             raise TryLater(f"session `{session}` is in use by process {owner.pid if owner else 'unknown'}; stop it or use that one")
         return _Hold(actor)
+
+    def want(self, session: SessionId) -> None:
+        """Ask whichever other process decides for a session to let go of it as soon as it has nothing to do there."""
+        stream = session_stream(session)
+        if stream not in self._actors:
+            self.stores.leases.tell(wanted_lease(stream))
+
+    async def until_free(self, stream: StreamId, patience: float) -> None:
+        """Return when whoever decides for a stream lets go of it for others, or ends; after so many seconds at the latest."""
+        with self.wakes.waiter(freed_lease(stream)) as freed, _EndOf(self._owner_pid(stream), freed), suppress(TimeoutError):
+            await asyncio.wait_for(freed.wait(), patience)
 
     def peek(self, session: SessionId) -> SessionState | None:
         """Return the state of a session that is in memory here, to look at; None where the log has to be asked, or knows more by now."""
@@ -246,7 +266,7 @@ class House:
 
     async def _outcome(self, stream: StreamId, key: str) -> Outcome:
         """Wait for the owner's decision; take over at once where the owner ends."""
-        with self.wakes.waiter(stream) as woken, _EndOf(self._owner_pid(stream), woken):
+        with self.wakes.waiter(stream, freed_lease(stream)) as woken, _EndOf(self._owner_pid(stream), woken):
             while True:
                 woken.clear()
                 if (outcome := self.stores.inbox.outcome(stream, key)) is not None:
@@ -260,7 +280,11 @@ class House:
                     continue
 
     def _owner_pid(self, stream: StreamId) -> int | None:
-        owner = self.stores.leases.owner(stream)
+        """Return who decides for a stream; None for nobody, and where that cannot be told now."""
+        try:
+            owner = self.stores.leases.owner(stream)
+        except CurtainwallError:
+            return None
         return None if owner is None else owner.pid
 
     async def _revoke_in_project(self, stream: StreamId, command: RevokeGrant) -> None:
@@ -278,15 +302,24 @@ class House:
     async def _watch(self, changes: AsyncIterator[frozenset[StreamId]]) -> None:
         async for streams in changes:
             self.wakes.wake(streams)
-            for actor in self._posted_to(streams):
+            for actor in self._told_of(_INBOX, streams) if streams else tuple(self._actors.values()):
                 actor.look_at_inbox()
+            for actor in self._told_of(_WANTED, streams):
+                if not actor.is_wanted:
+                    actor.is_wanted = True
+                    self.spawn(self._hand_over(actor))
 
-    def _posted_to(self, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
-        """Return the actors whose inbox changed, as far as we know; entries of their own stream are no news to them."""
-        if not streams:
-            return tuple(self._actors.values())
-        posted = (self._actors.get(StreamId(name.removeprefix("inbox:"))) for name in streams if name.startswith("inbox:"))
-        return tuple(actor for actor in posted if actor is not None)
+    def _told_of(self, what: str, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
+        """Return the actors of whose inbox or lease there is news; entries of their own stream are none to them."""
+        found = (self._actors.get(StreamId(name.removeprefix(what))) for name in streams if name.startswith(what))
+        return tuple(actor for actor in found if actor is not None)
+
+    async def _hand_over(self, actor: Actor) -> None:
+        """Let another process decide as soon as a session is not needed here."""
+        await actor.rest()
+        if self._actors.get(actor.stream) is actor:
+            del self._actors[actor.stream]
+            await self._let_go(actor)
 
     async def _sweep(self) -> None:
         while True:
@@ -295,7 +328,13 @@ class House:
             for stream, (actor, uses) in before.items():
                 if self._actors.get(stream) is actor and actor.is_idle and actor.uses == uses:
                     del self._actors[stream]
-                    await actor.stop()
+                    await self._let_go(actor)
+
+    async def _let_go(self, actor: Actor) -> None:
+        """Stop deciding for a session, and tell whoever waits for it."""
+        await actor.stop()
+        if actor.is_wanted:
+            self.stores.leases.tell(freed_lease(actor.stream))
 
     def spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> "asyncio.Task[None]":
         """Have something done beside everything else, for as long as the house is open."""
@@ -319,7 +358,7 @@ class _Hold(AbstractAsyncContextManager[Actor]):
         return self._actor
 
     async def __aexit__(self, *_: object) -> None:
-        self._actor.holders -= 1
+        self._actor.lose_holder()
 
 
 class _EndOf:
@@ -336,7 +375,7 @@ class _EndOf:
         try:
             self._fd = os.pidfd_open(self._pid)
         except OSError:
-            self._ended.set()
+            # It has ended already, or is unknown: whoever waits has tried, and tries again.
             return
         asyncio.get_running_loop().add_reader(self._fd, self._fire)
 

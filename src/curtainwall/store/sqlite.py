@@ -118,7 +118,7 @@ class SqliteStore:
         self._writer = Writer(home.database, self._key, clock, busy_millis, heard)
         self.log = SqliteLog(self._writer, self._reader, self._watching)
         self.inbox = SqliteInbox(self._writer, self._reader)
-        self.leases = OfdLeases(home.leases, clock)
+        self.leases = OfdLeases(home.leases, clock, self._writer.hint)
         self.blobs = FileBlobs(home.blobs)
         self.index = SqliteIndex(self._reader)
         self.marks = SqliteMarks(self._writer, self._reader)

@@ -4,9 +4,7 @@ import asyncio
 import json
 import os
 import random
-import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +17,9 @@ from curtainwall.runtime import SystemClock
 from curtainwall.store import SqliteStore
 from tests.support import fake_claude
 from tests.support.covers import covers
+from tests.support.forks import Begun, begun
 from tests.support.houses import run, until
 from tests.support.processed import folders, gone, processed
-from tests.support.repository import ROOT
 
 
 @pytest.mark.parametrize("damage", ["deleted", "truncated", "emptied", "unreadable", "a directory"])
@@ -214,17 +212,19 @@ def test_a_conversation_that_is_nearly_too_long_goes_on_in_a_new_one_with_its_su
 
 
 @contextmanager
-def ours(home: Path, program: Path, text: str) -> Generator[tuple[SessionId, "subprocess.Popen[str]"]]:
+def ours(home: Path, program: Path, text: str) -> Generator[tuple[SessionId, Begun]]:
     """Run a process of ours that has accepted a message, and kill it at the end."""
-    command = (sys.executable, "-m", "tests.support.process_crash", str(home), str(program), text)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        session = SessionId(process.stdout.readline().strip())
-        assert not text or process.stdout.readline() == "accepted\n"
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as said, Path(os.devnull).open() as nothing:
+        process = begun("tests.support.process_crash", home, program, text, files=(nothing.fileno(), writing, 2))
+        os.close(writing)
         try:
+            session = SessionId(said.readline().strip())
+            assert not text or said.readline() == "accepted\n"
             yield session, process
         finally:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
+            process.wait()
 
 
 @covers("process.survives-kill")

@@ -62,6 +62,9 @@ from tests.support.houses import (
     until,
     write,
 )
+from tests.support.waiting import BOUND
+
+_FOR_EVER = 3600.0
 
 
 def store(disk: MemoryDisk | None = None) -> MemoryStore:
@@ -167,6 +170,71 @@ def test_a_session_that_nobody_uses_is_let_go_and_folded_back(tmp_path: Path) ->
             async with two.hold(session) as actor:
                 assert actor.state.opened is not None
                 assert one.stores.leases.owner(stream) is not None
+
+    run(story())
+
+
+@covers("runtime.lets-go-of-what-it-does-not-need")
+def test_a_session_that_another_house_waits_for_is_let_go_as_soon_as_nothing_goes_on_in_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk), linger=_FOR_EVER) as one, house(store(disk), linger=_FOR_EVER) as two:
+            session = await open_session(one, tmp_path)
+            stream = session_stream(session)
+            holding = one.hold(session)
+            await holding.__aenter__()
+            waiting = asyncio.create_task(two.until_free(stream, _FOR_EVER))
+            await asyncio.sleep(0)
+            two.want(session)
+            await one.send(session, message("still decided here"))
+            assert kinds(one, session)[-1] == "MessageAccepted"
+            assert one.stores.leases.owner(stream) is not None, "it is in use"
+            assert not waiting.done()
+            await holding.__aexit__(None, None, None)
+            await asyncio.wait_for(waiting, BOUND)
+            async with two.hold(session) as actor:
+                assert actor.state.queue
+            await one.send(session, message("decided there"))
+            assert [event.text for event in events(two, session) if isinstance(event, MessageAccepted)][-1] == "decided there"
+
+    run(story())
+
+
+@covers("runtime.lets-go-of-what-it-does-not-need")
+def test_a_session_stays_with_whoever_waits_for_what_comes_next_in_it_until_they_do_not(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk), linger=_FOR_EVER) as one, house(store(disk), linger=_FOR_EVER) as two:
+            session = await open_session(one, tmp_path)
+            async with one.hold(session) as actor:
+                pass
+            with actor.followed_by(lambda _state, _events: None):
+                waiting = asyncio.create_task(two.until_free(session_stream(session), _FOR_EVER))
+                await asyncio.sleep(0)
+                two.want(session)
+                for number in range(20):
+                    await one.send(session, message(f"{number}"))
+                assert not waiting.done()
+            await asyncio.wait_for(waiting, BOUND)
+            async with two.hold(session):
+                pass
+
+    run(story())
+
+
+def test_a_house_that_is_left_tells_whoever_waits_for_its_sessions(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk)) as two:
+            async with house(store(disk), linger=_FOR_EVER) as one:
+                session = await open_session(one, tmp_path)
+                holding = one.hold(session)
+                await holding.__aenter__()
+                waiting = asyncio.create_task(two.until_free(session_stream(session), _FOR_EVER))
+                await asyncio.sleep(0)
+                two.want(session)
+                await one.send(session, message("heard by now"))
+            await asyncio.wait_for(waiting, BOUND)
 
     run(story())
 
