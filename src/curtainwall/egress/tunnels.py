@@ -41,16 +41,21 @@ async def tunnel(wire: Wire, connection: Connection, idle: float) -> None:
     """Pass bytes both ways until both have ended, one is gone, or nothing came for a while."""
     loop = asyncio.get_running_loop()
 
+    def heard() -> None:
+        # Where the time was up a moment before, both are about to be ended.
+        if not bound.expired():
+            bound.reschedule(loop.time() + idle)
+
     async def out() -> None:
         while data := await wire.read():
-            bound.reschedule(loop.time() + idle)
+            heard()
             connection.writer.write(data)
             await connection.writer.drain()
         connection.writer.write_eof()
 
     async def back() -> None:
         while data := await connection.reader.read(_PIECE):
-            bound.reschedule(loop.time() + idle)
+            heard()
             wire.write(data)
             await wire.drain(idle)
         if not wire.is_lost:
