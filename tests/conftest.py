@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.dealing import dealt
 from tests.support.real_parts import REAL_PARTS, report, require
 
 if TYPE_CHECKING:
     from tests.support.synapse import Synapse
+
+_LONG = ("tests/integration/", "tests/security/")
 
 # A busy machine is no failure; `CI=true` chooses a profile of Hypothesis' own, which says the same.
 settings.register_profile("busy", deadline=None, suppress_health_check=(HealthCheck.too_slow,))
@@ -35,9 +38,10 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that take long, so that no worker is left with one at the end; the order is random otherwise."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/integration/", "tests/security/")))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let every worker begin with tests that take long, so that none is left with one at the end; the order is random otherwise."""
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = dealt(items, workers, lambda item: item.nodeid.partition("::")[0], lambda item: item.nodeid.startswith(_LONG))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 
 import os
 
-from tests.support.stores import NOON, A, B, Disk
+from curtainwall.model import freed_lease, wanted_lease
+from tests.support.stores import NOON, A, B, Disk, next_named, run
 
 
 def test_one_stream_has_one_owner_among_all_stores(disk: Disk) -> None:
@@ -57,3 +58,21 @@ def test_a_stream_can_be_owned_before_it_has_entries_and_many_can_be(disk: Disk)
     leases = [store.leases.take(stream) for stream in streams]
     assert all(leases)
     assert not any(other.leases.take(stream) for stream in streams)
+
+
+def test_what_is_told_of_a_lease_is_heard_by_the_watchers_of_every_store(disk: Disk) -> None:
+    first, second = disk.open(), disk.open()
+
+    async def watch() -> None:
+        async with first.log.watch() as here, second.log.watch() as there:
+            for news in (wanted_lease(A), freed_lease(A)):
+                first.leases.tell(news)
+                assert [await next_named(changes) for changes in (here, there)] == [{news}, {news}]
+
+    run(watch())
+
+
+def test_nobody_hears_of_leases_from_a_store_that_is_closed(disk: Disk) -> None:
+    store = disk.open()
+    store.close()
+    store.leases.tell(freed_lease(A))

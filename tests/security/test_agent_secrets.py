@@ -1,8 +1,6 @@
 """Secrets around the built-in agent: whichever way one comes in, neither the model nor the log nor a screen ever has it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ import curtainwall
 from curtainwall.agents.builtin.talk import ModelFault
 from curtainwall.app.library import Session
 from curtainwall.model import CallDenied, Live, TurnFailed, TurnStatus
+from tests.support import forks
 from tests.support.covers import covers
 from tests.support.talking import Home, Playing, of, playing, read_in, run, runs, write_in
 
@@ -79,12 +78,10 @@ def test_a_secret_by_any_way_is_masked_in_the_models_view_the_log_the_blobs_the_
     assert "port: 80" in model.results[0]
     assert (home.root / "sessions" / session / "audit.jsonl").stat().st_size > 0
     assert list((home.root / "blobs").rglob("*"))
-    told = [
-        subprocess.run([sys.executable, "-m", "curtainwall", *command], capture_output=True, text=True, timeout=60, check=True).stdout
-        for command in (["sessions", "show", session], ["sessions", "export", session], ["audit", "tail", session])
-    ]
-    assert "[masked:" in told[1]
-    see_that_nobody_has_it(home, model, loud, *told)
+    printed = [forks.curtainwall(*words, session) for words in (("sessions", "show"), ("sessions", "export"), ("audit", "tail"))]
+    assert [done.returncode for done in printed] == [0, 0, 0]
+    assert "[masked:" in printed[1].stdout
+    see_that_nobody_has_it(home, model, loud, *(done.stdout for done in printed))
 
 
 @covers("agents.masks-are-not-written-back")

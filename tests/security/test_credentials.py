@@ -7,7 +7,6 @@ import html
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from curtainwall.model import (
 )
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, shell_runners
 from tests.support.covers import covers
+from tests.support.forks import curtainwall
 from tests.support.houses import events, run, until
 from tests.support.web import Seen, Site, redirect, reply, site
 
@@ -111,9 +111,8 @@ class Stage:
         )  # fmt: skip
         told = b""
         for line in words:
-            command = [sys.executable, "-m", "curtainwall", *line]
-            done = subprocess.run(command, env=self.environ, capture_output=True, timeout=60, check=False, cwd=self.scratch)
-            told += done.stdout + done.stderr
+            done = curtainwall(*line, environ=self.environ, place=self.scratch)
+            told += done.stdout.encode() + done.stderr.encode()
         return told
 
 

@@ -17,6 +17,7 @@ from curtainwall.model import (
     EndTurn,
     HistoryInherited,
     Live,
+    ModelFailed,
     ModelRequested,
     ModelResponded,
     Moment,
@@ -189,13 +190,16 @@ class Hand:
     def speak(self, text: str) -> None:
         self._record(AgentSpoke(at=self.desk.clock.now(), turn=self.turn, text=text))
 
-    def use(self, tokens: int, dollars: float = 0.0, basis: Basis = Basis.MEASURED) -> None:
-        """Make one model request."""
+    def use(self, tokens: int, dollars: float = 0.0, basis: Basis = Basis.MEASURED, failure: str = "") -> None:
+        """Make one model request, which may fail on the way."""
         at, request = self.desk.clock.now(), f"r{len(self.desk.logs[SESSION])}"
         usage = Usage(input_tokens=tokens, dollars=dollars, tokens_basis=basis, dollars_basis=basis)
         asked = ModelRequested(at=at, turn=self.turn, request=request, base=None, added=Payload(), model="demo")
         self._record(asked)
-        self._record(ModelResponded(at=at, turn=self.turn, request=request, raw=Payload(), normalised=Payload(), usage=usage))
+        if failure:
+            self._record(ModelFailed(at=at, turn=self.turn, request=request, failure=failure, usage=usage))
+        else:
+            self._record(ModelResponded(at=at, turn=self.turn, request=request, raw=Payload(), normalised=Payload(), usage=usage))
 
     def want(self, call: str, subject: Subject) -> Wish:
         """Ask for something at the gate."""

@@ -8,13 +8,15 @@ import sys
 import time
 from pathlib import Path
 
-HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, SLOWLY, DEAF, WRITES, FULL = (
+HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, WRITES, FULL = (
     "please hang",
     "please babble",
     "please leave",
     "please crash",
     "please think",
     "please err",
+    "please err loudly",
+    "please never stop",
     "please be slow",
     "please be deaf",
     "please write only",
@@ -72,6 +74,9 @@ def answer(text: str, mark: str) -> None:
             print(f"Segmentation fault {number}")
         sys.stdout.flush()
         return
+    if ENDLESSLY in text:
+        while True:
+            piece("and so on " * 10_000)
     if LEAVES in text:
         sys.exit(0)
     if CRASHES in text:
@@ -85,7 +90,13 @@ def answer(text: str, mark: str) -> None:
     if THINKS in text:
         tell(type="assistant", parent_tool_use_id=None, message={"content": [{"type": "thinking", "thinking": "hm"}]})
     if ERRS in text:
-        tell(type="result", subtype="error_max_turns", is_error=True, errors=["it was too much"], session_id=CONVERSATION)
+        tell(
+            type="result",
+            subtype="error_max_turns",
+            is_error=True,
+            errors=["it was too much" + "!" * (10**6 * (LOUDLY in text))],
+            session_id=CONVERSATION,
+        )
         return
     said = f"message {remembered()}: {text}"
     keep(type="assistant", uuid="a", message={"role": "assistant", "stop_reason": "end_turn", "content": [{"type": "text", "text": said}]})

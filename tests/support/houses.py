@@ -15,10 +15,12 @@ from curtainwall.model import (
     CallPermitted,
     Clock,
     Digest,
+    Lease,
     Limits,
     Millis,
     Mode,
     OpenSession,
+    Owner,
     Place,
     Prepared,
     ReadySession,
@@ -100,10 +102,10 @@ class FailingStore:
 
     def __init__(self) -> None:
         inner = MemoryStore(SystemClock())
-        self.is_full = self.is_busy = False
+        self.is_full = self.is_busy = self.is_crowded = False
         self.refused = 0
         self.log, self.inbox = _FailingLog(self, inner), _FailingInbox(self, inner)
-        self.leases, self.blobs, self.index, self.marks = inner.leases, inner.blobs, inner.index, inner.marks
+        self.leases, self.blobs, self.index, self.marks = _FailingLeases(self, inner), inner.blobs, inner.index, inner.marks
 
 
 class _FailingLog:
@@ -127,6 +129,25 @@ class _FailingInbox:
         if self._store.is_busy:
             raise TryLater("the disk is busy")
         return self._inbox.waiting(stream)
+
+
+class _FailingLeases:
+    def __init__(self, store: FailingStore, inner: MemoryStore) -> None:
+        self._store, self._leases = store, inner.leases
+        self.tell = self._leases.tell
+
+    def take(self, stream: StreamId) -> Lease | None:
+        self._see_that_there_is_room()
+        return self._leases.take(stream)
+
+    def owner(self, stream: StreamId) -> Owner | None:
+        self._see_that_there_is_room()
+        return self._leases.owner(stream)
+
+    def _see_that_there_is_room(self) -> None:
+        if self._store.is_crowded:
+            self._store.refused += 1
+            raise TryLater("too many files are open")
 
 
 def policy(*rules: str, protected: Sequence[Path] = (), lists: Lists | None = None) -> Policy:

@@ -31,6 +31,7 @@ from curtainwall.model import (
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
+from tests.support.forks import LIBRARY, Begun, begun
 from tests.support.hostile_homeserver import Enemy
 from tests.support.repository import ROOT
 from tests.support.synapse import Synapse
@@ -147,12 +148,15 @@ async def halting(home: Home, after: int, *models: Model, named: str = "") -> As
 
 
 @contextmanager
-def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Popen[bytes]"]:
+def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Popen[bytes] | Begun"]:
     """Serve the house in a process of its own, and kill it at the end if nobody did."""
     environ = {**os.environ, **home.environ, "WALL_PASSWORD": "secret", "PYTHONPATH": str(ROOT)}
-    words = ["tests.support.matrix_house", model] if model else ["curtainwall", "serve"]
-    with log.open("ab") as out:
-        running = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, env=environ, stdout=out, stderr=out)
+    with log.open("ab") as out, Path(os.devnull).open() as nothing:
+        if model:
+            files = (nothing.fileno(), out.fileno(), out.fileno())
+            running = begun("tests.support.matrix_house", model, files=files, environ=environ, imported=LIBRARY)
+        else:
+            running = subprocess.Popen([sys.executable, "-m", "curtainwall", "serve"], cwd=ROOT, env=environ, stdout=out, stderr=out)
     try:
         yield running
     finally:

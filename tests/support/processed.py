@@ -5,7 +5,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from curtainwall.agents.process import Around, Folders, Limits, ProcessAgent, Reach, find_claude
+from curtainwall.agents.process import (
+    EXTENSION,
+    Around,
+    Folders,
+    Limits,
+    Past,
+    ProcessAgent,
+    Reach,
+    Standing,
+    adoption,
+    claim,
+    find_claude,
+    standing,
+)
 from curtainwall.facts import Masker
 from curtainwall.model import (
     SessionId,
@@ -51,6 +64,17 @@ class Processed(Rig):
     def folders(self, session: SessionId) -> Folders:
         workspace = next(Path(event.workspace.path) for event in self.events(session) if isinstance(event, SessionOpened))
         return folders(self.home, session, workspace)
+
+    def standing(self, session: SessionId) -> Standing:
+        """Compare what the log says of a session's conversation with what is on disk."""
+        past = Past(EXTENSION, self.journal.load)
+        past.sync(self.house.feed, session)
+        return standing(past, self.folders(session))
+
+    async def adopt(self, session: SessionId, conversation: str, source: Path | None = None) -> None:
+        """Let a session go on with a conversation that nobody claims."""
+        claim(self.folders(session), conversation, source)
+        await self.journal.record(session, (adoption(conversation, self.house.clock.now()),))
 
     def transcripts(self, session: SessionId) -> list[Path]:
         """Return every conversation that the agent has written down for a session."""

@@ -1,6 +1,7 @@
 """Everything that a user sets: the schema of `config.toml`, its defaults, and errors that say which key and what instead."""
 
 import tomllib
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, cast, get_args, get_origin
@@ -394,15 +395,24 @@ def _in_toml(words: str) -> str:
 
 
 def _meant(place: tuple[int | str, ...]) -> str:
-    """Return the key that was probably meant: of the same table, or of another one."""
-    wrong, known = str(place[-1]), keys_of(Config)
-    table = ".".join(str(part) for part in place[:-1])
-    here = [key for key in known if key.rpartition(".")[0] == table] if table else [key.partition(".")[0] for key in known]
-    near = get_close_matches(wrong, [key.rpartition(".")[2] for key in here], n=1, cutoff=0.6)
+    """Return the key that was probably meant: a near one of the same table, or else the only one of that very name; or which there are."""
+    *table, wrong = map(str, place)
+    known = [tuple(key.split(".")) for key in keys_of(Config)]
+    here = list(dict.fromkeys(key[len(table)] for key in known if _is_in(table, key)))
+    near = get_close_matches(wrong, here, n=1, cutoff=0.6)
     if near:
-        return f"; did you mean `{table}.{near[0]}`?" if table else f"; did you mean `{near[0]}`?"
-    elsewhere = [key for key in known if key.rpartition(".")[2] == wrong]
-    return f"; did you mean `{elsewhere[0]}`?" if elsewhere else "; docs/config.md and `curtainwall config init` name all keys"
+        return f"; did you mean `{'.'.join((*table, near[0]))}`?"
+    elsewhere = [key for key in known if key[-1] == wrong]
+    if len(elsewhere) == 1:
+        return f"; did you mean `{'.'.join(elsewhere[0])}`?"
+    if table and here:
+        return f"; `[{'.'.join(table)}]` has {', '.join(f'`{name}`' for name in here)} (docs/config.md)"
+    return "; docs/config.md and `curtainwall config init` name all keys"
+
+
+def _is_in(table: Sequence[str], key: Sequence[str]) -> bool:
+    """Tell whether a key stands in a table; what is called NAME there is of the user's choice."""
+    return len(key) > len(table) and all(known in ("NAME", given) for given, known in zip(table, key, strict=False))
 
 
 def keys_of(section: type[BaseModel], before: str = "") -> list[str]:

@@ -23,6 +23,13 @@ _Header = Annotated[str, written(r"[A-Za-z0-9-]{1,64}", "write the name of a hea
 _STANDARD = {"hmac": ("X-Hub-Signature-256", "sha256="), "token": ("Authorization", "Bearer ")}
 
 
+def _is_template(prompt: str) -> bool:
+    # Start-up time: the room of webhooks brings a web server along, and most configurations have none.
+    from curtainwall.channels.webhook import is_template
+
+    return is_template(prompt)
+
+
 class HookSection(Section):
     """A webhook: who may deliver, what the agent is told, and where the answer goes. What is delivered is data, never a word of yours."""
 
@@ -44,7 +51,11 @@ class HookSection(Section):
         None, alias="key-header", description="for tokens: the header that names a delivery; left out, the same body is the same delivery"
     )
     tolerance: Duration = Field(300, description="how old a signed time may be")
-    prompt: str = Field(min_length=1, description="what the agent is told; `{{ field.name }}` stands for a part of the payload, quoted")
+    prompt: str = Field(
+        min_length=1,
+        description="what the agent is told; `{{ field.name }}` stands for a part of the payload, quoted, "
+        'and `{{ field.name or "text" }}` for that text where it is missing or null',
+    )
     body: Literal["json", "text"] = Field("json", description="what a delivery is, whatever type it says it has: JSON, or text as it is")
     size: Count = Field(262_144, description="bytes of a body at most")
     per_minute: Count = Field(60, alias="per-minute", description="deliveries in a minute at most")
@@ -70,6 +81,10 @@ class HookSection(Section):
             raise ValueError("`key-header` is for tokens; of a signed delivery, what is signed tells it from others")
         if self.body == "text" and "{{" in self.prompt:
             raise ValueError("`{{ … }}` stands for a part of JSON; text has none, so take it out of `prompt`")
+        if "{{" in self.prompt and not _is_template(self.prompt):
+            raise ValueError(
+                '`{{` in `prompt` begins a field: write `{{ field.name }}`, or `{{ field.name or "text" }}` where it may be missing'
+            )
         return self
 
     @property

@@ -97,10 +97,6 @@ class Containers:
         )
         return ContainerAgent(around)
 
-    async def clean(self) -> int:
-        """Remove what dead processes left behind, and tell how many containers that were."""
-        return await self._fleet.clean()
-
     async def close(self) -> None:
         """Remove the containers of this process, and let go of everything."""
         await self._fleet.close()

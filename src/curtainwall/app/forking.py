@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.app.copying import Copied, copy_tree
-from curtainwall.app.openings import inherited
+from curtainwall.app.openings import begin, inherited
 from curtainwall.app.wiring import Wired, workspace_at
 from curtainwall.channels.places import parse_place
 from curtainwall.model import (
@@ -16,7 +16,6 @@ from curtainwall.model import (
     Mode,
     NotFound,
     OpenSession,
-    ReadySession,
     SessionId,
     Who,
     session_stream,
@@ -81,10 +80,8 @@ async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits:
             job=state.opened.job,
             channel=TEAMS if state.opened.channel == TEAMS else "",
         )
-        await wired.house.send(session, opening)
+        await begin(wired, opening, InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork"))
     except BaseException:
         shutil.rmtree(place.root, ignore_errors=True)
         raise
-    await wired.house.send(session, InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork"))
-    await wired.house.send(session, ReadySession(by=by))
     return Forked(session, workspace.path, opening.mode, copied)

@@ -20,6 +20,7 @@ from curtainwall.model import (
     SessionId,
     SessionQuery,
     StreamId,
+    freed_lease,
     session_of,
 )
 from curtainwall.runtime import Turns
@@ -28,7 +29,7 @@ KEEPER = StreamId("keeper:teams")
 _LOG = logging.getLogger(__name__)
 _INBOX = "inbox:"
 _MANY = 100_000
-_LOOK_AGAIN = 0.25
+_LOOK_AGAIN = 1.0
 
 
 class Keeper:
@@ -74,6 +75,7 @@ class Keeper:
         finally:
             self._has_lease.clear()
             lease.release()
+            self._wired.store.leases.tell(freed_lease(KEEPER))
 
     async def _warm(self) -> None:
         """Get the agents of the most used pairs ready, one after the other; what goes wrong is told with their next message."""
@@ -90,8 +92,7 @@ class Keeper:
             lease = self._wired.store.leases.take(KEEPER)
             if lease is not None:
                 return lease
-            # Whoever holds it lets go with its end, which nothing tells us of.
-            await asyncio.sleep(_LOOK_AGAIN)
+            await self._wired.house.until_free(KEEPER, _LOOK_AGAIN)
 
     def _take_up_all(self) -> None:
         """Look after every pair that has been used lately, or has something waiting."""

@@ -1,6 +1,7 @@
 """The program `curtainwall`: finds the command, imports that one alone, and turns every fault into one line and an exit code."""
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import NamedTuple, NoReturn, cast
@@ -74,6 +75,8 @@ def main() -> int:
 
 def program() -> NoReturn:
     """Be the program: run it and end the process."""
+    # Whoever started us may have ignored it, and then neither we nor our sandboxes would hear of the end of a child.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     code = main()
     if "pydantic_monty" in sys.modules:
         # The threads of the interpreter for programs can crash Python's own ending; everything of ours is closed by now.

@@ -1,5 +1,6 @@
 """How sessions begin: new ones, in a workspace of their own or in a project, and fresh starts in the same place."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,10 +100,19 @@ async def reset(wired: Wired, old: SessionId, by: Who, name: str = "") -> Sessio
         team=state.opened.team,
         job=state.opened.job,
     )
-    await wired.house.send(session, opening)
-    await wired.house.send(session, InheritHistory(by=by, parent=old, upto=state.totals.events, history=None, how="reset"))
-    await wired.house.send(session, ReadySession(by=by))
+    await begin(wired, opening, InheritHistory(by=by, parent=old, upto=state.totals.events, history=None, how="reset"))
     return session
+
+
+async def begin(wired: Wired, opening: OpenSession, inherits: InheritHistory) -> None:
+    """Open a session with its past.
+
+    INVARIANT: all of it is one commit. One that a crash left without its past would be completed without it by whoever comes next.
+    """
+    commands = (opening, inherits, ReadySession(by=opening.by))
+    async with wired.house.hold(opening.session) as actor:
+        # Whatever waits when it decides is decided together.
+        await asyncio.gather(*map(actor.submit, commands))
 
 
 def state_of(wired: Wired, session: SessionId) -> SessionState:

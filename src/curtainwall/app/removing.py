@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from curtainwall.app.home import Home
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
-from curtainwall.model import CommandRefused, SessionId, SessionQuery, SessionRow, TryLater
+from curtainwall.model import CommandRefused, SessionId, SessionQuery, SessionRow, TryLater, session_stream
+from curtainwall.runtime import Stores
 from curtainwall.store import SqliteStore
 
 _MANY = 1_000_000
@@ -58,16 +60,33 @@ async def _remove(wired: Wired, row: SessionRow, until: float) -> Removal:
             if isinstance(refusal, CommandRefused) or asyncio.get_running_loop().time() > until:
                 return Removal(row.session, str(refusal), row.name)
             await asyncio.sleep(0.1)
-    place = wired.setup.home.session(row.session)
-    others = wired.store.index.sessions(SessionQuery(text=str(place.workspace), limit=_MANY))
-    if any(other.workspace == str(place.workspace) for other in others):
-        # A session that was reset left its workspace to the next one.
-        for path in place.root.iterdir():
-            if path != place.workspace:
-                remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    else:
-        remove_tree(place.root)
+    _remove_files(wired.store, wired.setup.home, row.session)
     return Removal(row.session, None, row.name)
+
+
+def remove_rest(store: Stores, home: Home) -> int:
+    """Remove the files of sessions whose deletion was cut off behind their logs, and tell how many these were."""
+    if not isinstance(store, SqliteStore):
+        return 0
+    gone = (session for session in store.deleted() if store.log.head(session_stream(session)) == 0)
+    return sum([_remove_files(store, home, session) for session in gone])
+
+
+def _remove_files(store: Stores, home: Home, session: SessionId) -> bool:
+    """Remove what lies in a session's directory, but for a workspace that another one works in; tell whether there was anything."""
+    remove_tree(home.root / "run" / session)
+    place = home.session(session)
+    if not place.root.exists():
+        return False
+    others = store.index.sessions(SessionQuery(text=str(place.workspace), limit=_MANY))
+    if not any(other.workspace == str(place.workspace) for other in others):
+        remove_tree(place.root)
+        return True
+    # A session that was reset left its workspace to the next one.
+    left = [path for path in place.root.iterdir() if path != place.workspace]
+    for path in left:
+        remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return bool(left)
 
 
 def remove_tree(path: Path) -> None:

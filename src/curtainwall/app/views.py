@@ -56,7 +56,8 @@ def view_of(state: SessionState, events: Iterable[AnyEvent], threshold: float | 
 def _queued(waiting: Sequence[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
     if not waiting:
         return ()
-    words = {event.message: event for event in events if isinstance(event, MessageAccepted) and event.message in waiting}
+    wanted = frozenset(waiting)
+    words = {event.message: event for event in events if isinstance(event, MessageAccepted) and event.message in wanted}
     return tuple(QueuedMessage(message=it, text=words[it].text, by=str(words[it].by)) for it in waiting if it in words)
 
 

@@ -17,7 +17,7 @@ def services(serving: Serving) -> Iterable[Service]:
     wired = serving.wired
     if wired.setup.config.webhooks.hooks:
         deliveries = HouseDeliveries(wired, serving.work.turns.attend, serving.model)
-        endpoint = Endpoint(hooks_in(wired), deliveries, wired.house.clock)
+        endpoint = Endpoint(hooks_in(wired), deliveries, wired.house.clock, lambda words: serving.book.say(words, service="webhooks"))
         spot = Spot(wired.setup.config.webhooks.address, "/hooks/NAME", "webhooks.listen", serving.book.say)
         yield Listening("webhooks", endpoint.app, spot)
         yield Callbacks(wired, deliveries)

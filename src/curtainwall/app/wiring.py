@@ -38,6 +38,7 @@ from curtainwall.model import (
     SYSTEM,
     AddLabels,
     Answer,
+    AnswerApproval,
     ApprovalQuery,
     Approver,
     Ask,
@@ -60,7 +61,7 @@ from curtainwall.model import (
     Workspace,
 )
 from curtainwall.policy import Lists, Policy, Protection, RuleCard, load
-from curtainwall.runtime import House, SessionGate, Stores, SystemClock
+from curtainwall.runtime import PATIENCE, House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, Whose, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Mounts, Runner
@@ -292,7 +293,11 @@ def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable
         place.prepare()
         return place.escalations
 
-    return Rendezvous(wired.house.feed, wired.house.send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
+    async def send(session: SessionId, command: AnswerApproval) -> int:
+        # Under the approval's name: looked at again while the session's owner is stopped, the file is still one answer.
+        return await wired.house.send(session, command, f"file {command.approval} {command.granted}", PATIENCE)
+
+    return Rendezvous(wired.house.feed, send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ class Wishes:
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Wish] = asyncio.Queue()
+        self._open: set[asyncio.Future[str]] = set()
         self._takers = 0
 
     async def wake(self, session: SessionId) -> str:
@@ -41,16 +42,27 @@ class Wishes:
 
     @asynccontextmanager
     async def taking(self) -> AsyncGenerator["asyncio.Queue[Wish]"]:
-        """Lend the queue to whoever fulfils wishes."""
+        """Lend the queue to whoever fulfils wishes; what nobody is left to fulfil is refused."""
         self._takers += 1
         try:
             yield self._queue
         finally:
             self._takers -= 1
+            if not self._takers:
+                self._refuse_all()
 
     async def _want(self, what: Literal["wake", "sleep", "fork"], session: SessionId, into: Pair | None = None) -> str:
         if not self._takers:
             raise TryLater("this process lets no agent work; ask where one does, as `curtainwall serve` or `curtainwall mcp`")
         heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(Wish(what, session, into, heard))
+        self._open.add(heard)
+        heard.add_done_callback(self._open.discard)
         return await heard
+
+    def _refuse_all(self) -> None:
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        for heard in tuple(self._open):
+            if not heard.done():
+                heard.set_exception(TryLater("agents were let work here and no longer are; try again"))

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from curtainwall.channels.cards import CardLine, card_lines
-from curtainwall.channels.places import origin_of, series_of
+from curtainwall.channels.places import origin_of, series_at
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.when import clock_time
 from curtainwall.model import (
@@ -17,6 +17,7 @@ from curtainwall.model import (
     ApprovalQuery,
     ApprovalRow,
     CommandRefused,
+    CurtainwallError,
     Feed,
     GrantScope,
     Index,
@@ -24,10 +25,12 @@ from curtainwall.model import (
     Millis,
     NotFound,
     PendingAsk,
+    Route,
     RuleId,
     SessionId,
     SessionView,
     ShownAt,
+    Undecided,
     Who,
 )
 
@@ -41,7 +44,13 @@ ReasonOf = Callable[[RuleId], str]
 
 # Everything that a busy house does wakes the board; it looks at most so often, and nothing that happened meanwhile is missed.
 _REST = 0.02
-_MOST = 1_000
+
+MOST_OPEN = 1_000
+"""So many open asks are looked at, the newest of them; of more, nobody could tell which are identical."""
+
+
+SendAnswer = Callable[[SessionId, AnswerApproval], Awaitable[int]]
+"""Has an answer decided; raises its refusal."""
 
 
 class AskDesk(Protocol):
@@ -141,10 +150,10 @@ class Board:
 
     def cards(self) -> tuple[Card, ...]:
         """Return the open cards, oldest first."""
-        rows = self._index.approvals(ApprovalQuery(shown_at=self._at, limit=_MOST))
+        rows = self._index.approvals(ApprovalQuery(shown_at=self._at, limit=MOST_OPEN))
         made = {(row.session, row.approval): card for row in reversed(rows) if (card := self._card(row)) is not None}
         self._made = made
-        return tuple(_joined(made.values()))
+        return tuple(join(made.values()))
 
     def find(self, approval: str, session: SessionId | None = None) -> Card:
         """Return the open card that shows an ask; raise `AlreadyAnswered` with how it ended, `NotFound` where none or two are meant."""
@@ -178,16 +187,9 @@ class Board:
 
     async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> Answered:
         """Answer every ask of a card and return what to say; whoever is late hears who settled it, and when."""
-        refused: dict[Key, str] = {}
-        # The card's own ask comes last: until then what is left is the same card, also for an answer that is repeated after a crash.
-        for session, approval in reversed(card.joined):
-            try:
-                command = AnswerApproval(by=by, approval=approval, granted=granted, scope=scope, reason=reason)
-                await self._desk.send(session, command)
-            except NotFound:
-                refused[session, approval] = self._late((session, approval))
-            except CommandRefused as refusal:
-                refused[session, approval] = str(refusal)
+        command = AnswerApproval(by=by, approval=card.approval, granted=granted, scope=scope, reason=reason)
+        refusals = await answer_each(self._desk.send, card.joined, command)
+        refused = {key: self._late(key) if isinstance(why, NotFound) else str(why) for key, why in refusals.items()}
         settled = len(card.joined) - len(refused)
         if not settled:
             return Answered(refused.get(card.key) or next(iter(refused.values())), counted=False)
@@ -209,11 +211,7 @@ class Board:
         if ask is None:
             # Settled since the row was read: the next look will not find it.
             return None
-        rules = tuple(RuleShown(rule, self._reason_of(rule)) for rule in ask.because)
-        places = self._index.routes_to(row.session)
-        series = next(filter(None, map(series_of, places)), None)
-        key = (row.session, row.approval)
-        return Card(row.approval, row.session, view.name, origin_of(places), ask, rules, view.labels, (key,), series)
+        return card_of(ask, view, self._index.routes_to(row.session), self._reason_of)
 
     def _ended(self, card: Card) -> Card:
         rows = self._index.approvals(ApprovalQuery(session=card.session, approval=card.approval, open_only=False))
@@ -244,14 +242,33 @@ def settled_words(row: ApprovalRow) -> str:
             return f"too late: approval `{row.approval}` was withdrawn at {at} ({row.reason})"
 
 
-def _joined(cards: Iterable[Card]) -> list[Card]:
-    """Return the cards with identical asks of repeated firings under the oldest of them."""
+def card_of(ask: PendingAsk, view: SessionView, places: Sequence[Route], reason_of: ReasonOf) -> Card:
+    """Return the card of one open ask, joined with no other yet."""
+    rules = tuple(RuleShown(rule, reason_of(rule)) for rule in ask.because)
+    joined = ((view.session, ask.approval),)
+    return Card(ask.approval, view.session, view.name, origin_of(places), ask, rules, view.labels, joined, series_at(places))
+
+
+def join(cards: Iterable[Card]) -> list[Card]:
+    """Return the cards with identical asks of repeated firings under the first of them."""
     shared: dict[object, Card] = {}
     for card in cards:
         like = _likeness(card)
         first = shared.get(like)
         shared[like] = card if first is None else replace(first, joined=(*first.joined, card.key))
     return list(shared.values())
+
+
+async def answer_each(send: SendAnswer, asks: Sequence[Key], command: AnswerApproval) -> Mapping[Key, CurtainwallError]:
+    """Give the same answer to each ask and return those that it did not settle, with why."""
+    refused: dict[Key, CurtainwallError] = {}
+    # The first comes last: until then what is left is the same card, also for an answer that is repeated after a crash.
+    for session, approval in reversed(asks):
+        try:
+            await send(session, command.model_copy(update={"approval": approval}))
+        except (CommandRefused, Undecided) as refusal:
+            refused[session, approval] = refusal
+    return refused
 
 
 def _likeness(card: Card) -> object:

@@ -34,6 +34,7 @@ from curtainwall.model import (
     SendMessage,
     SessionId,
     ShownAt,
+    Undecided,
     Who,
     session_stream,
 )
@@ -106,6 +107,9 @@ class Chat:
             heard = await self._take(reference, session, who, text, message)
         except CommandRefused as refusal:
             heard = Heard((plain_line(str(refusal)),), refused=True)
+        except Undecided as waits:
+            # It is kept under its id, so it is not brought again.
+            heard = Heard((plain_line(str(waits)),))
         kept = [*self._heard_at(reference), message][-_REMEMBERED:]
         await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})
         return heard

@@ -27,6 +27,11 @@ def series_of(place: Route) -> tuple[str, str] | None:
     return (place.channel, name) if found else None
 
 
+def series_at(places: Iterable[Route]) -> tuple[str, str] | None:
+    """Return the job that a session is a firing of, by the places that lead to it; None where it is of none."""
+    return next(filter(None, map(series_of, places)), None)
+
+
 def origin_of(places: Iterable[Route]) -> str:
     """Return where a session comes from in a word or two, such as `cron: nightly`; nothing where no place leads to it."""
     told: list[str] = []

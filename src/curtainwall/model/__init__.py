@@ -98,6 +98,7 @@ from curtainwall.model.errors import (
     ProgramNeeded,
     TryLater,
     TurnFailed,
+    Undecided,
 )
 from curtainwall.model.events import (
     AgentSpoke,
@@ -193,12 +194,14 @@ from curtainwall.model.ids import (
     SessionId,
     StreamId,
     TurnId,
+    freed_lease,
     inbox_of,
     ordered_id,
     project_stream,
     session_of,
     session_stream,
     short_id,
+    wanted_lease,
 )
 from curtainwall.model.later import (
     runs_later,
@@ -288,12 +291,14 @@ from curtainwall.model.tools import (
     PROPOSE_PLAN,
     REMEMBER,
     REMEMBER_FOR_ALL,
+    SHELL_RUN,
     TRUST_SKILL,
     Case,
     Meaning,
     Prepared,
     ToolResult,
     ToolSpec,
+    may_change_files,
 )
 from curtainwall.model.verdicts import (
     Effect,
@@ -337,6 +342,7 @@ __all__ = [
     "REFUSALS",
     "REMEMBER",
     "REMEMBER_FOR_ALL",
+    "SHELL_RUN",
     "SYSTEM",
     "TEAMS",
     "TRUST_SKILL",
@@ -561,6 +567,7 @@ __all__ = [
     "TurnResumed",
     "TurnStarted",
     "TurnStatus",
+    "Undecided",
     "Usage",
     "UserPromptSubmit",
     "Verdict",
@@ -579,7 +586,9 @@ __all__ = [
     "encode_command",
     "encode_event",
     "event_types",
+    "freed_lease",
     "inbox_of",
+    "may_change_files",
     "misfit",
     "ordered_id",
     "project_stream",
@@ -590,4 +599,5 @@ __all__ = [
     "short_id",
     "subject_digest",
     "version_of",
+    "wanted_lease",
 ]

@@ -77,6 +77,10 @@ class TryLater(CurtainwallError):
     """Nothing was written because of something that passes: a full disk, a locked database."""
 
 
+class Undecided(CurtainwallError):
+    """The command is kept, and whoever owns the session has not decided it yet; sending it again would be saying it twice."""
+
+
 class Broken(CurtainwallError):
     """Data or a rule file is damaged; nothing goes on until it is repaired."""
 

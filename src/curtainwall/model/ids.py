@@ -60,6 +60,16 @@ def inbox_of(stream: StreamId) -> StreamId:
     return StreamId(f"inbox:{stream}")
 
 
+def wanted_lease(stream: StreamId) -> StreamId:
+    """Return the name under which watchers hear that somebody waits for a stream's lease."""
+    return StreamId(f"wanted:{stream}")
+
+
+def freed_lease(stream: StreamId) -> StreamId:
+    """Return the name under which watchers hear that a stream's lease was let go for whoever waits for it."""
+    return StreamId(f"freed:{stream}")
+
+
 def session_of(stream: StreamId) -> SessionId | None:
     """Return the session that a stream is, or None for a project's or the house's."""
     kind, _, rest = stream.partition(":")

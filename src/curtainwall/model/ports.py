@@ -80,6 +80,10 @@ class Leases(Protocol):
         """Return who holds the lease, for a message."""
         ...
 
+    def tell(self, news: StreamId) -> None:
+        """Let every watcher of the log hear `wanted_lease(stream)` or `freed_lease(stream)`; a hint, which may get lost."""
+        ...
+
 
 class Blobs(Protocol):
     """Big payloads by their digest."""

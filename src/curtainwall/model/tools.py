@@ -6,14 +6,19 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.model.commands import MessagePeer
+from curtainwall.model.events import Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.subjects import Role, Subject, ToolEffect
+from curtainwall.model.verdicts import Mode
 
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
 """What the house asks for before changed instructions of a workspace count."""
 
 PROPOSE_PLAN: Final = "session.propose_plan"
 """A list of calls to be answered as one."""
+
+SHELL_RUN: Final = "shell.run"
+"""A command in a shell, which sees a project read-only until its edits are granted as a whole."""
 
 LOAD_SKILL: Final = "session.load_skill"
 REMEMBER: Final = "session.remember"
@@ -29,6 +34,11 @@ EGRESS_SERVER: Final = "egress"
 
 CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
 """What a sandboxed tool server wants when it opens a connection to a host that its user named."""
+
+
+def may_change_files(workspace: Workspace, mode: Mode) -> bool:
+    """Tell whether commands may change a workspace: in a project they could do it unseen, so its edits must be granted as a whole."""
+    return workspace.own or mode in {Mode.ACCEPT_EDITS, Mode.BYPASS}
 
 
 class Case(Frozen):

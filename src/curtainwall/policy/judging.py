@@ -19,7 +19,7 @@ _ERROR: Found = (Effect.DENY, (POLICY_ERROR,))
 def judge(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
     """Return the strictest verdict over the subject's resources; deny if it has none that a rule knows.
 
-    Each step of a plan is judged as it would be on its own, and one that would be denied denies the plan.
+    Each step of a plan is judged as it would be on its own after those before it, and one that would be denied denies the plan.
     """
     if policy.closed is not None:
         return policy.closed
@@ -28,7 +28,11 @@ def judge(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
         return own
     # INVARIANT: what is approved in plan mode runs only once somebody has left it, and is judged again then.
     then = replace(facts, mode=Mode.DEFAULT) if facts.mode is Mode.PLAN else facts
-    steps = [_judge_call(policy, step, then) for step in subject.steps]
+    steps: list[Verdict] = []
+    for step in subject.steps:
+        steps.append(_judge_call(policy, step, then))
+        brought = frozenset(label for label, _ in labels_of(policy, step, then))
+        then = replace(then, labels=then.labels | brought)
     effect = max((own.effect, *(step.effect for step in steps)), key=lambda effect: effect.strictness)
     because = policy.in_order(rule for verdict in (own, *steps) if verdict.effect is effect for rule in verdict.because)
     denied = [

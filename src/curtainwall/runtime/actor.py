@@ -85,6 +85,8 @@ class Actor:
         self.holders = 0
         # How often the session was used: whoever wants to drop it sees by this that nobody did meanwhile.
         self.uses = 0
+        # Whether another process waits for the session.
+        self.is_wanted = False
         self._lease = lease
         self._log = log
         self._inbox = inbox
@@ -99,6 +101,7 @@ class Actor:
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._has_grown = asyncio.Event()
+        self._may_rest = asyncio.Event()
         self._follows: list[Follow] = []
         self._listeners: list[Listen] = []
         self._inbox_changed = True
@@ -115,8 +118,8 @@ class Actor:
         self._neighbours = neighbours
         self._refold()
         if self.state.opened is not None:
-            self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None))
-            self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
+            self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None, is_owed=True))
+            self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None, is_owed=True))
         self._work.set()
         self._task = asyncio.create_task(self._run(), name=f"actor {self.stream}")
 
@@ -170,6 +173,7 @@ class Actor:
             yield
         finally:
             self._follows.remove(follow)
+            self._may_rest.set()
 
     @contextmanager
     def heard_by(self, listen: Listen) -> Generator[None]:
@@ -186,6 +190,22 @@ class Actor:
         running = any(call.standing is Standing.PERMITTED for call in self.state.calls.values())
         return not (self.holders or self._tickets or self._work.is_set() or self._is_deciding or running) and self._is_free.is_set()
 
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether something goes on in the session, or somebody here waits for what comes next in it."""
+        return not self.is_idle or bool(self._follows)
+
+    async def rest(self) -> None:
+        """Return when the session is not needed here any more, or was let go."""
+        while self.is_needed and self._task is not None and not self._task.done():
+            self._may_rest.clear()
+            await self._may_rest.wait()
+
+    def lose_holder(self) -> None:
+        """Count one less of those who hold the session."""
+        self.holders -= 1
+        self._may_rest.set()
+
     async def stop(self) -> None:
         """Let go of the session; what waits in the inbox stays for the next owner."""
         await self._is_free.wait()
@@ -196,6 +216,7 @@ class Actor:
             # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the tasks have ended.
             self._lease.release()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._may_rest.set()
         await self._settle_debts()
         for ticket in self._tickets:
             if ticket.done is not None and not ticket.done.done():
@@ -230,9 +251,12 @@ class Actor:
             except asyncio.CancelledError:
                 _fail(tickets, Conflict("this process let go of the session before deciding"))
                 raise
+            else:
+                # Not where it failed: a deadline that has passed would have it tried again at once, and again.
+                self._set_alarm()
             finally:
                 self._is_deciding = False
-            self._set_alarm()
+            self._may_rest.set()
 
     def _try_again(self, tickets: list[_Ticket]) -> None:
         """Look in a while at what nobody else brings again: what is owed, and what waits in the inbox."""
@@ -296,6 +320,7 @@ class Actor:
     def set_free(self) -> None:
         """Let the session decide for itself again."""
         self._is_free.set()
+        self._may_rest.set()
 
     def _invite(self, posts: Sequence[Post], guests: "list[Decision]") -> None:
         """Let the sessions to which commands leave decide along with us where they can; none of us is stopped meanwhile."""
@@ -438,7 +463,7 @@ class Actor:
 
     async def _expire_at(self, at: Millis) -> None:
         await self._clock.sleep_until(at)
-        self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None))
+        self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None, is_owed=True))
         self._work.set()
 
 

@@ -20,6 +20,7 @@ from curtainwall.model import (
     Approver,
     Ask,
     BadCall,
+    Broken,
     CallDenied,
     CallDropped,
     CallFinished,
@@ -184,13 +185,13 @@ class SessionGate:
         with suppress(CurtainwallError):
             try:
                 await actor.submit(DropCall(by=SYSTEM, call=wish.call, why="the agent no longer waits for it"))
-            except NotFound:
-                return
             except CommandRefused:
-                permit = actor.state.calls[wish.call].permit
-                assert permit is not None
+                # It has ended, or the session has, or it holds a permit.
+                open_ = actor.state.calls.get(wish.call)
+                if open_ is None or open_.permit is None:
+                    return
                 told = Payload(inline="interrupted before it ran")
-                await actor.submit(FinishCall(by=SYSTEM, call=wish.call, permit=permit, ok=False, result=told))
+                await _written(actor, FinishCall(by=SYSTEM, call=wish.call, permit=open_.permit, ok=False, result=told))
 
     async def _walk_through(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
         try:
@@ -340,7 +341,9 @@ class SessionGate:
             result = await self._tools.run(prepared, permit, wish.place)
         except asyncio.CancelledError:
             cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
-            await asyncio.shield(self._finish(actor, wish, permit, cut))
+            # Where it cannot be written, whoever cancelled this still has to see it cancelled.
+            with suppress(CurtainwallError):
+                await asyncio.shield(self._finish(actor, wish, permit, cut))
             raise
         except Exception as error:  # noqa: BLE001 - a tool's failure is an outcome, whatever it raised
             result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
@@ -361,21 +364,26 @@ class SessionGate:
             return result.value
 
     async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult, *, inspects: bool = False) -> JsonValue:
-        blobs = self._house.stores.blobs
-        shown = shorten(result.value)
+        shown, fault = shorten(result.value), None
+        try:
+            kept = await keep(result.value, self._house.stores.blobs)
+        except (TryLater, Broken) as unkept:
+            kept, fault = Payload(inline="it could not be kept"), unkept
         command = FinishCall(
             by=SYSTEM,
             call=wish.call,
             permit=permit.permit,
             ok=result.ok,
-            result=await keep(result.value, blobs),
+            result=kept,
             shown=None if shown is result.value else Payload(inline=shown),
         )
-        if inspects:
+        if inspects or fault is not None:
             # A look changes nothing, so nobody waits until its outcome is durable; whatever the session does next is written after it.
             actor.owe(command)
         else:
-            await actor.submit(command)
+            await _written(actor, command)
+        if fault is not None:
+            raise fault
         return shown
 
     def _shared(self, wish: _Wish, finished: CallFinished) -> Answer:
@@ -408,6 +416,15 @@ def _with_words(answer: Answer, reply: HookReply) -> Answer:
 def _storable(text: str) -> str:
     """Return a text without half characters, which no encoding holds."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+async def _written(actor: Actor, outcome: FinishCall) -> None:
+    """Write an outcome down; one that cannot be written now is owed, because a call without one would count as running."""
+    try:
+        await actor.submit(outcome)
+    except (TryLater, Broken):
+        actor.owe(outcome)
+        raise
 
 
 def _is_answered(actor: Actor, call: CallId) -> bool:

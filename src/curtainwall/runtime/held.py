@@ -44,7 +44,7 @@ class HeldAnswers:
                 task = asyncio.create_task(work, name=f"answer to {message}")
                 self._tasks[session, message] = task
                 # Not in the task itself: one that is cancelled before its first step never comes to that.
-                task.add_done_callback(lambda _, key=(session, message): self._tasks.pop(key, None))
+                task.add_done_callback(lambda done, key=(session, message): self._forget(key, done))
 
     async def leave(self, session: SessionId) -> None:
         """Let go of a session; its asks stay open, and their answers are kept."""
@@ -62,9 +62,13 @@ class HeldAnswers:
         except (TryLater, Broken, Conflict):
             # The disk is full, or worse, which may pass; nothing else would have the session looked at again.
             await asyncio.sleep(_LOOK_AGAIN)
-            # Whoever is woken looks at what is not under way.
+            # Whoever is woken looks at what is not under way, and may begin it anew before this task has ended.
             self._tasks.pop((session, answer.message), None)
             self._house.wakes.wake(frozenset({session_stream(session)}))
+
+    def _forget(self, key: tuple[SessionId, MessageId], done: "asyncio.Task[None]") -> None:
+        if self._tasks.get(key) is done:
+            del self._tasks[key]
 
     async def _ask(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
         """Ask whether the answer may leave, or go on where that was answered while nobody was here."""

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Protocol, Self
 
 from pydantic import JsonValue
@@ -18,6 +18,7 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Conflict,
+    CurtainwallError,
     ExtensionNoted,
     GrantId,
     Inbox,
@@ -38,15 +39,21 @@ from curtainwall.model import (
     TryLater,
     Who,
     Write,
+    freed_lease,
+    inbox_of,
     ordered_id,
     session_stream,
+    wanted_lease,
 )
 from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
+from curtainwall.runtime.patience import Patience
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
 _LOOK_AGAIN = 1.0
+_MANY_TIMES = 20
+_INBOX, _WANTED = inbox_of(StreamId("")), wanted_lease(StreamId(""))
 
 
 class Stores(Protocol):
@@ -91,36 +98,39 @@ class House:
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
+        self._patience = Patience(self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
         self._neighbours = Neighbours()
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
-        self._opened = asyncio.Event()
+        self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._spawn(self._watch())
-        self._spawn(self._sweep())
-        await self._opened.wait()
+        changes = await self._opened.enter_async_context(self.stores.log.watch())
+        self.spawn(self._watch(changes))
+        self.spawn(self._sweep())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._opened.aclose()
         actors = tuple(self._actors.values())
         self._actors.clear()
         for actor in actors:
-            await actor.stop()
+            await self._let_go(actor)
 
     def mint(self) -> str:
         """Return a new time-ordered id."""
         return ordered_id(self.clock.now(), self.clock.entropy(5))
 
-    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None, patience: float | None = None) -> int:
         """Have a command decided by whoever owns the session, and return where the log ends then; raise its refusal.
 
-        The same key twice is the same command: the second caller gets the first one's outcome.
+        The same key twice is the same command: the second caller gets the first one's outcome. With `patience` another process has so
+        many seconds for its decision; past them `Undecided` is raised, and the command still counts as soon as that process goes on.
         """
         stream, key = session_stream(session), key or self.mint()
         inbox = self.stores.inbox
@@ -129,7 +139,8 @@ class House:
         actor = self._actor(stream)
         if actor is None:
             await inbox.post(Post(stream, key, command))
-            return _seq(await self._outcome(stream, key))
+            decided = self._outcome(stream, key)
+            return _seq(await (decided if patience is None else self._patience.within(patience, stream, decided)))
         try:
             await actor.submit(command, key)
         except Conflict:
@@ -148,6 +159,17 @@ class House:
             owner = self.stores.leases.owner(stream)
             raise TryLater(f"session `{session}` is in use by process {owner.pid if owner else 'unknown'}; stop it or use that one")
         return _Hold(actor)
+
+    def want(self, session: SessionId) -> None:
+        """Ask whichever other process decides for a session to let go of it as soon as it has nothing to do there."""
+        stream = session_stream(session)
+        if stream not in self._actors:
+            self.stores.leases.tell(wanted_lease(stream))
+
+    async def until_free(self, stream: StreamId, patience: float) -> None:
+        """Return when whoever decides for a stream lets go of it for others, or ends; after so many seconds at the latest."""
+        with self.wakes.waiter(freed_lease(stream)) as freed, _EndOf(self._owner_pid(stream), freed), suppress(TimeoutError):
+            await asyncio.wait_for(freed.wait(), patience)
 
     def peek(self, session: SessionId) -> SessionState | None:
         """Return the state of a session that is in memory here, to look at; None where the log has to be asked, or knows more by now."""
@@ -185,16 +207,6 @@ class House:
                 continue
             return session
 
-    async def unbind(self, route: Route, by: Who) -> None:
-        """Let a place lead nowhere."""
-        while True:
-            end = self.stores.log.head(HOUSE)
-            if self.stores.index.session_at(route) is None:
-                return
-            event = RouteSet(at=self.clock.now(), route=route, session=None, by=by)
-            with suppress(Conflict):
-                await self.stores.log.append(Batch((Write(HOUSE, end, (event,)),)))
-
     async def note(self, extension: str, data: Mapping[str, JsonValue]) -> None:
         """Write down in the house's log what an extension has to remember."""
         while True:
@@ -211,22 +223,27 @@ class House:
         async with self.hold(session) as actor:
             if actor.state.opened is None:
                 raise NotFound(f"there is no session `{session}`")
-            if actor.state.approvals:
-                many = len(actor.state.approvals)
-                raise CommandRefused(f"session `{session}` has {many} open approval{'s' if many > 1 else ''}; answer what is open first")
-            entries = self.stores.log.read(stream)
-            deleted = SessionDeleted(
-                at=self.clock.now(), session=session, name=actor.state.name, entries=len(entries), head=entries[-1].hash.hex(), by=by
-            )
-            for _ in range(20):
+            for _ in range(_MANY_TIMES):
                 try:
-                    write = Write(HOUSE, self.stores.log.head(HOUSE), (deleted,))
-                    await self.stores.log.erase(stream, Batch((write,)))
+                    await self.stores.log.erase(stream, await self._deletion(session, actor, by))
                     break
                 except Conflict:
                     continue
+            else:
+                raise TryLater(f"others keep writing to `{stream}` or to the house; try again")
             self._actors.pop(stream, None)
         await actor.stop()
+
+    async def _deletion(self, session: SessionId, actor: Actor, by: Who) -> Batch:
+        """Return what the house keeps of a session that ends here; it stands only as long as nothing more is written there."""
+        log, end, house_end = self.stores.log, self.stores.log.head(actor.stream), self.stores.log.head(HOUSE)
+        await actor.catch_up(end)
+        if actor.state.approvals:
+            many = len(actor.state.approvals)
+            raise CommandRefused(f"session `{session}` has {many} open approval{'s' if many > 1 else ''}; answer what is open first")
+        [last] = log.read(actor.stream, end - 1, 1)
+        deleted = SessionDeleted(at=self.clock.now(), session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
+        return Batch((Write(actor.stream, end, ()), Write(HOUSE, house_end, (deleted,))))
 
     def _actor(self, stream: StreamId) -> Actor | None:
         actor = self._actors.get(stream)
@@ -250,7 +267,7 @@ class House:
 
     async def _outcome(self, stream: StreamId, key: str) -> Outcome:
         """Wait for the owner's decision; take over at once where the owner ends."""
-        with self.wakes.waiter(stream) as woken, _EndOf(self._owner_pid(stream), woken):
+        with self.wakes.waiter(stream, freed_lease(stream)) as woken, _EndOf(self._owner_pid(stream), woken):
             while True:
                 woken.clear()
                 if (outcome := self.stores.inbox.outcome(stream, key)) is not None:
@@ -264,11 +281,15 @@ class House:
                     continue
 
     def _owner_pid(self, stream: StreamId) -> int | None:
-        owner = self.stores.leases.owner(stream)
+        """Return who decides for a stream; None for nobody, and where that cannot be told now."""
+        try:
+            owner = self.stores.leases.owner(stream)
+        except CurtainwallError:
+            return None
         return None if owner is None else owner.pid
 
     async def _revoke_in_project(self, stream: StreamId, command: RevokeGrant) -> None:
-        for _ in range(20):
+        for _ in range(_MANY_TIMES):
             state: ProjectState = fold_project(lift(entry) for entry in self.stores.log.read(stream))
             moment = Moment(at=self.clock.now(), seed=self.clock.entropy(16))
             events: tuple[AnyEvent, ...] = decide_project(state, command, self.rules(), moment)
@@ -279,20 +300,27 @@ class House:
                 continue
         raise TryLater(f"others keep writing to `{stream}`")
 
-    async def _watch(self) -> None:
-        async with self.stores.log.watch() as changes:
-            self._opened.set()
-            async for streams in changes:
-                self.wakes.wake(streams)
-                for actor in self._posted_to(streams):
-                    actor.look_at_inbox()
+    async def _watch(self, changes: AsyncIterator[frozenset[StreamId]]) -> None:
+        async for streams in changes:
+            self.wakes.wake(streams)
+            for actor in self._told_of(_INBOX, streams) if streams else tuple(self._actors.values()):
+                actor.look_at_inbox()
+            for actor in self._told_of(_WANTED, streams):
+                if not actor.is_wanted:
+                    actor.is_wanted = True
+                    self.spawn(self._hand_over(actor))
 
-    def _posted_to(self, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
-        """Return the actors whose inbox changed, as far as we know; entries of their own stream are no news to them."""
-        if not streams:
-            return tuple(self._actors.values())
-        posted = (self._actors.get(StreamId(name.removeprefix("inbox:"))) for name in streams if name.startswith("inbox:"))
-        return tuple(actor for actor in posted if actor is not None)
+    def _told_of(self, what: str, streams: frozenset[StreamId]) -> tuple[Actor, ...]:
+        """Return the actors of whose inbox or lease there is news; entries of their own stream are none to them."""
+        found = (self._actors.get(StreamId(name.removeprefix(what))) for name in streams if name.startswith(what))
+        return tuple(actor for actor in found if actor is not None)
+
+    async def _hand_over(self, actor: Actor) -> None:
+        """Let another process decide as soon as a session is not needed here."""
+        await actor.rest()
+        if self._actors.get(actor.stream) is actor:
+            del self._actors[actor.stream]
+            await self._let_go(actor)
 
     async def _sweep(self) -> None:
         while True:
@@ -301,10 +329,20 @@ class House:
             for stream, (actor, uses) in before.items():
                 if self._actors.get(stream) is actor and actor.is_idle and actor.uses == uses:
                     del self._actors[stream]
-                    await actor.stop()
+                    await self._let_go(actor)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        self._tasks.add(asyncio.create_task(work))
+    async def _let_go(self, actor: Actor) -> None:
+        """Stop deciding for a session, and tell whoever waits for it."""
+        await actor.stop()
+        if actor.is_wanted:
+            self.stores.leases.tell(freed_lease(actor.stream))
+
+    def spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> "asyncio.Task[None]":
+        """Have something done beside everything else, for as long as the house is open."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
 
 class _Hold(AbstractAsyncContextManager[Actor]):
@@ -321,7 +359,7 @@ class _Hold(AbstractAsyncContextManager[Actor]):
         return self._actor
 
     async def __aexit__(self, *_: object) -> None:
-        self._actor.holders -= 1
+        self._actor.lose_holder()
 
 
 class _EndOf:
@@ -338,7 +376,7 @@ class _EndOf:
         try:
             self._fd = os.pidfd_open(self._pid)
         except OSError:
-            self._ended.set()
+            # It has ended already, or is unknown: whoever waits has tried, and tries again.
             return
         asyncio.get_running_loop().add_reader(self._fd, self._fire)
 

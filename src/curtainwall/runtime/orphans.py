@@ -33,7 +33,7 @@ class Orphans:
         """Look after a call from here on; False where there are too many already."""
         if len(self._tasks) >= _MANY:
             return False
-        task = asyncio.create_task(self._look_after(session, call, approval, cursor), name=f"orphan {call}")
+        task = self._house.spawn(self._look_after(session, call, approval, cursor), f"orphan {call}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True

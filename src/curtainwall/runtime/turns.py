@@ -116,6 +116,7 @@ class Turns:
 
     async def _attend(self, session: SessionId) -> None:
         stream = session_stream(session)
+        pause = _A_MOMENT
         with self._house.wakes.waiter(stream, inbox_of(stream)) as woken:
             while True:
                 woken.clear()
@@ -139,9 +140,13 @@ class Turns:
                     await woken.wait()
                     continue
                 except (TryLater, Broken, Conflict):
-                    # Another process decides for it, and lets its agent work; or the disk is full, or worse, which may pass.
-                    await asyncio.sleep(_LOOK_AGAIN)
+                    # Another process decides for it, and lets go where it does not let the agent work; or the disk is full, or worse.
+                    if pause < _LOOK_AGAIN:
+                        self._house.want(session)
+                    await self._house.until_free(stream, pause)
+                    pause = min(2 * pause, _LOOK_AGAIN)
                     continue
+                pause = _A_MOMENT
                 with actor.followed_by(self._beginning(session)):
                     await woken.wait()
 
@@ -293,7 +298,7 @@ class Turns:
         return HookReply()
 
 
-_LOOK_AGAIN = 1.0
+_A_MOMENT, _LOOK_AGAIN = 0.05, 1.0
 
 
 def _place_of(session: SessionId, state: SessionState) -> Place:

@@ -41,6 +41,7 @@ from curtainwall.model import (
     ToolEffect,
     Verdict,
     denial,
+    may_change_files,
 )
 from curtainwall.policy import judge, labels_of
 from curtainwall.session.breaker import count_asks, count_repeats
@@ -206,7 +207,11 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
         )
         return (case.deny(denial("masked-arguments", unseen)),)
     is_plan = bool(case.subject.steps)
-    shown = plan_text(case.subject, verdict, state.labels, state.mode) if is_plan else card_text(case.subject, verdict, state.labels)
+    read_only = not may_change_files(state.workspace, state.mode)
+    if is_plan:
+        shown = plan_text(case.subject, verdict, state.labels, state.mode, read_only=read_only)
+    else:
+        shown = card_text(case.subject, verdict, state.labels, read_only=read_only)
     if is_plan and len(shown) > LONGEST_PLAN:
         words = f"the plan is too long to be shown whole: {len(shown):,} letters, at most {LONGEST_PLAN:,}; propose less at once"
         return (case.deny(denial("plan-too-long", words)),)

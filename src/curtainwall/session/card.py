@@ -3,10 +3,11 @@
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import Cover, GrantScope, Label, LabelSource, Subject, Verdict
+from curtainwall.model import SHELL_RUN, Cover, GrantScope, Label, LabelSource, Subject, Verdict
 from curtainwall.session.standing import covers_of, reach
 
 _VALUE_LIMIT = 2_000
@@ -22,8 +23,15 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u280
 )
 
 
-def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource]) -> str:
-    """Return what an approval shows: tool, roles and resources, both argument forms, the rules, and what set the labels."""
+READ_ONLY: Final = "the project is read-only for this command until edits are granted as a whole (`/mode accept-edits`)"
+"""What the card of a command says where the project will be read-only for it."""
+
+
+def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource], *, read_only: bool = False) -> str:
+    """Return what an approval shows: tool, roles and resources, both argument forms, the rules, and what set the labels.
+
+    With `read_only` commands cannot change the workspace, which whoever approves one should know.
+    """
     covers = covers_of(verdict, subject)
     lines = [f"tool: {inert(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
     if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
@@ -31,6 +39,8 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     if verdict.reason:
         lines.append(f"because {inert(verdict.reason)}")
     lines += label_lines(labels)
+    if read_only and subject.tool == SHELL_RUN:
+        lines.append(READ_ONLY)
     lines += _arguments("as written", subject.raw)
     if subject.canonical != subject.raw:
         lines += _arguments("would run as", subject.canonical)

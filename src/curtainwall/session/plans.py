@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from curtainwall.model import CallId, Grant, GrantGiven, GrantScope, Label, LabelSource, Mode, Moment, Subject, Verdict, Who
-from curtainwall.session.card import label_lines, visible
+from curtainwall.model import SHELL_RUN, CallId, Grant, GrantGiven, GrantScope, Label, LabelSource, Mode, Moment, Subject, Verdict, Who
+from curtainwall.session.card import READ_ONLY, label_lines, visible
 from curtainwall.session.standing import covers_of
 
 LONGEST_PLAN: Final = 32_000
@@ -15,7 +15,7 @@ _TERMS = "a yes lets each step that asks run once without a further question, as
 _WAITS = "plan mode is on: nothing of this runs before somebody has changed the mode"
 
 
-def plan_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource], mode: Mode) -> str:
+def plan_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource], mode: Mode, *, read_only: bool) -> str:
     """Return what the approval of a plan shows: every step as it would run, uncut, what it asks for and because of which rules."""
     # INVARIANT: each line starts with a word of ours, so nothing that an agent wrote can pass for another line.
     lines = [f"tool: {visible(subject.tool)}", f"plan of {_counted(len(subject.steps))}: {_TERMS}"]
@@ -26,6 +26,8 @@ def plan_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     lines += label_lines(labels)
     for place, step in enumerate(subject.steps):
         lines += _step_lines(place, step, verdict, subject)
+        if read_only and step.tool == SHELL_RUN:
+            lines.append(READ_ONLY)
     return "\n".join(lines)
 
 

@@ -5,9 +5,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from curtainwall.model import (
     AnyEvent,
@@ -42,7 +43,6 @@ START = "0" * 64
 # What is read in place of a character of which only the first bytes were written.
 _HALF_READ = "\ufffd"
 _MARK = ',"hash":"'
-_SPELLING = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _TAIL = len(_MARK) + 64 + len('"}')
 
 AuditedEvent = (
@@ -69,8 +69,7 @@ AUDITED = frozenset(kind.__name__ for kind in AuditedEvent.__args__)
 """The event types that become lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line as it stands in the file."""
 
     seq: int
@@ -98,9 +97,9 @@ def line_of(seq: int, event: AnyEvent, prev: str) -> Line | None:
         return None
     at = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     told: dict[str, JsonValue] = {"seq": seq, "at": at, "type": type(event).__name__, **fields, "prev": prev}
-    body = _SPELLING.encode(told)
-    digest = hashlib.sha256(body.encode()).hexdigest()
-    return Line(seq, prev, digest, f'{body[:-1]}{_MARK}{digest}"}}')
+    body = to_json(told)
+    digest = hashlib.sha256(body).hexdigest()
+    return Line(seq, prev, digest, f'{body[:-1].decode()}{_MARK}{digest}"}}')
 
 
 def parse_line(text: str) -> Line | None:

@@ -73,7 +73,9 @@ class FileBlobs:
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
         try:
-            private_directory(path.parent)
+            if not path.parent.exists():
+                private_directory(path.parent)
+                sync_directory(self._root)
             if self._is_kept(path, digest):
                 os.utime(path)
             else:

@@ -11,6 +11,11 @@ from curtainwall.model import Broken, SessionId
 
 KEY_SIZE = 32
 
+ASIDE = ".damaged-"
+"""What comes between the name of a database that was set aside and the time of that."""
+
+CUT_OFF = "setting it aside broke off"
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -55,6 +60,13 @@ class Home:
             private_directory(path)
 
 
+def name_aside(database: Path) -> Path | None:
+    """Return the other name of a database that was being set aside when that broke off; None where it has no such."""
+    if not database.exists() or database.stat().st_nlink == 1:
+        return None
+    return next((path for path in database.parent.glob(f"{database.name}{ASIDE}*") if path.samefile(database)), None)
+
+
 def private_directory(path: Path) -> None:
     """Make a directory with mode 0700, or give an existing one that mode."""
     with contextlib.suppress(FileExistsError):
@@ -66,8 +78,12 @@ def private_directory(path: Path) -> None:
 def private_file(path: Path, flags: int) -> int:
     """Open a file with mode 0600 and return its descriptor; it is closed in children."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
-    if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
-        os.fchmod(descriptor, 0o600)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
+            os.fchmod(descriptor, 0o600)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

@@ -12,8 +12,10 @@ _SESSIONS = """
 SELECT s.session, s.name, s.agent, s.model, s.channel, s.status, s.mode, s.workspace, s.own_workspace, s.created, h.at, s.turns,
     (SELECT count(*) FROM approval a WHERE a.session = s.session AND a.status = 'open'),
     (SELECT json_group_array(label) FROM label l WHERE l.session = s.session), s.parent
-FROM session s CROSS JOIN head h ON h.stream = 'session:' || s.session
+FROM session s {} CROSS JOIN head h ON h.stream = 'session:' || s.session
 """
+# Services ask for one session by its id with every commit; an index in the order of the list would have all of them looked at.
+_BY_NAME = "INDEXED BY sqlite_autoindex_session_1"
 _ASKS = "EXISTS (SELECT 1 FROM approval a WHERE a.session = s.session AND a.status = 'open')"
 # A session that is ready and has an open ask waits, as its state says; only the listing has to put the two together.
 _WITH_STATUS = {
@@ -43,14 +45,15 @@ class SqliteIndex:
         if query.before is not None:
             wanted.append(("h.at < ?", query.before))
         if query.prefix is not None:
-            wanted.append(("substr(s.session, 1, length(?)) = ?", query.prefix))
+            wanted.append(("s.session >= ? AND s.session < ? || char(0x10ffff)", query.prefix))
         if query.without_agent is not None:
             wanted.append((f"(s.agent <> ? OR {_ASKS})", query.without_agent))
         if query.text is not None:
             wanted.append(("(instr(lower(s.name), lower(?)) OR instr(lower(s.workspace), lower(?)))", query.text))
         where = f"WHERE {' AND '.join(condition for condition, _ in wanted)}" if wanted else ""
         values = [value for condition, value in wanted for _ in range(condition.count("?"))]
-        rows = self._reader.all(f"{_SESSIONS}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
+        listed = _SESSIONS.format("" if query.prefix is None else _BY_NAME)
+        rows = self._reader.all(f"{listed}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
         return [_session(row) for row in rows]
 
     def approvals(self, query: ApprovalQuery) -> Sequence[ApprovalRow]:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from curtainwall.model import Clock, Owner, StreamId, TryLater
@@ -39,9 +40,10 @@ class OfdLease:
 class OfdLeases:
     """The leases of one home. Every take has a file description of its own, so two takers in one process exclude each other too."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, hint: Callable[[StreamId], None]) -> None:
         self._path = path
         self._clock = clock
+        self._hint = hint
         self._lock = threading.Lock()
         self._held: set[OfdLease] = set()
 
@@ -76,6 +78,10 @@ class OfdLeases:
             os.close(descriptor)
         told, pid, since = _SLOT.unpack(slot.ljust(_SLOT.size, b"\0"))
         return Owner(pid, since) if told == byte else Owner(0, 0)
+
+    def tell(self, news: StreamId) -> None:
+        """Let every watcher of the log hear that a lease is wanted or free; a hint, which may get lost."""
+        self._hint(news)
 
     def close(self) -> None:
         """Release everything that was taken here."""

@@ -230,6 +230,10 @@ class MemoryLeases:
         """Return who holds the lease, for a message."""
         return self._disk.owners.get(stream)
 
+    def tell(self, news: StreamId) -> None:
+        """Let every watcher of the log hear that a lease is wanted or free."""
+        self._disk.changed(frozenset({news}))
+
     def close(self) -> None:
         """Release everything that was taken here."""
         for lease in self._held:

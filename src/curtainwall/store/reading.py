@@ -15,7 +15,7 @@ Row = tuple[Any, ...]
 
 
 class Reader:
-    """One connection that only reads; it is opened when first needed and again after a failure."""
+    """One connection beside the writer's; it is opened when first needed and again after a failure."""
 
     def __init__(self, path: Path, busy_millis: int) -> None:
         self._path = path

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event
 from curtainwall.store import chain
-from curtainwall.store.home import Home, private_file, read_audit_key, sync_directory
+from curtainwall.store.home import ASIDE, CUT_OFF, Home, name_aside, private_file, read_audit_key, sync_directory
 from curtainwall.store.leases import lock_byte
 from curtainwall.store.ledger import Ledger, PreparedBatch, PreparedWrite
 from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
@@ -29,6 +29,7 @@ _CONNECTED: Final = 128
 """The byte of SQLite's shared file that every open connection holds a lock on."""
 _KEPT_NAMES: Final = 200
 _INBOX: Final = "stream, key, kind, payload, decided, seq, code, message"
+_MARK: Final = "channel, name, value"
 
 Entries = list[tuple[str, int, bytes]]
 Rows = list[tuple[Any, ...]]
@@ -70,10 +71,11 @@ def damage_in(database: Path) -> str:
 def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
     """Set a damaged database aside and go on with what is whole in it; None where nothing is damaged, `TryLater` while others use it."""
     home = Home(root.absolute())
-    damage = damage_in(home.database)
+    damage = damage_in(home.database) or (CUT_OFF if name_aside(home.database) else "")
     if not damage:
         return None
     with _alone(home.database, damage):
+        _put_back(home.database)
         return _rescued(home, clock.now(), decode)
 
 
@@ -92,7 +94,7 @@ def _alone(database: Path, damage: str) -> Generator[None]:
 
 def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
     key = read_audit_key(home.audit_key)
-    aside = home.database.with_name(f"{home.database.name}.damaged-{now}")
+    aside = home.database.with_name(f"{home.database.name}{ASIDE}{now}")
     with tempfile.TemporaryDirectory(dir=home.root, prefix=".rescue-") as scratch:
         # Reading it would change it: what is looked at is a copy.
         copy, made = Path(scratch) / "copy.db", Path(scratch) / "made.db"
@@ -103,27 +105,38 @@ def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
         if not damage:
             # Somebody else has just done it.
             return None
-        whole, lost, inbox = _salvaged(copy, key)
+        whole, lost, inbox, marks = _salvaged(copy, key)
         told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost))
         create(made, lambda db: chain.seal_empty(db, key))
         _write(made, key, whole, told, now, decode)
-        _keep_inbox(made, inbox)
+        _keep_rows(made, inbox, marks)
         _exchange(home.database, made, aside)
     return told
 
 
 def _exchange(database: Path, made: Path, aside: Path) -> None:
-    """Put a new database in the place of the damaged one, which keeps its content under another name; there is always one."""
+    """Put a new database in the place of the damaged one, which keeps its content under another name; there is always one.
+
+    INVARIANT: until the last step the damaged one has both names, so that whoever finds it without its WAL does not take it for whole.
+    """
     aside.hardlink_to(database)
-    for suffix in (_WAL, _SHARED):
-        if Path(f"{database}{suffix}").exists():
-            Path(f"{database}{suffix}").rename(f"{aside}{suffix}")
+    if Path(f"{database}{_WAL}").exists():
+        Path(f"{database}{_WAL}").rename(f"{aside}{_WAL}")
     made.replace(database)
     sync_directory(database.parent)
 
 
-def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[StreamId], Rows]:
-    """Return the streams that are what we wrote, from the first entry to the sealed last one, the names of the others, and what waits."""
+def _put_back(database: Path) -> None:
+    """Undo an exchange that broke off, so that it begins anew with everything that there is."""
+    aside = name_aside(database)
+    if aside is not None:
+        with suppress(FileNotFoundError):
+            Path(f"{aside}{_WAL}").rename(f"{database}{_WAL}")
+        aside.unlink()
+
+
+def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[StreamId], Rows, Rows]:
+    """Return the streams that are what we wrote, from the first entry to the sealed last one, the names of the others, inbox and marks."""
     whole: dict[StreamId, Entries] = {}
     lost: list[StreamId] = []
     db = sqlite3.connect(copy)
@@ -139,17 +152,19 @@ def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[Str
                 whole[stream] = entries
         # A command for a stream that is lost would be decided by one that begins anew, as if nothing had been before.
         inbox = [row for row in _rows(db, f"SELECT {_INBOX} FROM inbox NOT INDEXED ORDER BY row") if row[0] in whole]  # noqa: S608 - names of ours
+        marks = list(_rows(db, f"SELECT {_MARK} FROM mark NOT INDEXED"))  # noqa: S608 - names of ours
     finally:
         db.close()
-    return whole, lost, inbox
+    return whole, lost, inbox, marks
 
 
-def _keep_inbox(database: Path, rows: Rows) -> None:
-    """Keep what waits for the streams that go on, and the keys of what was decided, so that nothing comes twice."""
+def _keep_rows(database: Path, inbox: Rows, marks: Rows) -> None:
+    """Keep what waits for the streams that go on, the keys of what was decided, and what channels remember, so that nothing comes twice."""
     db = connect(database)
     try:
         db.execute("BEGIN IMMEDIATE")
-        db.executemany(f"INSERT OR IGNORE INTO inbox ({_INBOX}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)  # noqa: S608 - names of ours
+        db.executemany(f"INSERT OR IGNORE INTO inbox ({_INBOX}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", inbox)  # noqa: S608 - names of ours
+        db.executemany(f"INSERT OR IGNORE INTO mark ({_MARK}) VALUES (?, ?, ?)", marks)  # noqa: S608 - names of ours
         db.execute("COMMIT")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:

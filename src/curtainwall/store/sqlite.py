@@ -2,19 +2,21 @@
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Self
 
 from curtainwall.model import (
     AnyEvent,
     Batch,
+    Broken,
     Clock,
     Entry,
     Outcome,
     Post,
     SessionId,
     StreamId,
+    TryLater,
     Waiting,
     decode_command,
     decode_event,
@@ -25,7 +27,7 @@ from curtainwall.store.audit import AUDITED, AuditFault
 from curtainwall.store.blobs import FileBlobs
 from curtainwall.store.chain import Fault, Head
 from curtainwall.store.faults import explain_file
-from curtainwall.store.home import Home, make_audit_key, read_audit_key
+from curtainwall.store.home import CUT_OFF, Home, make_audit_key, name_aside, read_audit_key
 from curtainwall.store.index import SqliteIndex
 from curtainwall.store.leases import OfdLeases
 from curtainwall.store.ledger import PreparedBatch, prepare, prepare_post
@@ -116,7 +118,7 @@ class SqliteStore:
         self._writer = Writer(home.database, self._key, clock, busy_millis, heard)
         self.log = SqliteLog(self._writer, self._reader, self._watching)
         self.inbox = SqliteInbox(self._writer, self._reader)
-        self.leases = OfdLeases(home.leases, clock)
+        self.leases = OfdLeases(home.leases, clock, self._writer.hint)
         self.blobs = FileBlobs(home.blobs)
         self.index = SqliteIndex(self._reader)
         self.marks = SqliteMarks(self._writer, self._reader)
@@ -131,12 +133,16 @@ class SqliteStore:
             if not places.database.exists() or places.database.stat().st_size == 0:
                 make_audit_key(places.audit_key)
             key = read_audit_key(places.audit_key)
+            if name_aside(places.database) is not None:
+                raise Broken(f"the database `{places.database}` is damaged, and {CUT_OFF}: run `curtainwall audit rescue`")
         except OSError as error:
             raise explain_file(error, places.root) from error
         create(places.database, lambda db: chain.seal_empty(db, key), busy_millis)
         store = cls(places, clock, decode or _current, busy_millis)
         try:
-            store._reader.run(lambda db: _prune(db, clock.now() - _KEPT_MILLIS))
+            # Only tidying: a disk that is full, or somebody who writes for long, keeps nobody out.
+            with suppress(TryLater):
+                store._reader.run(lambda db: _prune(db, clock.now() - _KEPT_MILLIS))
         except BaseException:
             store.close()
             raise

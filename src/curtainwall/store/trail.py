@@ -5,7 +5,8 @@ import fcntl
 import os
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,9 @@ Decode = Callable[[Entry], AnyEvent]
 # Files are synced and the log told so when nothing came for a moment; until then a crash only means catching up again.
 _QUIET_SECONDS = 0.2
 _GATHER_SECONDS = 0.05
+_GATHER_AT_MOST_SECONDS = 0.5
+_AT_A_TIME = 64
+_BREATH_SECONDS = 0.001
 _REMEMBERED = 1024
 
 
@@ -112,8 +116,7 @@ class Trail:
                 self._sync()
                 continue
             waiting = {first: None}
-            # A moment's patience: what a busy session logs is told in one go, and does not slow its commits.
-            self._leaving.wait(_GATHER_SECONDS)
+            self._gather()
             with contextlib.suppress(queue.Empty):
                 while True:
                     waiting[self._queue.get_nowait()] = None
@@ -124,6 +127,13 @@ class Trail:
                     with contextlib.suppress(OSError, ValueError, CurtainwallError):
                         self._catch_up(stream)
         self._sync()
+
+    def _gather(self) -> None:
+        """Wait for a moment, and on while more comes, but not for long: what a busy house logs is told in one go, and slows no commit."""
+        until = time.monotonic() + _GATHER_AT_MOST_SECONDS
+        came = 0
+        while not self._leaving.wait(_GATHER_SECONDS) and self._queue.qsize() > came and time.monotonic() < until:
+            came = self._queue.qsize()
 
     def _catch_up(self, stream: StreamId) -> None:
         session = session_of(stream)
@@ -140,7 +150,7 @@ class Trail:
                 start = max(end.seq, told.audited)
                 if start != after:
                     told = self._read(stream, start)
-                if lines := list(self._lines(told.entries, end.hash)):
+                if lines := self._unhurried(self._lines(told.entries, end.hash)):
                     content = _bytes_of(lines)
                     write_all(descriptor, content)
                     end = _End(end.inode, end.size + len(content), lines[-1].seq, lines[-1].hash)
@@ -170,6 +180,15 @@ class Trail:
             if entry.kind in AUDITED and (line := line_of(entry.seq, self._decode(entry), prev)):
                 yield line
                 prev = line.hash
+
+    def _unhurried(self, lines: Iterable[Line]) -> list[Line]:
+        """Return the lines, made a few at a time: while we make them, no other thread gets on."""
+        made: list[Line] = []
+        for line in lines:
+            made.append(line)
+            if len(made) % _AT_A_TIME == 0:
+                self._leaving.wait(_BREATH_SECONDS)
+        return made
 
     def _sync(self) -> None:
         done: dict[StreamId, int] = {}

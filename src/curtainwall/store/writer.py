@@ -37,6 +37,13 @@ class _Marks:
     upto: Mapping[StreamId, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    """Something that watchers should hear of although nothing was written."""
+
+    name: StreamId
+
+
 _LOOK, _STOP = object(), object()
 _Result = tuple[_Job, object, CurtainwallError | None]
 
@@ -95,6 +102,12 @@ class Writer:
             if not self._closed:
                 self._put(_LOOK)
 
+    def hint(self, name: StreamId) -> None:
+        """Tell all watchers a name; nobody hears of it where the store is closed."""
+        with self._lock, contextlib.suppress(TryLater):
+            if not self._closed:
+                self._put(_Hint(name))
+
     def drain(self) -> None:
         """Refuse new work from here on and wait until what was taken is done."""
         done = threading.Event()
@@ -137,6 +150,7 @@ class Writer:
         while not stopping:
             jobs: list[_Job] = []
             marks: dict[StreamId, int] = {}
+            hints: set[StreamId] = set()
             looking = False
             drained: list[threading.Event] = []
             for item in self._take():
@@ -144,6 +158,8 @@ class Writer:
                     jobs.append(item)
                 elif isinstance(item, _Marks):
                     marks.update(item.upto)
+                elif isinstance(item, _Hint):
+                    hints.add(item.name)
                 elif isinstance(item, threading.Event):
                     drained.append(item)
                 else:
@@ -151,6 +167,8 @@ class Writer:
                     stopping = stopping or item is _STOP
             if jobs or marks:
                 self._work(jobs, marks)
+            if hints:
+                self._tell_all(frozenset(hints))
             if looking:
                 self._look()
             for event in drained:
@@ -325,6 +343,10 @@ class Writer:
         first, self._looked = not self._looked, True
         if before != self._version and not first:
             self._tell_loops(self._heard.loops(), frozenset())
+
+    def _tell_all(self, names: frozenset[StreamId]) -> None:
+        self._tell_loops(self._heard.loops(), names)
+        self._heard.changed(names)
 
     def _tell_loops(self, loops: Iterable[asyncio.AbstractEventLoop], names: frozenset[StreamId]) -> None:
         for loop in loops:

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import is_beneath, quoted
 from curtainwall.host import Bounds, ConfinementFailed, run_confined
-from curtainwall.model import CallPermitted, Mode, Place, Prepared, ToolResult
+from curtainwall.model import SHELL_RUN, CallPermitted, Place, Prepared, ToolResult, may_change_files
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.sandbox import Sandboxes
 
@@ -32,7 +32,7 @@ def shell_runners(bounds: Bounds | None = None, sandboxes: Sandboxes | None = No
             ok=True, value=await _run(command, cwd, place, rooms, limits if timeout is None else replace(limits, seconds=timeout))
         )
 
-    return {"shell.run": run}
+    return {SHELL_RUN: run}
 
 
 async def _run(command: str, cwd: str, place: Place, rooms: Sandboxes, bounds: Bounds) -> JsonValue:
@@ -41,8 +41,7 @@ async def _run(command: str, cwd: str, place: Place, rooms: Sandboxes, bounds: B
         raise CannotDo(f"the sandbox holds the workspace alone; {quoted(cwd)} is not in it")
     if len(command.encode()) > _LONGEST_WORD:
         raise CannotDo("the command is too long for one line; write it to a file first and run that")
-    # In a project a command could change anything without being seen, so edits must have been granted as a whole.
-    write = place.workspace.own or place.mode in {Mode.ACCEPT_EDITS, Mode.BYPASS}
+    write = may_change_files(place.workspace, place.mode)
     async with rooms.open(place, root, write=write) as opened:
         confinement = replace(opened.confinement, cwd=cwd, bounds=bounds)
         try:

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from curtainwall.app.main import COMMANDS
-from tests.support.forks import LIBRARY, forked
+from tests.support.forks import COMMANDS_OF_OURS, LIBRARY, Begun, begun, curtainwall, forked
 from tests.support.tmux import Tmux, terminal
 from tests.support.upstream import Upstream, upstream_beside
 from tests.support.waiting import replace, until
@@ -23,7 +22,6 @@ from tests.support.waiting import replace, until
 ROOT = Path(__file__).resolve().parents[3]
 T = TypeVar("T")
 
-_COMMANDS = (*sorted({f"curtainwall.app.commands.{command.module}" for command in COMMANDS.values()}), *LIBRARY)
 _NOT_OURS = ("CURTAINWALL", "COV_", "COVERAGE", "ANTHROPIC", "OPENAI")
 
 
@@ -31,7 +29,7 @@ _NOT_OURS = ("CURTAINWALL", "COV_", "COVERAGE", "ANTHROPIC", "OPENAI")
 class Running:
     """`curtainwall` at work beside the test; what it said so far can be read at any time."""
 
-    child: subprocess.Popen[str]
+    child: Begun
     place: Path
 
     @property
@@ -72,7 +70,7 @@ class Program:
     """`curtainwall`, run by a user whose home directory is in a scratch place."""
 
     scratch: Path
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[subprocess.Popen[str] | Begun] = field(default_factory=list)
     patience: float = 120
 
     @property
@@ -95,12 +93,9 @@ class Program:
     def __call__(
         self, *words: str | Path, given: str | bytes = "", fails: bool = False, **environ: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end. What is begun beside a test, or in a terminal, is started from nothing as a user does it."""
+        """Run a command to its end. What is begun in a terminal is started from nothing, as a user does it."""
         content = given.encode() if isinstance(given, str) else given
-        told = forked(
-            "curtainwall.__main__", *words,
-            environ={**self.environ, **environ}, given=content, place=self.workspace, imported=_COMMANDS, bound=self.patience,
-        )  # fmt: skip
+        told = curtainwall(*words, environ={**self.environ, **environ}, given=content, place=self.workspace, bound=self.patience)
         assert "Traceback" not in told.stderr, told.stderr
         assert fails or told.returncode == 0, (told.args, told.returncode, told.stdout, told.stderr)
         return told
@@ -124,18 +119,17 @@ class Program:
 
     def asked(self, *words: str | Path) -> list[dict[str, Any]]:
         """Run that example to its end and return what it said."""
-        child = self.ask(*words)
-        out, err = child.communicate(timeout=60)
-        assert child.returncode in (0, 3), err
-        return [json.loads(line) for line in out.splitlines()]
+        told = forked("examples.ask", "--far", self.far, *words, environ=self.environ, place=self.workspace, imported=LIBRARY)
+        assert told.returncode in (0, 3), told.stderr
+        return [json.loads(line) for line in told.stdout.splitlines()]
 
     def begin(self, *words: str | Path, **environ: str) -> Running:
         """Run the program beside the test, without a terminal."""
         place = self.scratch / f"process-{len(self.started)}"
-        with place.with_suffix(".out").open("w") as out, place.with_suffix(".err").open("w") as err:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "curtainwall", *map(str, words)],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True, env={**self.environ, **environ}, cwd=self.workspace,
+        with place.with_suffix(".out").open("w") as out, place.with_suffix(".err").open("w") as err, Path(os.devnull).open() as nothing:
+            child = begun(
+                "curtainwall.__main__", *words, files=(nothing.fileno(), out.fileno(), err.fileno()),
+                environ={**self.environ, **environ}, place=self.workspace, imported=COMMANDS_OF_OURS,
             )  # fmt: skip
         self.started.append(child)
         return Running(child, place)

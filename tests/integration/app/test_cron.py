@@ -48,6 +48,49 @@ def test_a_firing_parks_on_an_ask_and_its_history_tells(program: Program) -> Non
     assert fired(program)[0]["status"] == "done"
 
 
+def waiting(program: Program) -> dict[str, dict[str, Any]]:
+    """Let a job fire three times and another one once, all of which ask the same, and return what waits."""
+    other = '[cron.weekly]\nschedule = "0 3 * * 0"\ninstructions = "read /etc/hostname"\n'
+    program.configure(f"{JOBS}{other}")
+    for job in ("nightly", "weekly", "nightly", "nightly"):
+        assert program("cron", "run", job, fails=True).returncode == 3
+    return {row["id"]: row for row in program.json("approvals", "list")}
+
+
+@covers("asks.joined")
+def test_identical_asks_of_one_job_are_listed_as_one_and_one_answer_is_for_all(program: Program) -> None:
+    asks = waiting(program)
+    nightly = {id_: row["session"] for id_, row in asks.items() if row["origin"] == "cron: nightly"}
+    for id_ in nightly:
+        assert {it["id"]: it["session"] for it in asks[id_]["identical"]} == {other: nightly[other] for other in nightly if other != id_}
+    listed = program("approvals", "list").stdout
+    assert listed.count("wants read-path /etc/hostname") == 2, "the other job asks for itself"
+    oldest, middle, newest = sorted(nightly, key=lambda id_: asks[id_]["asked"])
+    assert re.search(rf"(?m)^{oldest}  open .* asked .*, 3 times$", listed)
+    assert f"the same is asked by {middle} in session {nightly[middle]}, {newest} in session {nightly[newest]}" in listed
+    alone = program("approvals", "list", "--session", nightly[newest]).stdout
+    assert alone.startswith(newest)
+    assert f"`curtainwall approve {newest}` and `deny {newest}` answer all 3, and with --only this one" in alone
+    told = program("approve", middle).stdout
+    assert "this answered 3 identical asks:" in told
+    assert all(f"  {id_}  session {session}\n" in told for id_, session in nightly.items())
+    (left,) = program.json("approvals", "list")
+    assert (left["origin"], left["identical"]) == ("cron: weekly", [])
+    assert "already answered by" in program("approve", newest, fails=True).stderr
+
+
+@covers("asks.joined")
+def test_an_answer_can_be_for_one_of_several_identical_asks_alone(program: Program) -> None:
+    asks = waiting(program)
+    first, second, third = (id_ for id_, row in asks.items() if row["origin"] == "cron: nightly")
+    told = program.json("approve", first, "--only", "--for", "session")
+    assert (told["identical"], bool(told["grant"])) == ([], True)
+    denied = program.json("deny", second, "--reason", "not today")
+    assert [(it["id"], it["session"]) for it in denied["identical"]] == [(third, asks[third]["session"])]
+    settled = {row["id"]: (row["status"], row["reason"]) for row in program.json("approvals", "list", "--all")}
+    assert [settled[id_] for id_ in (first, second, third)] == [("granted", ""), ("denied", "not today"), ("denied", "not today")]
+
+
 @covers("cron.each-firing-is-one-session")
 @pytest.mark.parametrize(("mode", "code"), [("default", 3), ("plan", 0), ("accept-edits", 0), ("bypass", 0)])
 def test_a_job_works_in_the_mode_that_the_configuration_says(program: Program, mode: str, code: int) -> None:
@@ -76,7 +119,8 @@ def test_a_job_that_is_not_there_is_said(program: Program) -> None:
 def test_a_job_fires_while_the_house_is_served_and_what_is_slashed_is_plain_text(program: Program) -> None:
     program.configure(JOBS)
     serving = program.begin("serve")
-    until(lambda: program.json("cron", "history", "minutely"), 90)
+    # It may take a minute, and every look is a process.
+    until(lambda: program.json("cron", "history", "minutely"), 90, pause=1)
     serving.kill_everything()
     again = program.begin("serve")
     until(lambda: program.json("cron", "history", "minutely")[-1]["status"] == "done", 90)

@@ -3,14 +3,19 @@
 import json
 import signal
 from collections import Counter
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from curtainwall.model import ApprovalAnswered, MessageAccepted, TurnStarted
+from curtainwall.model import ApprovalAnswered, MessageAccepted, StreamId, TurnStarted, session_stream
+from curtainwall.runtime import SystemClock
+from curtainwall.store import SqliteStore
 from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.hooking import shell, told
 from tests.support.ports import free_port
 from tests.support.serving import Home, health, script_of
+from tests.support.stores import line_from, process
 from tests.support.waiting import until
 
 READ = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
@@ -87,6 +92,43 @@ def test_an_answer_by_file_counts_in_a_served_session_also_where_it_came_while_n
     assert [event.granted for event in served.home.events(other) if isinstance(event, ApprovalAnswered)] == [False]
     running.interrupt()
     assert running.code() == 0
+
+
+@covers("serve.answers-by-file")
+def test_a_session_whose_owner_is_stopped_keeps_no_other_from_being_answered_by_file(program: Program) -> None:
+    served = Served(program)
+    running = served.start()
+    stuck, other = served.home.born(*(served.script(READ, {"text": "over"}) for _ in range(2)))
+    requests = served.request(stuck), served.request(other)
+    with stopped_owner(program.home, session_stream(stuck)):
+        served.respond(requests[0])
+        until(lambda: waiting_commands(program.home, session_stream(stuck)) == 1, 60)
+        served.respond(requests[1])
+        until(lambda: served.status(other) == "ready", 60)
+        assert served.status(stuck) == "waiting"
+    until(lambda: served.status(stuck) == "ready", 60)
+    for session in (stuck, other):
+        assert [event.granted for event in served.home.events(session) if isinstance(event, ApprovalAnswered)] == [True]
+    running.interrupt()
+    assert running.code() == 0
+
+
+@contextmanager
+def stopped_owner(home: Path, stream: StreamId) -> Generator[None]:
+    """Have another process own a session as soon as nobody does, and stop it there; kill it at the end."""
+    for _ in range(30):
+        with process("hold", str(home), stream) as child:
+            if line_from(child) == "held":
+                child.send_signal(signal.SIGSTOP)
+                yield
+                return
+    raise AssertionError("the session was never let go of")
+
+
+def waiting_commands(home: Path, stream: StreamId) -> int:
+    """Return how many commands wait for a session's owner."""
+    with closing(SqliteStore.open(home, SystemClock())) as store:
+        return len(store.inbox.waiting(stream))
 
 
 @covers("serve.answers-by-file", "hooks.start-and-end-once")

@@ -148,6 +148,10 @@ def test_what_curl_sends_is_read_as_json_and_reaches_the_prompt_but_is_nothing_t
     status, refused = hooks.deliver(b"not json", "told", Content_Type=form)
     assert (status, "send JSON" in refused["error"]) == (400, True)
     assert hooks.deliver(b"not json", "plain", Content_Type=form)[0] == 202
+    status, refused = hooks.deliver(b'{"brunch": "x9"}', "told")
+    assert (status, refused["error"].startswith("the delivery has no `branch`, which the prompt names; ")) == (422, True)
+    assert "webhook `told`: a delivery was refused: the delivery has no `branch`" in hooks.running.err
+    assert len(hooks.sessions) == 2, "what was refused is no session"
 
 
 @covers("webhook.sensitive-outcomes-are-withheld")

@@ -41,7 +41,7 @@ def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     assert "/workspace/notes.txt" in done["text"], "the agent hears of its workspace under the name that it knows"
     assert (brokered.home / "sessions" / session / "workspace" / "notes.txt").read_text() == "the moon is full"
     assert (done["usage"]["tokens_basis"], done["usage"]["dollars_basis"]) == ("measured", "measured")
-    assert done["usage"]["dollars"] > 0
+    assert done["usage"]["dollars"] > 0, [brokered.told(session, kind) for kind in ("ModelRequested", "ModelResponded", "ModelFailed")]
     told = [json.dumps(request.body) for request in brokered.provider.asked]
     assert any("You work in a sandbox that Curtainwall runs" in body for body in told), "the model knows where it is"
     assert brokered.resumed(session, "what did I say? word=pear")["text"] == "HEARD: apple, pear"

@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import os
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from curtainwall.app.openings import Wanted, open_new
-from curtainwall.model import ApprovalAnswered, MessageId, Route, SendMessage, TurnEnded, Who, session_stream
+from curtainwall.model import ApprovalAnswered, MessageId, Route, SendMessage, SessionId, TurnEnded, Who, session_stream
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, configure, process, served
+from tests.support.stores import line_from
+from tests.support.stores import process as store_process
 from tests.support.synapse import Person, Synapse, person
 from tests.support.talking import Home, home, run
 
@@ -238,5 +243,45 @@ def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_th
                 assert {part.thread for part in rest} == {first.event}
                 told = first.text.partition("\n\n… ")[0].removeprefix("heard: ") + "".join(part.text for part in rest)
                 assert re.sub(r"\s", "", told) == re.sub(r"\s", "", long)
+
+    run(talk())
+
+
+@asynccontextmanager
+async def stopped_owner(home: Path, session: SessionId) -> AsyncGenerator[int]:
+    """Have another process own a session as soon as nobody does, and stop it there; yield its id, and kill it at the end."""
+    for _ in range(30):
+        with store_process("hold", str(home), session_stream(session)) as child:
+            if await asyncio.to_thread(line_from, child) == "held":
+                os.kill(child.pid, signal.SIGSTOP)
+                yield child.pid
+                return
+    raise AssertionError("the session was never let go of")
+
+
+@covers("matrix.conversation")
+def test_a_session_whose_owner_is_stopped_keeps_no_other_room_from_being_heard(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served(Echo()) as here:
+            rooms = [await ann.room(wall), await ann.room(wall)]
+            for room in rooms:
+                await ann.joined(room, wall)
+                await ann.say(room, "good morning")
+                await ann.hears(room, wall, "heard: good morning")
+            stuck, other = rooms
+            async with stopped_owner(home.root, here.session_at(stuck)) as owner:
+                await ann.say(stuck, "first")
+                await ann.say(stuck, "second")
+                await ann.say(other, "are you there?")
+                await ann.hears(other, wall, "heard: are you there?")
+                words = f"process {owner} has not decided yet; this is kept and counts as soon as it does"
+                await ann.until(lambda: sum(words in it.text for it in ann.heard(stuck, wall)) == 2)
+                assert here.accepted(stuck) == ["good morning"]
+            await ann.until(lambda: any("second" in it.text and "heard:" in it.text for it in ann.heard(stuck, wall)))
+            assert here.accepted(stuck) == ["good morning", "first", "second"], "what was kept counts once, in its order"
+            assert here.health == ""
 
     run(talk())

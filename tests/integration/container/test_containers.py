@@ -239,6 +239,29 @@ def test_an_idle_container_is_paused_goes_on_with_the_next_message_and_is_remove
     run(story())
 
 
+@covers("container.idle")
+def test_a_container_that_nobody_waits_for_any_more_rests_and_is_removed_in_the_end(docker_engine: DockerEngine, short_path: Path) -> None:
+    async def story() -> None:
+        async with contained(docker_engine, short_path, SHELL, limits=Limits(containers=1, pause_after=0.1)) as rig:
+            waiting, working = await rig.open("shell"), await rig.open("shell")
+            assert (await rig.say(waiting, "echo here")).is_done
+            await rig.becomes(waiting, "paused")
+            place = rig.folders(working).workspace
+            await rig.tell(working, "touch here; until [ -e go ]; do sleep 0.05; done")
+            await until((place / "here").exists, 60)
+            before = rig.house.feed.head(session_stream(waiting))
+            async with listening(rig, waiting) as heard:
+                await rig.tell(waiting, "echo again")
+                await until(lambda: any("containers run already" in live.text for live in heard()), 60)
+            rig.fleet.limits = Limits(containers=1, pause_after=0.1, remove_after=0.2)
+            await rig.house.send(waiting, InterruptTurn(by=ANN))
+            assert (await rig.ended(waiting, before)).end.status is TurnStatus.INTERRUPTED
+            await rig.becomes(waiting, "gone")
+            (place / "go").touch()
+
+    run(story())
+
+
 @asynccontextmanager
 async def slow_to_pause(engine: DockerEngine, place: Path) -> AsyncGenerator[tuple[Engine, asyncio.Event, asyncio.Event]]:
     """Lend the engine through a socket that keeps a wish to pause for a while; tell when one has come, and be told when it goes on."""

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from curtainwall.agents.container import Engine, Images
 from curtainwall.model import TryLater
 from tests.support.covers import covers
 from tests.support.docker_engine import IMAGE, DockerEngine
+from tests.support.forks import curtainwall
 from tests.support.talking import run
 
 
@@ -25,14 +25,14 @@ def test_an_image_is_built_with_progress_and_only_once(docker_engine: DockerEngi
         engine = Engine(docker_engine.address)
         images = Images(engine, tmp_path, on=IMAGE)
         try:
-            assert not await images.is_built("mine")
+            assert not await engine.has_image(images.name_of("mine"))
             lines = [line async for line in images.build("mine", network="none")]
             assert [line for line in lines if line.startswith("building ")] == [lines[0], f"building {images.name_of('mine')}"]
             assert "Step 2/3 : FROM ${FROM}" in lines
-            assert await images.is_built("mine")
+            assert await engine.has_image(images.name_of("mine"))
             assert [line.rpartition(" is ")[2] async for line in images.build("mine")] == ["there", "there"]
             layer.write_text("ARG BASE\nFROM ${BASE}\nLABEL step=new\n")
-            assert not await images.is_built("mine"), "another recipe is another image"
+            assert not await engine.has_image(images.name_of("mine")), "another recipe is another image"
             layer.write_text("ARG BASE\nFROM ${BASE}\nCOPY nothing /\n")
             with pytest.raises(TryLater, match="nothing"):
                 assert [line async for line in images.build("mine")]
@@ -51,10 +51,7 @@ def test_the_command_builds_what_is_missing_once_and_lists_what_each_agent_lacks
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CURTAINWALL_HOME": str(home)}
 
     def command(*words: str, engine: str = docker_engine.address, **more: str) -> subprocess.CompletedProcess[str]:
-        words = (sys.executable, "-m", "curtainwall", "agents", *words)
-        return subprocess.run(
-            words, env={**environ, "DOCKER_HOST": engine, **more}, capture_output=True, text=True, timeout=100, check=False
-        )
+        return curtainwall("agents", *words, environ={**environ, "DOCKER_HOST": engine, **more})
 
     listed = {each["name"]: each for each in json.loads(command("list", "--output", "json", OPENAI_API_KEY="k" * 40).stdout)}
     assert (listed["mine"]["built"], listed["mine"]["runnable"]) == (True, True)

@@ -32,4 +32,5 @@ async def work(home: Path, what: str, name: str | None) -> None:
             pass
 
 
-asyncio.run(work(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None))
+if __name__ == "__main__":
+    asyncio.run(work(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None))

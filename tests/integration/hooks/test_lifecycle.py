@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.covers import covers
+from tests.support.forks import LIBRARY, forked
 from tests.support.hooking import shell, told
 
 SCRIPT = Path(__file__).with_name("lifecycle_process.py")
@@ -29,7 +30,7 @@ def configure(home: Path, body: str = "") -> None:
 
 
 def process(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPT), str(home), *words], capture_output=True, text=True, timeout=60, check=False)
+    return forked("tests.integration.hooks.lifecycle_process", home, *words, imported=LIBRARY)
 
 
 def heard(home: Path) -> list[str]:

@@ -19,6 +19,7 @@ from curtainwall.host import is_served
 from curtainwall.model import SessionId
 from curtainwall.tools.mcp_in import Door
 from tests.support.covers import covers
+from tests.support.forks import curtainwall
 from tests.support.houses import open_session, run, until
 from tests.support.mcp import ERAS, client
 
@@ -39,9 +40,8 @@ def opened(environ: Mapping[str, str], workspace: Path) -> tuple[Setup, SessionI
     return setup, run(story())
 
 
-def curtainwall(environ: Mapping[str, str], *words: str) -> Any:
-    command = [sys.executable, "-m", "curtainwall", *words, "--output", "json"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+def json_of(environ: Mapping[str, str], *words: str) -> Any:
+    done = curtainwall(*words, "--output", "json", environ=environ)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -52,7 +52,7 @@ def proxy(environ: Mapping[str, str], session: SessionId) -> StdioServerParamete
 
 async def first_open(environ: Mapping[str, str]) -> str:
     for _ in range(60):
-        rows = await asyncio.to_thread(curtainwall, environ, "approvals", "list")
+        rows = await asyncio.to_thread(json_of, environ, "approvals", "list")
         if rows:
             return rows[0]["id"]
     raise AssertionError("nobody was asked")
@@ -78,7 +78,7 @@ def test_a_client_on_stdio_gets_its_result_after_approve_in_another_process(era:
             approval = await first_open(environ)
             await until(lambda: notes)
             assert not outside.exists()
-            told = await asyncio.to_thread(curtainwall, environ, "approve", approval)
+            told = await asyncio.to_thread(json_of, environ, "approve", approval)
             assert told["status"] == "granted"
             assert not (await call).is_error
             assert outside.read_text() == "x"
@@ -102,7 +102,7 @@ def test_a_client_on_the_socket_gets_its_result_after_approve_in_another_process
         door = Door(session, wired.gate, wired.house.feed, wired.tools.listing, wired.house.clock)
         async with door.open(path), client(path) as mcp:
             call = asyncio.create_task(mcp.call_tool("filesystem__write_file", {"path": str(outside), "content": "x"}))
-            await asyncio.to_thread(curtainwall, environ, "approve", await first_open(environ))
+            await asyncio.to_thread(json_of, environ, "approve", await first_open(environ))
             assert not (await call).is_error
             assert outside.read_text() == "x"
 
@@ -151,7 +151,7 @@ def test_stdin_that_ends_while_a_human_is_asked_ends_the_proxy_and_the_answer_is
                 await mcp.list_tools()
             done = await asyncio.to_thread(spoken, write, call(2, "filesystem__read_file", path=str(inside)))
             approval = await first_open(environ)
-            await asyncio.to_thread(curtainwall, environ, "approve", approval)
+            await asyncio.to_thread(json_of, environ, "approve", approval)
             return done
 
     done = run(story())

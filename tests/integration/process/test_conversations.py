@@ -4,9 +4,7 @@ import asyncio
 import json
 import os
 import random
-import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +17,9 @@ from curtainwall.runtime import SystemClock
 from curtainwall.store import SqliteStore
 from tests.support import fake_claude
 from tests.support.covers import covers
+from tests.support.forks import Begun, begun
 from tests.support.houses import run, until
 from tests.support.processed import folders, gone, processed
-from tests.support.repository import ROOT
 
 
 @pytest.mark.parametrize("damage", ["deleted", "truncated", "emptied", "unreadable", "a directory"])
@@ -92,24 +90,24 @@ def test_what_is_on_disk_is_compared_with_the_log_and_an_orphan_adopted_on_reque
     async def scenario() -> None:
         async with processed(short_path, program=fake) as rig:
             one, other = await rig.open(), await rig.open()
-            assert rig.agent.standing(one).state == "none"
+            assert rig.standing(one).state == "none"
             await rig.say(one, "first")
             await rig.say(other, "elsewhere")
-            assert rig.agent.standing(one).state == "kept"
+            assert rig.standing(one).state == "kept"
             orphan, name = short_path / "orphan.jsonl", "11111111-2222-4333-8444-555555555555"
             orphan.write_text(rig.transcripts(one)[0].read_text() * 5)
             with pytest.raises(CommandRefused, match="no id of a conversation"):
-                await rig.agent.adopt(other, "../../x", orphan)
+                await rig.adopt(other, "../../x", orphan)
             with pytest.raises(CommandRefused, match="its file is gone"):
-                await rig.agent.adopt(other, name)
-            await rig.agent.adopt(other, name, orphan)
+                await rig.adopt(other, name)
+            await rig.adopt(other, name, orphan)
             assert (await rig.say(other, "second")).text == "message 6: second"
-            assert [each.conversation for each in rig.agent.standing(other).orphans] == [
+            assert [each.conversation for each in rig.standing(other).orphans] == [
                 path.stem for path in rig.transcripts(other) if path.stem != name
             ]
             await rig.agent.sleep(one)
             rig.transcripts(one)[0].unlink()
-            assert rig.agent.standing(one).state == "broken"
+            assert rig.standing(one).state == "broken"
 
     run(scenario())
 
@@ -121,7 +119,7 @@ def test_two_processes_are_never_in_one_conversation(short_path: Path, fake: Pat
             one, other = await rig.open(), await rig.open()
             await rig.say(one, "first")
             path = rig.transcripts(one)[0]
-            await rig.agent.adopt(other, path.stem, path)
+            await rig.adopt(other, path.stem, path)
             turned = await rig.say(other, "second")
             assert turned.end.status is TurnStatus.FAILED
             assert "another process is in the conversation" in turned.end.failure
@@ -214,17 +212,19 @@ def test_a_conversation_that_is_nearly_too_long_goes_on_in_a_new_one_with_its_su
 
 
 @contextmanager
-def ours(home: Path, program: Path, text: str) -> Generator[tuple[SessionId, "subprocess.Popen[str]"]]:
+def ours(home: Path, program: Path, text: str) -> Generator[tuple[SessionId, Begun]]:
     """Run a process of ours that has accepted a message, and kill it at the end."""
-    command = (sys.executable, "-m", "tests.support.process_crash", str(home), str(program), text)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        session = SessionId(process.stdout.readline().strip())
-        assert not text or process.stdout.readline() == "accepted\n"
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as said, Path(os.devnull).open() as nothing:
+        process = begun("tests.support.process_crash", home, program, text, files=(nothing.fileno(), writing, 2))
+        os.close(writing)
         try:
+            session = SessionId(said.readline().strip())
+            assert not text or said.readline() == "accepted\n"
             yield session, process
         finally:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
+            process.wait()
 
 
 @covers("process.survives-kill")

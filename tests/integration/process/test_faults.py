@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.agents.foreign import SaidTooMuch
 from curtainwall.agents.process import (
     AgentCrashed,
     AgentErred,
@@ -39,6 +40,8 @@ def fault_in(turned: Turned) -> object:
         (fake_claude.LEAVES, NoAnswer, "ended without an answer"),
         (fake_claude.CRASHES, AgentCrashed, "exit code 139"),
         (fake_claude.ERRS, AgentErred, "it was too much"),
+        (fake_claude.ENDLESSLY, SaidTooMuch, "more than 4,000,000 letters"),
+        (fake_claude.LOUDLY, AgentErred, "it was too much!!"),
     ],
 )
 @covers("process.faults-are-typed", "process.works-again")
@@ -54,6 +57,7 @@ def test_a_fault_has_its_name_in_bounded_time_and_the_next_message_works(
             assert time.monotonic() - began < 60
             assert failed.end.status is TurnStatus.FAILED
             assert told in failed.end.failure
+            assert len(failed.end.failure) < 3_000
             assert fault_in(failed) == fault.__name__
             after = await rig.say(session, "third")
             assert after.text == "message 3: third", "the conversation goes on, with what was said before"

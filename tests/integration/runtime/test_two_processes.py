@@ -1,5 +1,6 @@
 """Two processes on one session: both send commands, one decides, and the other takes over when it dies."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -11,12 +12,14 @@ from typing import Self
 import pytest
 
 from curtainwall.model import MessageAccepted, SessionId, session_stream
-from curtainwall.runtime import SystemClock
+from curtainwall.runtime import House, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import house, open_session, run
 from tests.support.repository import ROOT
+from tests.support.stores import A, line_from, process
+from tests.support.waiting import BOUND
 
 
 @pytest.fixture
@@ -122,3 +125,22 @@ def test_when_the_owner_is_killed_the_other_takes_over_and_nothing_accepted_is_l
     assert set(counts.values()) == {1}
     assert {*owner.told, *other.told} <= set(counts), "a command that was said to be decided is not in the log"
     assert {f"other-{number}" for number in range(200)} <= set(counts)
+
+
+@covers("runtime.takes-over-at-once")
+def test_whoever_waits_for_a_lease_goes_on_as_soon_as_its_owner_is_killed(home: Path) -> None:
+    async def taken(h: House) -> None:
+        while h.stores.leases.take(A) is None:
+            await h.until_free(A, patience=3600)
+
+    async def story() -> None:
+        async with SqliteStore.open(home, SystemClock()) as store, house(store) as h:
+            with process("hold", str(home), A) as owner:
+                assert line_from(owner) == "held"
+                waiting = asyncio.create_task(taken(h))
+                await asyncio.sleep(0)
+                assert not waiting.done()
+                owner.kill()
+                await asyncio.wait_for(waiting, BOUND)
+
+    run(story())

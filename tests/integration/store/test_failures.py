@@ -4,14 +4,15 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from curtainwall.model import Broken, Conflict, SessionQuery, TryLater
+from curtainwall.model import Batch, Broken, Conflict, Consumed, Outcome, SessionQuery, TryLater, Write
 from curtainwall.store import SqliteStore
 from tests.support.repository import ROOT
-from tests.support.stores import A, B, OnDisk, StillClock, batch, line_from, opened, process, run, spoke
+from tests.support.stores import NOON, A, B, OnDisk, StillClock, batch, line_from, opened, process, run, spoke
 
 import subprocess  # isort: skip
 
@@ -97,6 +98,21 @@ def nonsense(path: Path) -> None:
 
 def emptied(path: Path) -> None:
     path.write_bytes(b"")
+
+
+def test_a_store_with_old_keys_to_forget_opens_also_while_another_process_writes(disk: OnDisk) -> None:
+    store = disk.open()
+    run(store.log.append(Batch((Write(A, 0, (opened("a"),)),), (Consumed(A, "k1", Outcome(seq=1)),))))
+    store.close()
+    with closing(sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        later = StillClock(NOON + 30 * 24 * 3600 * 1000)
+        with closing(SqliteStore.open(disk.home, later, busy_millis=50)) as opened_meanwhile:
+            assert opened_meanwhile.log.head(A) == 1
+            assert opened_meanwhile.inbox.outcome(A, "k1") is not None
+        other.execute("ROLLBACK")
+    with closing(SqliteStore.open(disk.home, later)) as tidied:
+        assert tidied.inbox.outcome(A, "k1") is None
 
 
 @pytest.mark.parametrize("damage", [garbage, cut, nonsense])

@@ -112,15 +112,14 @@ def test_what_was_accepted_is_delivered_exactly_once_whenever_the_process_is_kil
         tokens = [f"notice-{number}-{chance.randrange(10**6)}" for number in range(_KILLS)]
         with talkers(("forks",)) as (forks,):
             for token in tokens:
-                forks.tell(f"fork {token}")
+                forks.tell(f"notify {token}")
                 pid = forks.hears()["pid"]
                 # The moment is what this test is about: right after it was accepted, or while somebody works on it.
                 time.sleep(chance.choice((0, 0, chance.uniform(0, 0.05))))
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        with talkers(()) as (asker,):
-            asker.tell("ask  what do you know?")
-            assert asker.hears()["status"] == "done"
+            forks.tell("ask  what do you know?")
+            assert forks.hears()["status"] == "done"
         said = [message for message in server.asked[-1].body["messages"] if message["role"] == "user"]
         told = [json.dumps(message) for message in said]
     assert [sum(token in text for text in told) for token in tokens] == [1] * _KILLS

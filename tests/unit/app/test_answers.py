@@ -1,10 +1,13 @@
 """Approvals, grants and the audit, as commands of the program."""
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from curtainwall.app.following import last_lines, lines_as_they_come
+from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, read, session_in
 
 Run = Callable[..., Said]
@@ -78,6 +81,37 @@ def test_heads_that_were_kept_show_an_older_copy(run: Run, places: Places, tmp_p
     assert "older copy" in said.out
     kept.write_text("nonsense\n")
     assert run("audit", "verify", "--against", kept).code == 2
+
+
+@covers("audit.files-are-told-anew")
+def test_an_audit_file_that_is_wrong_is_told_anew_from_the_log_and_kept_beside_it(run: Run, places: Places) -> None:
+    one, other = (session_in(places.workspace, OUTSIDE, read("a"))[0] for _ in range(2))
+    audit, gone = (places.home / "sessions" / session / "audit.jsonl" for session in (one, other))
+    written, untouched = audit.read_text(), gone.read_text()
+    audit.write_text(written.replace("hostname", "shadow"))
+    gone.unlink()
+    said = run("audit", "verify")
+    assert (said.code, "curtainwall audit rebuild" in said.err) == (1, True)
+    told = run("audit", "rebuild", "--output", "json").json
+    assert set(told["rebuilt"]) == {one, other}
+    [kept] = told["kept"]
+    assert Path(kept).read_text() == written.replace("hostname", "shadow"), "evidence stays"
+    assert (audit.read_text(), gone.read_text()) == (written, untouched)
+    assert run("audit", "verify").code == 0
+    assert "0 audit files" in run("audit", "rebuild").out
+
+
+@covers("audit.files-are-told-anew")
+def test_nothing_is_told_anew_from_a_log_that_is_not_what_was_written(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE)
+    with closing(sqlite3.connect(places.home / "curtainwall.db")) as db:
+        db.execute("UPDATE entry SET payload = CAST(replace(CAST(payload AS TEXT), 'hostname', 'shadow') AS BLOB)")
+        db.commit()
+    audit = places.home / "sessions" / session / "audit.jsonl"
+    audit.write_text("")
+    said = run("audit", "rebuild")
+    assert (said.code, "nothing is told from it" in said.err) == (1, True)
+    assert audit.read_text() == ""
 
 
 def test_the_tail_of_the_audit_is_whole_lines(run: Run, places: Places) -> None:

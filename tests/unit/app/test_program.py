@@ -1,6 +1,7 @@
 """The program's manners: exit codes, one line per error, one document per command, quick answers to small questions."""
 
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -168,6 +169,18 @@ def test_doctor_says_what_holds(run: Run, places: Places) -> None:
     }
     assert all(it["todo"] for it in told["findings"] if it["standing"] != "ok")
     assert not places.home.exists()
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_whoever_started_us_may_be_deaf_to_the_ends_of_children_and_we_are_not(tmp_path: Path) -> None:
+    deaf = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    words = [sys.executable, "-c", deaf, "-m", "curtainwall", "doctor"]
+    environ = {**os.environ, "CURTAINWALL_HOME": str(tmp_path / "home")}
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=100)
+    assert "does not run" not in done.stdout
+    assert "commands run without network" in done.stdout
 
 
 def test_doctor_finds_an_open_home_and_rules_that_do_not_load(run: Run, places: Places) -> None:

@@ -5,19 +5,22 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from curtainwall.app.copying import copy_tree
 from curtainwall.app.exports import export_lines, read_export
+from curtainwall.app.forking import fork
+from curtainwall.app.openings import reset
 from curtainwall.app.removing import remove_tree
-from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.model import (
     SYSTEM,
     AgentSpoke,
     AnyCommand,
+    Batch,
     Broken,
     EndTurn,
     MessageId,
@@ -26,11 +29,16 @@ from curtainwall.model import (
     SendMessage,
     SessionId,
     StartTurn,
+    StreamId,
     TextStreamed,
     TurnId,
     TurnStatus,
+    Who,
     session_stream,
 )
+from curtainwall.runtime import SystemClock
+from curtainwall.store import MemoryStore
+from curtainwall.store.memory import MemoryLog
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, opened, read, session_in
 
@@ -248,6 +256,29 @@ def test_a_fork_takes_history_and_labels_and_leaves_grants_and_modes(run: Run, p
     assert [it["type"] for it in json.loads((places.home / "blobs" / blob[:2] / blob).read_text())] == ["CallRequested"]
 
 
+@covers("sessions.a-past-comes-whole")
+@pytest.mark.parametrize("how", [fork, reset])
+def test_a_session_with_a_past_is_opened_in_one_commit(places: Places, how: Callable[[Wired, SessionId, Who], Awaitable[object]]) -> None:
+    """Killed between two commits, it would be completed without its past by whoever comes next."""
+    written: list[set[str]] = []
+
+    class Recording(MemoryLog):
+        async def append(self, batch: Batch) -> Mapping[StreamId, int]:
+            written.append({type(event).__name__ for write in batch.writes for event in write.events})
+            return await super().append(batch)
+
+    async def story() -> None:
+        store = MemoryStore(SystemClock())
+        store.log = Recording(store.disk)
+        async with open_house(set_up(), parts=Parts(store=store)) as wired:
+            session = await opened(wired, places.workspace)
+            written.clear()
+            await how(wired, session, local_user())
+
+    asyncio.run(story())
+    assert [each for each in written if each] == [{"SessionOpened", "HistoryInherited", "SessionReady"}]
+
+
 def test_a_fork_shares_a_project_and_says_so(run: Run, places: Places) -> None:
     session, _ = session_in(places.workspace, own=False, mode=Mode.PLAN)
     said = run("sessions", "fork", session, "--name", "second", "--output", "json")
@@ -303,6 +334,27 @@ def test_cleaning_says_first_what_would_go(run: Run, places: Places) -> None:
         pass
     assert run("sessions", "clean", "--older-than", "0s", "--dry-run", "--output", "json").json["would_delete"] == [session]
     assert run("sessions", "clean", "--older-than", "0s", "--yes", "--output", "json").json["deleted"] == [session]
+
+
+@covers("sessions.a-deletion-is-completed")
+def test_what_a_deletion_that_was_killed_left_behind_goes_with_the_next_cleaning(run: Run, places: Places) -> None:
+    gone, kept = session_in(places.workspace)[0], session_in(places.workspace)[0]
+    sockets = places.home / "run" / gone
+    sockets.mkdir(parents=True)
+
+    async def killed_behind_the_log() -> None:
+        async with open_house(set_up()) as wired:
+            await wired.house.delete(gone, local_user())
+
+    asyncio.run(killed_behind_the_log())
+    assert (places.home / "sessions" / gone).is_dir()
+    run("sessions", "clean", "--dry-run")
+    assert (places.home / "sessions" / gone).is_dir(), "only said"
+    assert "removed the files of 1 session whose deletion had been cut off" in run("sessions", "clean").err
+    assert not (places.home / "sessions" / gone).exists()
+    assert not sockets.exists()
+    assert (places.home / "sessions" / kept).is_dir()
+    assert "removed" not in run("sessions", "clean").err
 
 
 def test_a_session_in_use_stays(run: Run, places: Places) -> None:

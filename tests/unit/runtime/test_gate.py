@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from curtainwall.model import (
     CallFinished,
     CallPermitted,
     ChangeMode,
+    CloseSession,
     DropCall,
     Effect,
     GrantScope,
@@ -509,6 +511,47 @@ def test_a_request_that_is_cancelled_at_any_moment_leaves_nothing_open(workspace
                 assert actor.state.approvals == {}
             told = kinds(h, session)
             assert told.count("CallPermitted") == told.count("CallFinished")
+
+    run(story())
+
+
+class Stuck:
+    """A hook, and a far side, that do not come back."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+
+    async def before_call(self, subject: Subject, place: Place) -> HookReply:
+        return await self._wait()
+
+    async def after_call(self, subject: Subject, result: ToolResult, place: Place) -> HookReply:
+        raise NotImplementedError
+
+    async def tell(self, event: HookEvent, place: Place) -> HookReply:
+        raise NotImplementedError
+
+    async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        return await self._wait()
+
+    async def _wait(self) -> Any:
+        self.began.set()
+        await asyncio.Event().wait()
+
+
+@covers("gate.cancel-drops")
+@pytest.mark.parametrize("where", ["hook", "tool"])
+def test_a_request_of_a_session_that_was_closed_meanwhile_is_cancelled_like_any_other(workspace: Path, far: FarSide, where: str) -> None:
+    async def story() -> None:
+        stuck = Stuck()
+        far.run = stuck.run if where == "tool" else far.run
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far), stuck if where == "hook" else None)
+            asking = asyncio.create_task(gate.request(session, write(workspace / "a")))
+            await stuck.began.wait()
+            await h.send(session, CloseSession(by=ANN, reason="enough"))
+            await cancelled(asking)
+            assert asking.cancelled()
 
     run(story())
 

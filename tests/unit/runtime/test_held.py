@@ -1,5 +1,6 @@
 """Held answers and a disk that fails: an answer that could not be asked about is brought to the gate again, though nothing else happens."""
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +46,20 @@ class Full:
         raise NotImplementedError
 
 
+@dataclass
+class Slow(Full):
+    """A gate that can write nothing down the first time, and then waits for a human."""
+
+    left: int = 0
+
+    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+        await super().request(session, ask, wait=wait, save=save)
+        try:
+            return await asyncio.Future()
+        finally:
+            self.left += 1
+
+
 def held_answer() -> SessionState:
     message = MessageId("m1")
     return SessionState(
@@ -81,5 +96,31 @@ def test_an_answer_that_could_not_be_asked_about_has_its_session_looked_at_again
                 assert len(gate.asked) == 1, "it is with the gate once at a time"
                 held.look_at(session, state)
                 await eventually(lambda: len(gate.asked) == 2)
+
+    run(story())
+
+
+def test_an_answer_that_is_brought_to_the_gate_again_is_brought_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(FailingStore()) as here:
+            session, gate = await open_session(here, tmp_path), Slow()
+            held, state = HeldAnswers(here, gate), held_answer()
+
+            async def attend() -> None:
+                with here.wakes.waiter(session_stream(session)) as woken:
+                    while True:
+                        held.look_at(session, state)
+                        await woken.wait()
+                        woken.clear()
+
+            attending = asyncio.create_task(attend())
+            await eventually(lambda: len(gate.asked) == 2)
+            for _ in range(10):
+                here.wakes.wake(frozenset({session_stream(session)}))
+                await asyncio.sleep(0)
+            assert len(gate.asked) == 2
+            attending.cancel()
+            await held.leave(session)
+            assert gate.left == 1
 
     run(story())

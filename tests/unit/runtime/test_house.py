@@ -1,36 +1,49 @@
 """Actors, leases, deadlines and the feed: who decides, and who hears of it."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from curtainwall.model import (
+    HOUSE,
+    LEFT,
+    SYSTEM,
     AlreadyAnswered,
     AnswerApproval,
     ApprovalId,
     ApprovalQuery,
+    Batch,
     CallFinished,
+    CallId,
     CallPermitted,
     CallRequested,
     CloseSession,
     CommandRefused,
+    Conflict,
     MessageAccepted,
     MessageId,
     NotFound,
     NotReady,
+    Place,
+    Prepared,
     RenameSession,
+    RequestCall,
     Route,
     SendMessage,
+    SessionDeleted,
     SessionId,
     SessionQuery,
     SessionRenamed,
+    StreamId,
+    ToolResult,
     TryLater,
     session_stream,
 )
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules, Standing
-from curtainwall.store import MemoryDisk, MemoryStore
+from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import (
     ANN,
@@ -47,7 +60,11 @@ from tests.support.houses import (
     run,
     tools,
     until,
+    write,
 )
+from tests.support.waiting import BOUND
+
+_FOR_EVER = 3600.0
 
 
 def store(disk: MemoryDisk | None = None) -> MemoryStore:
@@ -157,6 +174,71 @@ def test_a_session_that_nobody_uses_is_let_go_and_folded_back(tmp_path: Path) ->
     run(story())
 
 
+@covers("runtime.lets-go-of-what-it-does-not-need")
+def test_a_session_that_another_house_waits_for_is_let_go_as_soon_as_nothing_goes_on_in_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk), linger=_FOR_EVER) as one, house(store(disk), linger=_FOR_EVER) as two:
+            session = await open_session(one, tmp_path)
+            stream = session_stream(session)
+            holding = one.hold(session)
+            await holding.__aenter__()
+            waiting = asyncio.create_task(two.until_free(stream, _FOR_EVER))
+            await asyncio.sleep(0)
+            two.want(session)
+            await one.send(session, message("still decided here"))
+            assert kinds(one, session)[-1] == "MessageAccepted"
+            assert one.stores.leases.owner(stream) is not None, "it is in use"
+            assert not waiting.done()
+            await holding.__aexit__(None, None, None)
+            await asyncio.wait_for(waiting, BOUND)
+            async with two.hold(session) as actor:
+                assert actor.state.queue
+            await one.send(session, message("decided there"))
+            assert [event.text for event in events(two, session) if isinstance(event, MessageAccepted)][-1] == "decided there"
+
+    run(story())
+
+
+@covers("runtime.lets-go-of-what-it-does-not-need")
+def test_a_session_stays_with_whoever_waits_for_what_comes_next_in_it_until_they_do_not(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk), linger=_FOR_EVER) as one, house(store(disk), linger=_FOR_EVER) as two:
+            session = await open_session(one, tmp_path)
+            async with one.hold(session) as actor:
+                pass
+            with actor.followed_by(lambda _state, _events: None):
+                waiting = asyncio.create_task(two.until_free(session_stream(session), _FOR_EVER))
+                await asyncio.sleep(0)
+                two.want(session)
+                for number in range(20):
+                    await one.send(session, message(f"{number}"))
+                assert not waiting.done()
+            await asyncio.wait_for(waiting, BOUND)
+            async with two.hold(session):
+                pass
+
+    run(story())
+
+
+def test_a_house_that_is_left_tells_whoever_waits_for_its_sessions(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        async with house(store(disk)) as two:
+            async with house(store(disk), linger=_FOR_EVER) as one:
+                session = await open_session(one, tmp_path)
+                holding = one.hold(session)
+                await holding.__aenter__()
+                waiting = asyncio.create_task(two.until_free(session_stream(session), _FOR_EVER))
+                await asyncio.sleep(0)
+                two.want(session)
+                await one.send(session, message("heard by now"))
+            await asyncio.wait_for(waiting, BOUND)
+
+    run(story())
+
+
 @covers("approvals.deadline")
 def test_an_ask_that_nobody_answers_expires_into_a_denial(tmp_path: Path) -> None:
     async def story() -> None:
@@ -174,6 +256,93 @@ def test_an_ask_that_nobody_answers_expires_into_a_denial(tmp_path: Path) -> Non
             with pytest.raises(AlreadyAnswered, match="expired at"):
                 await h.send(session, AnswerApproval(by=ANN, approval=row.approval, granted=True))
             assert far.lines == []
+
+    run(story())
+
+
+def test_an_ask_whose_time_is_over_expires_as_soon_as_the_disk_is_well_and_nobody_hurries_until_then(tmp_path: Path) -> None:
+    async def story() -> None:
+        clock, failing = FakeClock(), FailingStore()
+        async with house(failing, Rules(policy=policy(), deadline=60_000), clock) as h:
+            session = await open_session(h, tmp_path)
+            asking = asyncio.create_task(SessionGate(h, tools(FarSide(tmp_path / "far"))).request(session, read("/etc/hostname")))
+            await until(lambda: clock.sleepers)
+            failing.is_full = True
+            clock.advance(60_000)
+            await until(lambda: failing.refused > 0)
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+            assert failing.refused < 10
+            failing.is_full = False
+            assert (await asking).verdict.because == ("approval-expired",)
+
+    run(story())
+
+
+@covers("gate.outcomes-are-written-when-they-can-be")
+def test_what_a_crash_left_open_is_closed_also_where_the_disk_was_full_at_the_start(tmp_path: Path) -> None:
+    async def story() -> None:
+        failing, ask = FailingStore(), write(tmp_path / "a")
+        async with house(failing) as h:
+            session = await open_session(h, tmp_path)
+            async with h.hold(session) as actor:
+                place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
+                prepared = tools(FarSide(tmp_path / "far")).prepare(ask.tool, ask.arguments, place)
+                await actor.submit(RequestCall(by=SYSTEM, call=CallId("c1"), subject=prepared.subject))
+        async with house(failing) as h:
+            failing.is_full = True
+            async with h.hold(session) as actor:
+                await until(lambda: failing.refused > 0)
+                assert actor.state.calls
+                failing.is_full = False
+                await until(lambda: not actor.state.calls)
+            assert kinds(h, session)[-1] == "CallLost"
+
+    run(story())
+
+
+@covers("gate.outcomes-are-written-when-they-can-be")
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_the_outcome_of_a_call_that_ran_is_written_as_soon_as_the_disk_is_well(tmp_path: Path, size: int) -> None:
+    class Filling(FarSide):
+        async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+            failing.is_full = True
+            return ToolResult(ok=True, value="x" * size)
+
+    failing = FailingStore()
+
+    async def story() -> None:
+        async with house(failing) as h:
+            session = await open_session(h, tmp_path)
+            with pytest.raises(TryLater, match="the disk is full"):
+                await SessionGate(h, tools(Filling(tmp_path / "far"))).request(session, write(tmp_path / "a"))
+            failing.is_full = False
+            await until(lambda: any(isinstance(event, CallFinished) and event.ok for event in events(h, session)))
+
+    run(story())
+
+
+def test_a_house_that_cannot_hear_of_changes_says_so_instead_of_waiting(tmp_path: Path) -> None:
+    async def story() -> None:
+        with closing(SqliteStore.open(tmp_path / "home", SystemClock())) as there:
+            (tmp_path / "home" / "run" / "watch").rmdir()
+            with pytest.raises(TryLater, match="run/watch"):
+                async with asyncio.timeout(30), house(there):
+                    pass
+
+    run(story())
+
+
+def test_nothing_goes_on_for_a_house_that_was_left(tmp_path: Path) -> None:
+    async def story() -> None:
+        before = asyncio.all_tasks()
+        async with house(store()) as h:
+            session = await open_session(h, tmp_path)
+            asking = asyncio.create_task(SessionGate(h, tools(FarSide(tmp_path / "far"))).request(session, read("/etc/hostname")))
+            await until(lambda: h.stores.index.approvals(ApprovalQuery()))
+            asking.cancel(LEFT)
+            await asyncio.gather(asking, return_exceptions=True)
+        assert asyncio.all_tasks() == before
 
     run(story())
 
@@ -225,6 +394,45 @@ def test_a_session_with_an_open_ask_is_not_deleted(tmp_path: Path) -> None:
             assert h.stores.index.sessions(SessionQuery()) == []
             with pytest.raises(NotFound):
                 await h.delete(session, ANN)
+
+    run(story())
+
+
+def test_a_session_that_could_not_be_deleted_is_still_there(tmp_path: Path) -> None:
+    async def contended(stream: StreamId, batch: Batch) -> None:
+        raise Conflict(f"someone else wrote first, before {len(batch.writes)} streams of `{stream}`")
+
+    async def story() -> None:
+        failing = FailingStore()
+        async with house(failing) as h:
+            session = await open_session(h, tmp_path)
+            erase, failing.log.erase = failing.log.erase, contended
+            with pytest.raises(TryLater, match="others keep writing"):
+                await h.delete(session, ANN)
+            assert h.stores.index.sessions(SessionQuery())
+            failing.log.erase = erase
+            await h.delete(session, ANN)
+            assert h.stores.index.sessions(SessionQuery()) == []
+
+    run(story())
+
+
+def test_the_house_keeps_where_a_deleted_session_really_ended(tmp_path: Path) -> None:
+    async def story() -> None:
+        failing = FailingStore()
+        erase = failing.log.erase
+        async with house(failing) as h:
+            session = await open_session(h, tmp_path)
+
+            async def renamed_at_the_last_moment(stream: StreamId, batch: Batch) -> None:
+                if len(events(h, session)) == 2:
+                    await h.send(session, RenameSession(by=ANN, name="late"))
+                await erase(stream, batch)
+
+            failing.log.erase = renamed_at_the_last_moment
+            await h.delete(session, ANN)
+            [kept] = [event for recorded in h.feed.read(HOUSE) if isinstance(event := recorded.event, SessionDeleted)]
+            assert (kept.entries, kept.name) == (3, "late")
 
     run(story())
 
@@ -309,9 +517,5 @@ def test_a_place_changes_its_session_only_for_whoever_knows_where_it_leads(tmp_p
             assert await h.bind(ROOM, old, ANN) == old
             assert await h.bind(ROOM, new, ANN, instead_of=old) == new
             assert await h.bind(ROOM, late, ANN, instead_of=old) == new
-            await h.unbind(ROOM, ANN)
-            await h.unbind(ROOM, ANN)
-            assert h.stores.index.session_at(ROOM) is None
-            assert await h.bind(ROOM, late, ANN, instead_of=old) == late
 
     run(story())

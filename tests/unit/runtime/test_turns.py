@@ -1,11 +1,24 @@
-"""Turns at odd moments: a disk that fails, a session that is closed in the middle, an agent that leaves and is interrupted."""
+"""Turns at odd moments: a disk that fails, a session closed in the middle or opened by another, an agent that leaves and is interrupted."""
 
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from curtainwall.model import LEFT, CloseSession, InterruptTurn, MessageId, Place, SendMessage, SessionId, TurnAt, TurnResult, TurnStatus
-from curtainwall.runtime import NoHooks, Turns
+from curtainwall.model import (
+    LEFT,
+    CloseSession,
+    InterruptTurn,
+    MessageId,
+    Place,
+    SendMessage,
+    SessionId,
+    TurnAt,
+    TurnResult,
+    TurnStatus,
+    session_stream,
+)
+from curtainwall.runtime import NoHooks, SystemClock, Turns
+from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FailingStore, house, kinds, open_session, run, until
 
@@ -123,5 +136,54 @@ def test_an_agent_that_leaves_is_not_interrupted_besides(tmp_path: Path) -> None
             agent.may_stop.set()
             await leaving
             assert agent.told == [LEFT]
+
+    run(story())
+
+
+@dataclass
+class Done:
+    """An agent that is done at once."""
+
+    async def work(self, at: TurnAt) -> TurnResult:
+        return TurnResult(status=TurnStatus.DONE)
+
+    async def compact(self, session: SessionId, instructions: str) -> None:
+        raise NotImplementedError
+
+    def forget(self, session: SessionId) -> None:
+        raise NotImplementedError
+
+
+@covers("runtime.lets-go-of-what-it-does-not-need")
+def test_an_agent_works_at_once_in_a_session_that_another_house_only_opened(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        # A house that drops nothing by itself: only that it is asked lets it go.
+        async with house(MemoryStore(SystemClock(), disk), linger=3600) as opener, house(MemoryStore(SystemClock(), disk)) as keeper:
+            session = await open_session(opener, tmp_path)
+            turns = Turns(keeper, lambda _: Done(), NoHooks(), lambda _: "")
+            turns.attend(session)
+            for number in (1, 2, 3):
+                await opener.send(session, SendMessage(by=ANN, message=MessageId(f"m{number}"), text="hello"))
+                await until(lambda number=number: kinds(keeper, session).count("TurnEnded") == number)
+            await turns.close()
+
+    run(story())
+
+
+def test_a_session_is_still_looked_after_when_there_was_no_room_for_its_lease(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = FailingStore()
+        async with house(store, linger=0) as here:
+            session = await open_session(here, tmp_path)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: store.leases.owner(session_stream(session)) is None)
+            store.is_crowded = True
+            turns = Turns(here, lambda _: Done(), NoHooks(), lambda _: "")
+            turns.attend(session)
+            await until(lambda: store.refused > 2)
+            store.is_crowded = False
+            await until(lambda: kinds(here, session)[-1] == "TurnEnded")
+            await turns.close()
 
     run(story())

@@ -2,10 +2,24 @@
 
 import pytest
 
-from curtainwall.model import Cover, Effect, Finding, Label, LabelSource, Role, RuleId, Subject, Verdict
+from curtainwall.model import (
+    ApprovalAsked,
+    CallRequested,
+    Cover,
+    Effect,
+    Finding,
+    Label,
+    LabelSource,
+    Mode,
+    Role,
+    RuleId,
+    Subject,
+    Verdict,
+    Workspace,
+)
 from curtainwall.session import card_text, inert, shows_all
 from tests.support.covers import covers
-from tests.support.given import fetch_with_key, read, source, write
+from tests.support.given import OWN, PROJECT, asked, fetch_with_key, given, read, ready, run, source, wish, write
 
 ASKS = RuleId("read-outside")
 
@@ -49,6 +63,19 @@ def test_a_card_about_a_credential_alone_says_how_long_a_yes_holds() -> None:
     assert shown(subject, "credential-asks", 2)[:3] == ["tool: fetch.get", "wants use-credential github (credential-asks)", words]
     assert words not in shown(subject, "credential-asks", 1, 2)
     assert words not in shown(subject, "mine", 2)
+
+
+@pytest.mark.parametrize(
+    ("workspace", "mode", "is_told"),
+    [(PROJECT, Mode.DEFAULT, True), (PROJECT, Mode.ACCEPT_EDITS, False), (OWN, Mode.DEFAULT, False)],
+)
+def test_the_card_of_a_command_says_where_the_project_will_be_read_only_for_it(workspace: Workspace, mode: Mode, is_told: bool) -> None:
+    subject = run("cp /etc/hosts hosts")
+    subject = subject.model_copy(update={"resources": (*subject.resources, *read("/etc/hosts").resources[1:])})
+    here = given(ready(workspace, mode)).when(asked(wish("c", subject))).then(CallRequested, ApprovalAsked)
+    (open_,) = here.state.approvals.values()
+    words = "the project is read-only for this command until edits are granted as a whole (`/mode accept-edits`)"
+    assert (words in open_.asked.shown.split("\nas written:")[0].split("\n")) == is_told
 
 
 def test_arguments_are_shown_once_where_they_are_canonical() -> None:

@@ -19,6 +19,9 @@ from curtainwall.model import (
     ExtensionNoted,
     HistoryCompacted,
     LabelsAdded,
+    MessageAccepted,
+    MessageId,
+    MessageWithdrawn,
     Payload,
     PermitId,
     RecordProgress,
@@ -27,6 +30,8 @@ from curtainwall.model import (
     RouteRemoved,
     RouteSet,
     SessionDeleted,
+    TurnId,
+    TurnStarted,
     Verdict,
 )
 from curtainwall.session import SessionState, evolve, fold
@@ -35,6 +40,18 @@ from tests.support.given import ANN, NOW, SESSION, asked, given, push, read, rea
 
 PUSH = wish("c1", push("github.com/me/r"))
 LOST = CallId("lost")
+
+
+def test_messages_wait_in_their_order_however_many_are_folded_at_once() -> None:
+    def message(name: str) -> MessageAccepted:
+        return MessageAccepted(at=NOW, message=MessageId(name), text=name, by=ANN)
+
+    turn = TurnStarted(at=NOW, turn=TurnId("t"), messages=(MessageId("a"),))
+    log = [*ready(), message("a"), message("b"), turn, message("c"), MessageWithdrawn(at=NOW, message=MessageId("b"), by=ANN), message("d")]
+    one_by_one = SessionState()
+    for event in log:
+        one_by_one = evolve(one_by_one, event)
+    assert fold(log).queue == one_by_one.queue == ("c", "d")
 
 
 def test_evolving_leaves_the_state_before_as_it_was() -> None:

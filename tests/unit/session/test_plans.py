@@ -23,6 +23,7 @@ from curtainwall.model import (
     Mode,
     NotAllowed,
     RevokeGrant,
+    Role,
     Subject,
 )
 from curtainwall.session import LONGEST_PLAN
@@ -45,6 +46,7 @@ from tests.support.given import (
     read,
     ready,
     requested,
+    run,
     source,
     wish,
     write,
@@ -111,6 +113,19 @@ def test_a_label_that_wakes_another_rule_asks_again() -> None:
     asks(runs(tainted, ONE, "c1"), THREE, "c2")
 
 
+@covers("session.a-plan-answers-each-step-once")
+def test_a_rule_that_a_step_wakes_is_shown_with_the_steps_after_it_and_answered_with_them() -> None:
+    fetched, pushed = fetch("example.com"), push("a.b/c/d")
+    here = given(ready(PROJECT), requested(wish("p", plan(fetched, pushed))))
+    (card,) = here.state.approvals.values()
+    asked_for = {(cover.role, cover.rules) for cover in card.asked.covers}
+    assert asked_for == {(Role.FETCH_URL, ("unlisted-host",)), (Role.WRITE_REMOTE, ("unlisted-remote", "untrusted-sends"))}
+    assert "untrusted-sends" in card.asked.shown.rpartition("step 2")[2]
+    runs(runs(approved(fetched, pushed), fetched, "c1"), pushed, "c2")
+    # The other way round it was shown with less than it would ask for.
+    asks(runs(approved(pushed, fetched), fetched, "c1"), pushed, "c2")
+
+
 def test_what_a_hook_asks_on_top_is_asked() -> None:
     hooked = wish("c1", ONE, hook=HookSays(effect="ask", hook="mine", reason="careful"))
     approved(ONE).when(requested(hooked)).then(CallRequested, ApprovalAsked)
@@ -164,6 +179,12 @@ def test_the_card_shows_every_step_as_it_would_run_and_what_is_allowed_anyway() 
         "step 2: filesystem.read_multiple_files, which is allowed anyway",
         'with paths: ["/srv/project/a"]',
     ]
+
+
+def test_a_step_in_a_shell_says_that_the_project_will_be_read_only_for_it() -> None:
+    here = given(ready(PROJECT)).when(requested(wish("p", plan(ONE, run("make build"))))).then(CallRequested, ApprovalAsked)
+    (open_,) = here.state.approvals.values()
+    assert [line for line in open_.asked.shown.split("\n") if "read-only" in line] == [open_.asked.shown.split("\n")[-1]]
 
 
 def test_words_of_a_step_stay_on_their_line() -> None:

@@ -1,14 +1,19 @@
 """`audit.jsonl` tells the session's verdicts, approvals and outcomes, and whoever changes it is found."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 
 from curtainwall.model import SessionId
 from curtainwall.store import SqliteStore
-from tests.support.stores import A, OnDisk, batch, denied, everything_audited, requested, run, spoke
+from curtainwall.store.audit import START, AuditedEvent, line_of, parse_line
+from tests.support.stores import NOON, A, OnDisk, batch, denied, everything_audited, requested, run, spoke
+from tests.support.strategies import words
 from tests.support.waiting import until
 
 SESSION = SessionId("a")
@@ -54,6 +59,14 @@ def test_every_verdict_approval_and_outcome_has_its_line(told: OnDisk) -> None:
     assert [row["prev"] for row in rows] == ["0" * 64, *(row["hash"] for row in rows[:-1])]
 
 
+@for_all(st.one_of(*map(words, AuditedEvent.__args__)))
+def test_a_line_is_spelled_as_any_json_library_spells_it(event: AuditedEvent) -> None:
+    line = line_of(1, event.model_copy(update={"at": NOON}), START)
+    assert line is not None
+    assert line.text == json.dumps(json.loads(line.text), separators=(",", ":"), ensure_ascii=False)
+    assert parse_line(line.text) == line
+
+
 def test_results_are_told_by_size_and_digest_only(told: OnDisk) -> None:
     text = file_of(told).read_text()
     assert "secret contents" not in text
@@ -69,6 +82,22 @@ def test_it_is_live(disk: OnDisk) -> None:
         run(store.log.append(batch(A, n, requested(f"c{n}"))))
         until(lambda wanted=n + 1: file_of(disk).exists() and len(lines_of(disk)) == wanted)
     assert store.verify_audit(SESSION) is None
+
+
+def test_it_is_live_while_the_house_never_rests(disk: OnDisk) -> None:
+    store = disk.open()
+    written = 0
+
+    async def never_rest() -> None:
+        nonlocal written
+        while not (file_of(disk).exists() and lines_of(disk)):
+            await store.log.append(batch(A, written, requested(f"c{written}")))
+            written += 1
+
+    run(asyncio.wait_for(never_rest(), 60))
+    store.close()
+    assert len(lines_of(disk)) == written
+    assert disk.open().verify_audit(SESSION) is None
 
 
 def test_an_untouched_file_passes(told: OnDisk) -> None:

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curtainwall.model import (
@@ -99,6 +99,7 @@ def shown(store: Store) -> object:
 
 @settings(max_examples=60, deadline=None)
 @given(BATCHES)
+@example([(StreamId("session:b"), [SessionReady(at=NOON), opened("b", NOON)])])
 def test_rebuilt_lists_equal_the_live_ones_and_those_in_memory(batches: list[tuple[StreamId, list[AnyEvent]]]) -> None:
     async def write(store: Store) -> None:
         for stream, events in batches:

@@ -20,11 +20,10 @@ ALWAYS = "def test_{0}(): raise AssertionError\n"
 
 
 def looked(directory: Path, tests: str, workers: int = 0) -> subprocess.CompletedProcess[str]:
-    (directory / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin -p pytest_randomly\n" if not workers else "")
+    (directory / "pytest.ini").write_text("[pytest]\naddopts = -p xdist -p randomly\n")
     (directory / "test_some.py").write_text(f"def test_passes(): pass\n{tests}")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    if not workers:
-        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # which takes most of the time
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # which takes most of the time
     return subprocess.run(
         [sys.executable, "-m", "tests.support.second_look", "-n", str(workers), "test_some.py"],
         cwd=directory,

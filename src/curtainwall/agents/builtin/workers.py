@@ -127,10 +127,6 @@ class Workers:
         task.add_done_callback(self._checks.discard)
         return task
 
-    async def warm_up(self, stubs: str) -> None:
-        """Start what the first program will need, so that it does not have to wait for it."""
-        await self.check("None", stubs)
-
     async def check(self, code: str, stubs: str) -> str:
         """Return what is wrong with a program's types, in its own lines and columns; nothing where all is well.
 

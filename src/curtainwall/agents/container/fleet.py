@@ -58,9 +58,7 @@ class Fleet:
             yield held
         finally:
             held.is_busy = False
-            if self._held.get(wish.session) is held:
-                held.rested_at = time.monotonic()
-                held.resting = asyncio.create_task(self._rest(held), name=f"container of {wish.session} rests")
+            self._let_rest(held)
             await self._tell_waiters()
 
     async def drop(self, session: SessionId) -> None:
@@ -88,13 +86,18 @@ class Fleet:
         if held is None:
             return None
         await _stop(held)
-        state = await self.engine.state(held.id)
-        if held.wish != wish or not state.get("Running"):
-            await self.drop(wish.session)
-            return None
-        if state.get("Paused"):
-            await self._wait_for_room(None, tell)
-            await self.engine.resume(held.id)
+        try:
+            state = await self.engine.state(held.id)
+            if held.wish != wish or not state.get("Running"):
+                await self.drop(wish.session)
+                return None
+            if state.get("Paused"):
+                await self._wait_for_room(None, tell)
+                await self.engine.resume(held.id)
+        except BaseException:
+            # Whoever wanted it has gone, or cannot have it: it goes by itself, as before.
+            self._let_rest(held)
+            raise
         return held
 
     async def _made(self, wish: Wish, tell: Tell) -> Held:
@@ -148,6 +151,12 @@ class Fleet:
             return False
         await self.drop(min(resting, key=lambda held: held.rested_at).wish.session)
         return True
+
+    def _let_rest(self, held: Held) -> None:
+        """Begin to count for how long a container of ours has had nothing to do."""
+        if self._held.get(held.wish.session) is held:
+            held.rested_at = time.monotonic()
+            held.resting = asyncio.create_task(self._rest(held), name=f"container of {held.wish.session} rests")
 
     async def _rest(self, held: Held) -> None:
         """Pause a container that has nothing to do, and remove it later."""

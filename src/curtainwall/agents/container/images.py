@@ -44,10 +44,6 @@ class Images:
         found = _VERSION.search(self._recipe(agent))
         return found[1].decode() if found else ""
 
-    async def is_built(self, agent: str) -> bool:
-        """Tell whether the image is there, and of today's recipes."""
-        return await self._engine.has_image(self.name_of(agent))
-
     async def build(self, agent: str, network: str | None = None) -> AsyncIterator[str]:
         """Build what is missing, the base first, and tell how it goes; what is there already is not built again.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from curtainwall.agents.container.engine import Engine, Running, Stream
 from curtainwall.agents.container.inside import MESSAGE
+from curtainwall.agents.foreign import Lines
 from curtainwall.model import CurtainwallError, TurnFailed
 
 # The engine makes the program the leader of a group of its own. Its number is told by the shell before the program has any say.
@@ -22,7 +23,7 @@ class Run:
         self._engine = engine
         self._container = container
         self._running = running
-        self._halves: dict[Stream, bytes] = {"out": b"", "err": b""}
+        self._lines: dict[Stream, Lines] = {"out": Lines(_LONGEST_LINE), "err": Lines(_LONGEST_LINE)}
         self._group = 0
 
     async def lines(self) -> AsyncGenerator[tuple[Stream, str]]:
@@ -30,8 +31,8 @@ class Run:
         while (piece := await self._read()) is not None:
             for line in self._split(*piece):
                 yield piece[0], line
-        for stream, rest in self._halves.items():
-            if rest:
+        for stream, lines in self._lines.items():
+            if rest := lines.rest():
                 yield stream, rest.decode("utf-8", errors="replace")
 
     async def exit_code(self) -> int | None:
@@ -54,10 +55,7 @@ class Run:
 
     def _split(self, stream: Stream, data: bytes) -> list[str]:
         """Return the lines that end in what came; the very first one is the shell's."""
-        *whole, rest = (self._halves[stream] + data).split(b"\n")
-        # Of a line that is too long only the beginning is kept, which makes it unreadable.
-        self._halves[stream] = rest[:_LONGEST_LINE]
-        lines = [line.decode("utf-8", errors="replace").rstrip("\r") for line in whole]
+        lines = [line.decode("utf-8", errors="replace").rstrip("\r") for line in self._lines[stream].feed(data)]
         if stream == "out" and lines and not self._group:
             self._group = _number(lines.pop(0))
         return lines

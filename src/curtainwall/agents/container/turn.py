@@ -25,7 +25,7 @@ from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.runs import Run, running
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach
 from curtainwall.agents.container.watching import Watch
-from curtainwall.agents.foreign import USED_UP, Does, Ear, Failed, Finished, Heard, Lost, Named, Past, Said, Spoke, Telling
+from curtainwall.agents.foreign import MOST_WORDS, USED_UP, Does, Ear, Failed, Finished, Heard, Lost, Named, Past, Said, Spoke, Telling
 from curtainwall.facts import Masker
 from curtainwall.model import (
     LEFT,
@@ -46,6 +46,7 @@ from curtainwall.model import (
 
 EXTENSION: Final = "container"
 _KEPT_LINES: Final = 200
+_MOST_FAILURES: Final = 10
 _KNOWN_PROVIDERS: Final = frozenset({"anthropic", "openai", "gemini"})
 _NOT_FOUND: Final = 127
 _SEEN_WITHIN: Final = 2.0
@@ -205,7 +206,8 @@ class Turn:
             case Named():
                 await self._named(heard.conversation, attempt)
             case Failed():
-                attempt.failures.append(heard.why)
+                if len(attempt.failures) < _MOST_FAILURES:
+                    attempt.failures.append(heard.why[:MOST_WORDS])
                 attempt.must_stop = attempt.must_stop or heard.stop
             case Lost():
                 attempt.is_lost = True

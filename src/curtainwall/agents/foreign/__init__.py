@@ -2,6 +2,7 @@
 
 from curtainwall.agents.foreign.claude import ClaudeEar
 from curtainwall.agents.foreign.hearing import (
+    MOST_WORDS,
     SERVER,
     Does,
     Ear,
@@ -19,11 +20,13 @@ from curtainwall.agents.foreign.hearing import (
     text_below,
     tool_words,
 )
+from curtainwall.agents.foreign.lines import Lines
 from curtainwall.agents.foreign.past import Past
-from curtainwall.agents.foreign.telling import Telling
+from curtainwall.agents.foreign.telling import SaidTooMuch, Telling
 from curtainwall.agents.foreign.watching import USED_UP, TurnWatch
 
 __all__ = [
+    "MOST_WORDS",
     "SERVER",
     "USED_UP",
     "ClaudeEar",
@@ -34,10 +37,12 @@ __all__ = [
     "Finished",
     "Heard",
     "JsonEar",
+    "Lines",
     "Lost",
     "Named",
     "Past",
     "Said",
+    "SaidTooMuch",
     "Spoke",
     "Telling",
     "TurnWatch",

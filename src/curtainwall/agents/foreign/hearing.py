@@ -12,6 +12,9 @@ Event = Mapping[str, JsonValue]
 SERVER: Final = "curtainwall"
 """How the session's tools are called as a tool server."""
 
+MOST_WORDS: Final = 2_000
+"""How many letters of what an agent says about a failure of its are kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class Said:

@@ -3,9 +3,14 @@
 from collections.abc import Sequence
 
 from curtainwall.facts import Masker, StreamMasker
-from curtainwall.model import AgentSpoke, AnyEvent, Clock, Journal, Live, Progress, TextStreamed, TurnAt
+from curtainwall.model import AgentSpoke, AnyEvent, Clock, Journal, Live, Progress, TextStreamed, TurnAt, TurnFailed
 
 _KEPT_EVERY = 1_000
+_MOST_SAID = 4_000_000
+
+
+class SaidTooMuch(TurnFailed):
+    """The agent said more in one turn than anybody reads, and was ended: the log is not its to fill."""
 
 
 class Telling:
@@ -20,9 +25,11 @@ class Telling:
         self._heard = ""
         self._unkept = ""
         self._kept_at = clock.now()
+        self._room = _MOST_SAID
 
     async def piece(self, text: str) -> None:
-        """Show a piece of a message while it comes."""
+        """Show a piece of a message while it comes; raise `SaidTooMuch`, once."""
+        self._see_that_it_fits(text)
         self._heard += text
         await self._show(self._stream.feed(text))
 
@@ -31,8 +38,9 @@ class Telling:
         await self.record(await self.worded(text))
 
     async def worded(self, text: str) -> AgentSpoke:
-        """Show what is left of a whole message, and return its event for whoever records it along with others."""
+        """Show what is left of a whole message, and return its event for whoever records it with others; raise `SaidTooMuch`, once."""
         if not self._heard:
+            self._see_that_it_fits(text)
             await self._show(self._masker.mask_text(text))
         await self._show(self._stream.finish())
         self._heard = self._unkept = ""
@@ -69,6 +77,13 @@ class Telling:
     async def record(self, *events: Progress) -> Sequence[AnyEvent]:
         """Write down what happened."""
         return await self._journal.record(self._at.session, events)
+
+    def _see_that_it_fits(self, text: str) -> None:
+        had_room, self._room = self._room > 0, self._room - len(text)
+        if had_room and self._room <= 0:
+            raise SaidTooMuch(
+                f"the agent said more than {_MOST_SAID:,} letters in one turn and was ended; send a message, and it starts again"
+            )
 
     async def _show(self, text: str) -> None:
         if not text:

@@ -24,15 +24,16 @@ USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
 
 
 class TurnWatch:
-    """Follows the log of one turn, which may take so many seconds of work. While a human is asked, time does not count."""
+    """Follows the log of one turn, which may take so many seconds of work. While a human is asked, time without a sign of life is none."""
 
     def __init__(self, most: float) -> None:
         self._most = most
         self._looked_at = time.monotonic()
+        self._lived_at = self._looked_at
         self.asked: set[ApprovalId] = set()
         self.heard_at = self._looked_at
         self.worked = 0.0
-        """Seconds of work, without those in which a human was waited for."""
+        """Seconds of work, without those in which a human was waited for and nothing was heard."""
 
     @property
     def left(self) -> float:
@@ -41,7 +42,7 @@ class TurnWatch:
 
     def heard(self) -> None:
         """Note that the agent gave a sign of life."""
-        self.heard_at = time.monotonic()
+        self.heard_at = self._lived_at = time.monotonic()
 
     async def until_stop(self, feed: Feed, session: SessionId, after: int) -> TurnResult:
         """Return, with how the turn ends, when the agent has to stop; where it need not, never."""
@@ -58,7 +59,7 @@ class TurnWatch:
                         return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
                     self.take(event)
                     coming = asyncio.ensure_future(anext(following))
-                elif not self.left:
+                if not self.left:
                     why = f"stopped after {self._most:g} seconds of work, which is the most for one turn"
                     return TurnResult(status=TurnStatus.FAILED, failure=why)
                 await self.look()
@@ -70,8 +71,9 @@ class TurnWatch:
     def count(self) -> None:
         """Count the time since the last look."""
         now = time.monotonic()
-        if not self.asked:
-            self.worked += now - self._looked_at
+        # One ask must not make everything free that an agent does beside it.
+        until = self._lived_at if self.asked else now
+        self.worked += max(0.0, until - self._looked_at)
         self._looked_at = now
 
     def take(self, event: AnyEvent) -> None:
@@ -86,7 +88,7 @@ class TurnWatch:
 
     def next_look(self) -> float | None:
         """Return the seconds until something has to be looked at again; None where only the log can bring news."""
-        return None if self.asked else self.left
+        return self.left
 
     async def look(self) -> None:
         """Do what has to be done now; an agent's own watch says what that is."""

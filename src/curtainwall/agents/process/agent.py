@@ -1,16 +1,13 @@
 """Claude Code as a process of this machine: each session's conversation, resumed by its own id, behind the port of all agents."""
 
-import asyncio
 import os
-from pathlib import Path
 
 from curtainwall.agents.foreign import Telling
-from curtainwall.agents.process.discovery import Standing, adoption, claim, standing
 from curtainwall.agents.process.keeper import Around, Keeper
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.pool import Pool
 from curtainwall.agents.process.running import Means
-from curtainwall.agents.process.terms import EXTENSION, Folders
+from curtainwall.agents.process.terms import EXTENSION
 from curtainwall.agents.process.work import Work
 from curtainwall.model import (
     CompactionSkipped,
@@ -77,18 +74,6 @@ class ProcessAgent:
         """Let go of what is held in memory for a session; its process rests, and goes by itself."""
         self._known.pop(session, None)
 
-    def standing(self, session: SessionId) -> Standing:
-        """Compare what the log says of a session's conversation with what is on disk."""
-        past = self._synced(session)
-        return standing(past, self._folders(session, past))
-
-    async def adopt(self, session: SessionId, conversation: str, source: Path | None = None) -> None:
-        """Let a session go on with a conversation that lies unclaimed on disk, from where Claude Code kept it for somebody else if so."""
-        folders = self._folders(session, self._synced(session))
-        await self._pool.drop(session)
-        await asyncio.to_thread(claim, folders, conversation, source)
-        await self._around.journal.record(session, (adoption(conversation, self._around.clock.now()),))
-
     async def sleep(self, session: SessionId) -> None:
         """End a session's process, unless it is at work; the next message resumes the conversation."""
         await self._pool.drop(session)
@@ -101,10 +86,6 @@ class ProcessAgent:
     async def close(self) -> None:
         """End the processes of this process."""
         await self._pool.close()
-
-    def _folders(self, session: SessionId, past: Past) -> Folders:
-        assert past.workspace is not None
-        return self._around.folders_of(session, past.workspace)
 
     def _synced(self, session: SessionId) -> Past:
         past = self._known.setdefault(session, Past(EXTENSION, self._around.journal.load))

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.agents.foreign import Failed, Finished, Spoke
+from curtainwall.agents.foreign import MOST_WORDS, Failed, Finished, Spoke
 from curtainwall.agents.process.faults import fault_of
 from curtainwall.agents.process.running import Running
 from curtainwall.agents.process.terms import AgentErred, AgentSilent
@@ -53,7 +53,7 @@ async def _told(running: Running, text: str, mark: str, patience: float) -> list
                         case Wished():
                             await running.send(signal.reply)
                         case Failed() | LoggedOut():
-                            raise AgentErred(f"claude: {signal.why}")
+                            raise AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
                         case Finished():
                             return heard
                         case _:

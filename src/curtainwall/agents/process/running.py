@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from curtainwall.agents.foreign import Lines
 from curtainwall.agents.process.launching import PROVIDER, Start, command, confinement, prepare
 from curtainwall.agents.process.terms import ConversationTaken, Limits, LoginNeeded, Outside, Reach
 from curtainwall.agents.process.wire import Answered, Listener, Signal, ping
@@ -38,7 +39,7 @@ class Running:
         self.listener = Listener()
         self.errors: deque[str] = deque(maxlen=_KEPT_LINES)
         self._over = asyncio.Event()
-        self._half = b""
+        self._stdout = Lines(_LONGEST_LINE)
         self._lines: deque[bytes] = deque()
         self._pings = 0
         self.reach = Reach()
@@ -81,10 +82,7 @@ class Running:
             data = await self.process.stdout.read(_CHUNK)
             if not data:
                 return None
-            *whole, rest = (self._half + data).split(b"\n")
-            # Of a line that is too long only the beginning is kept, which makes it unreadable.
-            self._half = rest[:_LONGEST_LINE]
-            self._lines.extend(line for line in whole if line.strip())
+            self._lines.extend(line for line in self._stdout.feed(data) if line.strip())
         return self.listener.hear(self._lines.popleft())
 
     async def is_well(self, patience: float) -> bool:
@@ -156,12 +154,10 @@ class Running:
         stack.push_async_callback(_cancelled, self._ended)
 
     async def _read_errors(self, confined: ConfinedProcess) -> None:
-        half = b""
+        lines = Lines(_LONGEST_COMPLAINT)
         while data := await confined.stderr.read(_CHUNK):
-            *lines, rest = (half + data).split(b"\n")
-            half = rest[:_LONGEST_COMPLAINT]
-            self.errors.extend(line.decode("utf-8", errors="replace")[:_LONGEST_COMPLAINT] for line in lines if line.strip())
-        if half.strip():
+            self.errors.extend(line.decode("utf-8", errors="replace") for line in lines.feed(data) if line.strip())
+        if (half := lines.rest()).strip():
             self.errors.append(half.decode("utf-8", errors="replace"))
 
 

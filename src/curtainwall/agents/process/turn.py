@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 from pydantic import JsonValue
 
-from curtainwall.agents.foreign import Does, Failed, Finished, Lost, Named, Said, Spoke, Telling
+from curtainwall.agents.foreign import MOST_WORDS, Does, Failed, Finished, Lost, Named, Said, SaidTooMuch, Spoke, Telling
 from curtainwall.agents.process.faults import fault_of
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.running import Running
@@ -149,11 +149,11 @@ class Turn:
             case Named():
                 self._see_name(signal.conversation)
             case Failed():
-                self._failure = AgentErred(f"claude: {signal.why}")
+                self._failure = AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
                 self._is_over = not signal.stop or self._stop()
             case LoggedOut():
                 remedy = "set `ANTHROPIC_API_KEY`, or name a credential for `anthropic` in the config"
-                self._failure = LoginNeeded(f"claude: {signal.why}; {remedy}")
+                self._failure = LoginNeeded(f"claude: {signal.why[:MOST_WORDS]}; {remedy}")
                 self._is_over = True
             case Lost():
                 raise ConversationLost("the agent does not know the conversation")
@@ -236,7 +236,7 @@ class Turn:
 
     async def _fail(self, fault: TurnFailed) -> None:
         """Keep what was shown, and why it came to no good end."""
-        if isinstance(fault, AgentSilent):
+        if isinstance(fault, AgentSilent | SaidTooMuch):
             self.must_end = True
         await self._cut_short(fault)
 

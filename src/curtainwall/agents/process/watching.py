@@ -19,7 +19,7 @@ class Watch(TurnWatch):
         """Count the time since the last look."""
         super().count()
         if self.asked:
-            self.heard()
+            self.heard_at = time.monotonic()
 
     def take(self, event: AnyEvent) -> None:
         """Take in what the log says."""
@@ -28,7 +28,7 @@ class Watch(TurnWatch):
                 self._calls.add(event.call)
             case CallFinished() | CallLost() | CallDropped():
                 self._calls.discard(event.call)
-                self.heard()
+                self.heard_at = time.monotonic()
             case _:
                 super().take(event)
 

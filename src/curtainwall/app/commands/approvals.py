@@ -1,34 +1,34 @@
 """`curtainwall approvals`, `approve` and `deny`: what waits for a human, and the human's answer."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
+from curtainwall.app.joining import Together, answer_together, open_joined
 from curtainwall.app.screen import Output, OutputOption, card, note, paint, show, show_json, timestamp, when
-from curtainwall.app.wiring import Wired, local_user, open_house, open_store, set_up
+from curtainwall.app.wiring import local_user, open_store, set_up
+from curtainwall.channels.asks import MOST_OPEN, Key
 from curtainwall.channels.places import origin_of
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
     ApprovalQuery,
     ApprovalRow,
-    GrantId,
     GrantScope,
-    SessionId,
-    TryLater,
-    session_stream,
 )
 from curtainwall.session import inert, reach
 
 app = typer.Typer()
 
-# Longer than any decision takes; past it, whoever owns the session is stopped or stuck.
-_PATIENCE = 20.0
+_MOST_NAMED = 5
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="the approval, as its card and `approvals list` name it")]
+OnlyOption = Annotated[bool, typer.Option("--only", help="this one alone, and not those that are identical")]
 SessionOption = Annotated[str | None, typer.Option(help="the session, where two have used the same id")]
 
 
@@ -43,20 +43,33 @@ def list_approvals(
     everything: Annotated[bool, typer.Option("--all", help="settled ones as well")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List what waits for an answer, newest first, each with exactly what would be granted."""
+    """List what waits for an answer, newest first, each with exactly what would be granted; identical asks of one job are one.
+
+    As JSON each ask is a row of its own, and `identical` names the others that an answer to it answers as well.
+    """
     with open_store(find_home()) as store:
         only = find_session(store.index, session).session if session else None
-        rows = store.index.approvals(ApprovalQuery(session=only, open_only=not everything))
+        rows = store.index.approvals(ApprovalQuery(session=only, open_only=not everything, limit=MOST_OPEN))
         origins = {row.session: origin_of(store.index.routes_to(row.session)) for row in rows}
+        joined = open_joined(store)
     if output is Output.JSON:
-        show_json([{**_as_json(row), "origin": origins[row.session]} for row in rows])
+        show_json([{**_as_json(row), "origin": origins[row.session], "identical": _others(row, joined)} for row in rows])
         return
     for row in rows:
+        alike = joined.get(_key(row), ())
+        if only is None and alike and alike[0] != _key(row):
+            continue
         state = row.status if row.settled is None else f"{row.status} by {row.settled_by} at {when(row.settled)}"
         until = f", until {when(row.deadline)}" if row.deadline and row.settled is None else ""
         tag = f"  [{inert(origins[row.session])}]" if origins[row.session] else ""
-        show(f"{paint(row.approval, 'bold')}  {inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{until}")
+        times = f", {len(alike)} times" if alike else ""
+        show(f"{paint(row.approval, 'bold')}  {inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}")
         show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
+        if alike:
+            others = [f"{ask} in session {of}" for of, ask in alike if (of, ask) != _key(row)]
+            more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+            show(f"  the same is asked by {', '.join(others[:_MOST_NAMED])}{more}")
+            show(f"  `curtainwall approve {row.approval}` and `deny {row.approval}` answer all {len(alike)}, and with --only this one")
     if not rows:
         note("nothing waits for an answer" if not everything else "nothing was ever asked")
 
@@ -67,69 +80,98 @@ def approve(
         GrantScope, typer.Option("--for", help="once, for the session, or for every session in the project")
     ] = GrantScope.ONCE,
     session: SessionOption = None,
+    only: OnlyOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Grant an approval: once, for the session, or for the project."""
-    _settle(approval, session, granted=True, scope=scope, reason="", output=output)
+    """Grant an approval: once, for the session, or for the project. Identical asks of the same job are granted with it."""
+    _settle(_Answer(approval, session, only, granted=True, scope=scope), output)
 
 
 def deny(
     approval: IdArgument,
     reason: Annotated[str, typer.Option(help="why, for the agent and the log")] = "",
     session: SessionOption = None,
+    only: OnlyOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Deny an approval."""
-    _settle(approval, session, granted=False, scope=GrantScope.ONCE, reason=reason, output=output)
+    """Deny an approval. Identical asks of the same job are denied with it."""
+    _settle(_Answer(approval, session, only, granted=False, reason=reason), output)
 
 
-def _settle(approval: str, session: str | None, *, granted: bool, scope: GrantScope, reason: str, output: Output) -> None:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer as somebody wrote it."""
+
+    approval: str
+    session: str | None
+    only: bool
+    granted: bool
+    scope: GrantScope = GrantScope.ONCE
+    reason: str = ""
+
+
+def _settle(said: _Answer, output: Output) -> None:
     setup = set_up()
     with open_store(setup.home) as store:
-        row = find_approval(store.index, approval, session)
-    if row.settled is not None:
-        raise AlreadyAnswered(_settled_words(row))
-    scope = reach(scope, row.covers)
-    command = AnswerApproval(by=local_user(), approval=row.approval, granted=granted, scope=scope, reason=reason)
-
-    async def answer() -> tuple[GrantId | None, bool]:
-        async with open_house(setup) as wired:
-            is_running = wired.store.leases.owner(session_stream(row.session)) is not None
-            await _send(wired, row.session, command)
-            return _grant_of(wired, row) if granted and scope is not GrantScope.ONCE else None, is_running
-
-    grant, is_running = asyncio.run(answer())
+        row = find_approval(store.index, said.approval, said.session)
+        if row.settled is not None:
+            raise AlreadyAnswered(_settled_words(row))
+        others = () if said.only else tuple(key for key in open_joined(store).get(_key(row), ()) if key != _key(row))
+    scope = reach(said.scope, row.covers)
+    command = AnswerApproval(by=local_user(), approval=row.approval, granted=said.granted, scope=scope, reason=said.reason)
+    told = asyncio.run(answer_together(setup, (_key(row), *others), command, row.covers))
+    for key, why in told.refused.items():
+        if key != _key(row):
+            note(f"{key[1]} in session {key[0]}: {inert(str(why))}")
+    if _key(row) in told.refused:
+        if told.settled:
+            note(f"{'granted' if said.granted else 'denied'}: {', '.join(approval for _, approval in told.settled)}")
+        raise told.refused[_key(row)]
     if output is Output.JSON:
-        told = {"approval": row.approval, "session": row.session, "status": "granted" if granted else "denied", "by": str(command.by)}
-        show_json({**told, "scope": scope.value if granted else None, "grant": grant, "reason": reason, "covers": _covers(row)})
-    elif granted:
-        for_what = (
-            "once"
-            if scope is GrantScope.ONCE
-            else f"for the {scope.value} (grant {grant}; `curtainwall grants revoke {grant}` takes it back)"
-        )
-        show(f"granted {for_what}: {inert(row.tool)}")
+        show_json(_told_json(row, command, told))
+    else:
+        _show(row, command, told)
+    if not told.is_running:
+        # A process that only waits holds nothing, so whether there is one cannot be seen from here.
+        which = row.session if len(told.settled) == 1 else "SESSION"
+        note(f"where the session is not open anywhere, `curtainwall start --resume {which}` goes on")
+
+
+def _show(row: ApprovalRow, command: AnswerApproval, told: Together) -> None:
+    if command.granted:
+        grants = [str(found.grant.id) for found in told.grants]
+        which = f"grant {grants[0]}; `curtainwall grants revoke {grants[0]}` takes it back" if len(grants) == 1 else ""
+        which = which or f"grants {', '.join(grants)}; `curtainwall grants revoke ID` takes one back"
+        how_far = f"for the {command.scope.value} ({which})" if grants else "once"
+        show(f"granted {how_far}: {inert(row.tool)}")
         show("\n".join(f"  {cover.role} {inert(cover.value)}  [{', '.join(cover.rules)}]" for cover in row.covers))
     else:
         show(f"denied: {inert(row.tool)}")
-    if not is_running:
-        # A process that only waits holds nothing, so whether there is one cannot be seen from here.
-        note(f"where the session is not open anywhere, `curtainwall start --resume {row.session}` goes on")
+    if len(told.asks) > 1:
+        show(f"this answered {len(told.settled)} identical asks:")
+        show("\n".join(f"  {approval}  session {session}" for session, approval in told.settled))
 
 
-async def _send(wired: Wired, session: SessionId, command: AnswerApproval) -> None:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await wired.house.send(session, command)
-    except TimeoutError:
-        owner = wired.store.leases.owner(session_stream(session))
-        who = f"process {owner.pid}" if owner else "the session's owner"
-        raise TryLater(f"{who} has not decided yet; your answer is kept and counts as soon as it does") from None
+def _told_json(row: ApprovalRow, command: AnswerApproval, told: Together) -> dict[str, object]:
+    return {
+        "approval": row.approval,
+        "session": row.session,
+        "status": "granted" if command.granted else "denied",
+        "by": str(command.by),
+        "scope": command.scope.value if command.granted else None,
+        "grant": told.grant_of(row.session),
+        "reason": command.reason,
+        "covers": _covers(row),
+        "identical": [{"id": ask, "session": of, "grant": told.grant_of(of)} for of, ask in told.settled if (of, ask) != _key(row)],
+    }
 
 
-def _grant_of(wired: Wired, row: ApprovalRow) -> GrantId | None:
-    """Return the grant that the answer left standing: the newest with exactly what was asked."""
-    return next((found.grant.id for found in wired.store.index.grants() if found.grant.covers == row.covers), None)
+def _others(row: ApprovalRow, joined: Mapping[Key, tuple[Key, ...]]) -> list[dict[str, str]]:
+    return [{"id": ask, "session": of} for of, ask in joined.get(_key(row), ()) if (of, ask) != _key(row)]
+
+
+def _key(row: ApprovalRow) -> Key:
+    return row.session, row.approval
 
 
 def _settled_words(row: ApprovalRow) -> str:

@@ -15,7 +15,7 @@ from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
 from curtainwall.app.wiring import open_house, set_up
 from curtainwall.channels.counting import counted
-from curtainwall.model import CurtainwallError, NotFound, SessionId, SessionQuery, session_of, session_stream
+from curtainwall.model import Broken, CurtainwallError, NotFound, SessionId, SessionQuery, session_of, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import Head, Rescued, SqliteStore, parse_head, rescue
@@ -78,7 +78,10 @@ def verify(
             note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
     else:
         show(f"wrong: {wrong}")
-        note(_next_step(lost[0] if lost else None))
+        if file_faults and not lost:
+            note("the log itself is what was written; `curtainwall audit rebuild` tells the file anew from it, and keeps this one")
+        else:
+            note(_next_step(lost[0] if lost else None))
     if wrong is not None:
         raise typer.Exit(1)
 
@@ -96,6 +99,36 @@ def _next_step(lost: SessionId | None) -> str:
         f"keep a copy of `{home.root}` as it is now, then put a backup back; "
         "where the database itself is damaged, `curtainwall audit rescue` goes on with every session in it that is whole"
     )
+
+
+@app.command("rebuild")
+def rebuild_(output: OutputOption = Output.TEXT) -> None:
+    """Tell the lists, and every `audit.jsonl` that is wrong, anew from the log; a file that is replaced is kept beside the new one."""
+    with _store() as store:
+        fault = store.verify()
+        if fault is not None:
+            raise Broken(f"the log itself is not what was written, so nothing is told from it: {fault}; {_next_step(None)}")
+        asyncio.run(store.rebuild(lift))
+        sessions = [found for it in store.heads() if (found := session_of(it.stream)) is not None]
+        wrong = [each for each in sessions if store.verify_audit(each) is not None]
+        kept = {each: _kept_beside(find_home().session(each).audit) for each in wrong}
+        for each in wrong:
+            store.rebuild_audit(each)
+    if output is Output.JSON:
+        show_json({"rebuilt": wrong, "kept": [str(path) for path in kept.values() if path is not None]})
+        return
+    show(f"the lists of {counted(len(sessions), 'session')} and {counted(len(wrong), 'audit file')} are told anew from the log")
+    for each, path in kept.items():
+        note(f"{each}: its file was gone" if path is None else f"{each}: what the file said is kept as `{path}`")
+
+
+def _kept_beside(path: Path) -> Path | None:
+    """Keep a file under another name, as evidence; None where there is none."""
+    if not path.exists():
+        return None
+    beside = path.with_name(f"{path.name}.wrong-{SystemClock().now()}")
+    path.rename(beside)
+    return beside
 
 
 @app.command("rescue")

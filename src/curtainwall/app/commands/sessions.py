@@ -16,7 +16,7 @@ from curtainwall.app.exports import export_lines
 from curtainwall.app.finding import find_session
 from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
-from curtainwall.app.removing import Removal, remove_leftovers, remove_sessions
+from curtainwall.app.removing import Removal, remove_leftovers, remove_rest, remove_sessions
 from curtainwall.app.replaying import replay_file, replay_session
 from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
 from curtainwall.app.views import view_of
@@ -318,6 +318,8 @@ def clean(
     if not dry_run and (left := asyncio.run(remove_leftovers())):
         note(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
     with open_store(find_home()) as store:
+        if not dry_run and (left := remove_rest(store, find_home())):
+            note(f"removed the files of {counted(left, 'session')} whose deletion had been cut off")
         old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
     rows = [row for row in old if not row.pending]
     kept = [Removal(row.session, f"it has {counted(row.pending, 'open approval')}") for row in old if row.pending]

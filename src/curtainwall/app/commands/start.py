@@ -64,7 +64,10 @@ def start(
     task: Annotated[list[str] | None, typer.Argument(metavar="TASK", help="one task; left out, a conversation begins")] = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="builtin, or in a container: claude-code, codex, opencode, gemini, or one of [agents.NAME]"),
+        typer.Option(
+            metavar="NAME",
+            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]",
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
     workspace: Annotated[Path | None, typer.Option(help="a project to work in; left out, the session gets a directory of its own")] = None,

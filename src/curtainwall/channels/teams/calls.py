@@ -1,5 +1,6 @@
 """One call of a tool of teams: who makes it, what was given, and how it ends together with the answer that it waits for."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
@@ -22,7 +23,7 @@ from curtainwall.model import (
 )
 
 _SMALL: Final = 4_000
-"""Characters up to which an outcome is written along with the answer; longer ones are kept and shortened like any other."""
+"""Bytes up to which an answer's words are written along as an outcome; longer ones are kept and shortened like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,20 @@ class Ending:
     def finish(self, answer: PeerAnswer) -> FinishCall | None:
         """Return the outcome of the call, and remember it."""
         permit = self._call.permit
-        if permit is None or len(answer.text) > _SMALL:
+        if permit is None or _size(answer.text) > _SMALL:
             return None
         words = str(self._masked(answer.text))
-        if len(words) > 2 * _SMALL:
+        if _size(words) > 2 * _SMALL:
             return None
         value = _value(self._call.team, answer, words)
         self.logged = result = ToolResult(ok=answer.status is PeerStatus.DONE, value=value, is_logged=True)
         return FinishCall(by=SYSTEM, call=permit.call, permit=permit.permit, ok=result.ok, result=Payload(inline=value))
+
+
+def _size(text: str) -> int:
+    """Return how many bytes a text takes in the log, where what is not plain is escaped."""
+    # No letter takes less than a byte, so a long text need not be written out to be measured.
+    return len(text) if len(text) > 2 * _SMALL else len(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass")) - 2
 
 
 def told(team: str, heard: Told) -> ToolResult:

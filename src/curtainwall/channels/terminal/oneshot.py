@@ -138,7 +138,7 @@ class OneShot:
         self._take_text(event)
         self._tale.take(event)
         match event:
-            case ModelResponded():
+            case ModelResponded() | ModelFailed():
                 self._usage.add(event)
             case TurnStarted() if self._message in event.messages or (self._message is None and self._turn is None):
                 self._turn = event.turn

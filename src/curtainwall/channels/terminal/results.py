@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from curtainwall.model import Basis, ModelResponded, Recorded, SessionView, TurnStatus, Usage, encode_event
+from curtainwall.model import Basis, ModelFailed, ModelResponded, Recorded, SessionView, TurnStatus, Usage, encode_event
 
 
 class Status(StrEnum):
@@ -41,9 +41,10 @@ class UsageSum:
     def __init__(self) -> None:
         self._parts: list[Usage] = []
 
-    def add(self, event: ModelResponded) -> None:
-        """Count one more request."""
-        self._parts.append(event.usage)
+    def add(self, event: ModelResponded | ModelFailed) -> None:
+        """Count one more request; one that broke off may have used something as well."""
+        if isinstance(event, ModelResponded) or event.usage.input_tokens or event.usage.output_tokens:
+            self._parts.append(event.usage)
 
     def total(self) -> Usage:
         """Return the sum."""

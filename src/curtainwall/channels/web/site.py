@@ -14,12 +14,30 @@ from curtainwall.channels.web.guard import Doors, Visitor, cookies_of
 from curtainwall.channels.web.house import House
 from curtainwall.channels.web.hubs import Hubs
 from curtainwall.channels.web.sign_ins import SignIns
-from curtainwall.model import AlreadyAnswered, Closed, CurtainwallError, NotAllowed, NotFound, SessionId, TryLater, Who, session_stream
+from curtainwall.model import (
+    AlreadyAnswered,
+    Closed,
+    CurtainwallError,
+    NotAllowed,
+    NotFound,
+    SessionId,
+    TryLater,
+    Undecided,
+    Who,
+    session_stream,
+)
 
 CHANNEL = "web"
 THEMES = ("system", "light", "dark")
 _MOST_WORDS = 500
-_STATUS: Mapping[type[CurtainwallError], int] = {NotFound: 404, NotAllowed: 403, AlreadyAnswered: 409, Closed: 409, TryLater: 503}
+_STATUS: Mapping[type[CurtainwallError], int] = {
+    NotFound: 404,
+    NotAllowed: 403,
+    AlreadyAnswered: 409,
+    Closed: 409,
+    TryLater: 503,
+    Undecided: 503,
+}
 _BAD_REQUEST = 400
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -1,7 +1,7 @@
 """Deliveries from other systems: signed, bounded, once each, and never more than data to an agent."""
 
 from curtainwall.channels.webhook.endpoint import CHANNEL, Deliveries, Delivery, Endpoint, Hook, Outcome
-from curtainwall.channels.webhook.prompts import data_of, fields_in, prompt_of, read_payload
+from curtainwall.channels.webhook.prompts import Missing, data_of, is_template, prompt_of, read_payload
 from curtainwall.channels.webhook.proofs import Proof, Refused
 
 __all__ = [
@@ -10,11 +10,12 @@ __all__ = [
     "Delivery",
     "Endpoint",
     "Hook",
+    "Missing",
     "Outcome",
     "Proof",
     "Refused",
     "data_of",
-    "fields_in",
+    "is_template",
     "prompt_of",
     "read_payload",
 ]

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, Literal, Protocol
@@ -15,11 +15,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as Path
 
-from curtainwall.channels.webhook.prompts import data_of, prompt_of, read_payload
+from curtainwall.channels.webhook.prompts import Missing, data_of, prompt_of, read_payload
 from curtainwall.channels.webhook.proofs import Proof, Refused
 from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater
 
 CHANNEL: Final = "webhook"
+
+Report = Callable[[str], None]
+"""Tells whoever reads the logs what they should know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Endpoint:
     hooks: Mapping[str, Hook]
     deliveries: Deliveries
     clock: Clock
+    report: Report
     _recent: dict[str, deque[float]] = field(default_factory=dict[str, "deque[float]"])
 
     def app(self) -> Starlette:
@@ -138,7 +142,13 @@ class Endpoint:
         except ValueError as fault:
             what = "it must be text in UTF-8" if hook.is_text else 'send JSON in UTF-8, or let the webhook take text (`body = "text"`)'
             raise Refused(400, f"the body cannot be read: {_first_line(fault)}; {what}") from None
-        return Delivery(hook.name, key, prompt_of(hook.prompt, payload), data_of(hook.name, payload))
+        try:
+            prompt = prompt_of(hook.prompt, payload)
+        except Missing as fault:
+            # Told on both sides: whoever wrote the prompt may have misspelled the field.
+            self.report(f"webhook `{hook.name}`: a delivery was refused: {fault}")
+            raise Refused(422, f'{fault}; `{{{{ name or "text" }}}}` in the prompt says what stands there instead') from None
+        return Delivery(hook.name, key, prompt, data_of(hook.name, payload))
 
 
 async def _body(request: Request, hook: Hook) -> bytes:

@@ -2,23 +2,31 @@
 
 import json
 import re
-from typing import Final
+from typing import Final, cast
 
 from pydantic import JsonValue
 
-_FIELD: Final = re.compile(r"\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}")
+_FIELD: Final = re.compile(r'\{\{\s*([A-Za-z0-9_.-]+)(?:\s+or\s+"([^"{}\n]*)")?\s*\}\}')
 _LONGEST: Final = 500
 _DEEPEST: Final = 64
+_NOWHERE: Final = object()
 
 
-def fields_in(template: str) -> tuple[str, ...]:
-    """Return the fields that a template names."""
-    return tuple(dict.fromkeys(_FIELD.findall(template)))
+class Missing(ValueError):
+    """A delivery lacks a field that the prompt names, and the user did not say what stands there instead."""
+
+
+def is_template(text: str) -> bool:
+    """Tell whether every `{{` of a text begins a field as it must be written."""
+    return "{{" not in _FIELD.sub("", text)
 
 
 def prompt_of(template: str, payload: JsonValue) -> str:
-    """Return the user's words with fields of the payload in them, each as a quoted text on one line that cannot end its quotes."""
-    return _FIELD.sub(lambda found: _quoted(_at(payload, found[1])), template)
+    """Return the user's words with fields of the payload in them, each as a quoted text on one line that cannot end its quotes.
+
+    A field that is missing or null is what the user wrote behind `or`; raise `Missing` where that is nothing and the field is not there.
+    """
+    return _FIELD.sub(lambda found: _told(payload, found[1], found[2]), template)
 
 
 def data_of(hook: str, payload: JsonValue) -> str:
@@ -54,15 +62,24 @@ def _is_deeper(value: JsonValue, levels: int) -> bool:
     return levels < 0 or any(_is_deeper(each, levels - 1) for each in inner)
 
 
-def _at(payload: JsonValue, path: str) -> JsonValue:
+def _told(payload: JsonValue, path: str, instead: str | None) -> str:
+    value = _at(payload, path)
+    if instead is not None and value in (None, _NOWHERE):
+        return instead
+    if value is _NOWHERE:
+        raise Missing(f"the delivery has no `{path}`, which the prompt names")
+    return _quoted(cast("JsonValue", value))
+
+
+def _at(payload: JsonValue, path: str) -> object:
     value = payload
     for step in path.split("."):
-        if isinstance(value, dict):
-            value = value.get(step)
+        if isinstance(value, dict) and step in value:
+            value = value[step]
         elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
             value = value[int(step)]
         else:
-            return None
+            return _NOWHERE
     return value
 
 

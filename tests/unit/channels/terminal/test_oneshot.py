@@ -127,6 +127,18 @@ def test_a_sum_is_as_sure_as_its_least_sure_part() -> None:
     assert (usage["input_tokens"], usage["tokens_basis"]) == (110, "estimated")
 
 
+def test_what_a_request_used_that_broke_off_is_in_the_sum() -> None:
+    def play(hand: Hand) -> None:
+        hand.start()
+        hand.use(0, basis=Basis.UNKNOWN, failure="the provider answered with status 429")
+        hand.use(40, 0.25, failure="the reply broke off")
+        hand.use(100, 0.5)
+        hand.end()
+
+    usage = Shot(play).take("json").document["usage"]
+    assert (usage["input_tokens"], usage["dollars"], usage["tokens_basis"]) == (140, 0.75, "measured")
+
+
 def test_stream_json_is_one_line_for_each_event_and_the_result() -> None:
     lines = [json.loads(line) for line in Shot(answers).take("stream-json").out.getvalue().splitlines()]
     kinds = [line["event"] for line in lines]

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from curtainwall.tools.hooks import Endpoint, Hook, read_settings
 from curtainwall.tools.hooks.posting import post_event
 from curtainwall.tools.hooks.running import MOST_OUTPUT, Ran
+from tests.support.certificates import Authority
 from tests.support.covers import covers
 from tests.support.houses import run
 
@@ -26,7 +29,7 @@ def endpoint(url: str, **rest: Any) -> Endpoint:
 
 
 @asynccontextmanager
-async def serving(handle: Handle) -> AsyncGenerator[int]:
+async def serving(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncGenerator[int]:
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await handle(reader, writer)
@@ -35,7 +38,7 @@ async def serving(handle: Handle) -> AsyncGenerator[int]:
         finally:
             writer.transport.abort()
 
-    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
@@ -117,9 +120,19 @@ def test_a_variable_cannot_bring_another_header() -> None:
     assert found.failure == "the request could not be written as HTTP"
 
 
-def test_plain_http_at_a_tls_port_and_the_reverse_are_failures() -> None:
-    async def story() -> Ran:
-        async with serving(answering("200 OK")) as port:
-            return await post_event(endpoint(f"https://127.0.0.1:{port}/"), b"{}", {}, 60)
+def test_plain_http_at_a_tls_port_and_the_reverse_are_failures(tmp_path: Path) -> None:
+    async def plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
 
-    assert run(story()).failure
+    async def story() -> tuple[Ran, Ran]:
+        async with serving(plainly) as port:
+            plain = await post_event(endpoint(f"https://127.0.0.1:{port}/"), b"{}", {}, 60)
+        async with serving(answering("200 OK"), Authority(tmp_path).server("box.lan")) as port:
+            return plain, await post_event(endpoint(f"http://127.0.0.1:{port}/"), b"{}", {}, 60)
+
+    plain, secured = run(story())
+    assert plain.failure.startswith("it cannot be reached")
+    assert secured.failure
+    assert "60 seconds" not in plain.failure + secured.failure
