@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from curtainwall import open_teams
 from curtainwall.app.callers import McpCaller, OutsideCaller
-from curtainwall.model import SYSTEM, AddLabels, Ask, Label, LabelSource, SessionId
+from curtainwall.model import SYSTEM, AddLabels, Ask, Effect, Label, LabelSource, SessionId
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
 from tests.support.teams import TeamHome, house_of, pair_sessions, state_in, team_home, wired_of
@@ -32,9 +32,9 @@ def test_nobody_speaks_for_a_team_by_saying_so(tool: str, team_home: TeamHome) -
             stranger = OutsideCaller(wired_of(teams), ANN)
             given = {"question": "what did they ask?"} if tool == "ask" else {}
             answer = await stranger.request(stranger.session, calling(tool, team="backend", fromTeam="mobile", **given))
-            assert answer.result is not None
-            assert not answer.result.ok
-            assert "you are known here as `nobody`, not as `mobile`" in str(answer.result.value)
+            assert answer.result is None
+            assert answer.verdict.effect is Effect.DENY, "and no human was asked about it"
+            assert "you are known here as `nobody`, not as `mobile`" in answer.verdict.reason
             assert len(pair_sessions(teams)) == 1
 
     run(story())

@@ -58,7 +58,7 @@ def note(text: str) -> None:
 
 def paint(text: str, colour: str) -> str:
     """Return text in a colour where stdout is a terminal and nobody minds."""
-    if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 

@@ -34,6 +34,9 @@ def test_a_session_grant_is_told_listed_and_revoked(run: Run, places: Places) ->
     assert granted["grant"] in run("grants", "list").out
     assert run("grants", "revoke", granted["grant"]).code == 0
     assert run("grants", "list", "--output", "json").json == []
+    (ended,) = run("grants", "list", "--all", "--output", "json").json
+    told = run("grants", "list", "--all").out
+    assert (ended["revoked"] is not None, "until" in told, "stands" in told) == (True, True, False)
     again = run("grants", "revoke", granted["grant"])
     assert again.code == 1
     assert "does not stand any more" in again.err

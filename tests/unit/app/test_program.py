@@ -1,5 +1,6 @@
 """The program's manners: exit codes, one line per error, one document per command, quick answers to small questions."""
 
+import io
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from curtainwall import __version__
 from curtainwall.app.main import COMMANDS
+from curtainwall.app.screen import paint
+from curtainwall.channels.terminal import wants_colour
 from tests.unit.app.conftest import Places, Said, read, session_in
 
 Run = Callable[..., Said]
@@ -42,6 +45,22 @@ def test_the_doctor_names_the_model_of_new_sessions(run: Run, places: Places) ->
     said = run("doctor").out
     assert "demo, a stand-in" in said
     assert ("`model.name` in the configuration chooses it" in said, "set ANTHROPIC_API_KEY" in said) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("environ", "coloured"), [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_colours_are_for_terminals_whose_users_want_them(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], coloured: bool) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    for name, value in {"TERM": "xterm", **environ}.items():
+        monkeypatch.setenv(name, value)
+    if "NO_COLOR" not in environ:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    assert ("\x1b[" in paint("word", "ok"), wants_colour(sys.stdout)) == (coloured, coloured)
 
 
 def test_a_skill_that_cannot_be_used_is_shown_with_the_reason(run: Run, places: Places) -> None:

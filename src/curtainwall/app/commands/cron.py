@@ -1,7 +1,6 @@
 """`curtainwall cron`: the jobs, letting one fire now, and what became of the firings."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -102,7 +101,7 @@ async def _ran(setup: Setup, job: str, output: Output) -> int:
     # Start-up time: listing jobs needs no agent.
     from curtainwall.app.openings import Wanted
     from curtainwall.app.working import agents_at_work, default_model_of, models_of
-    from curtainwall.channels.terminal import Line, Telling, one_shot
+    from curtainwall.channels.terminal import Line, Telling, one_shot, wants_colour
 
     async with AsyncExitStack() as stack:
         wired = await stack.enter_async_context(open_house(setup))
@@ -118,7 +117,7 @@ async def _ran(setup: Setup, job: str, output: Output) -> int:
             on_ask="park",
             out=sys.stdout,
             err=sys.stderr,
-            colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+            colour=wants_colour(sys.stdout),
             keys=False,
             attend=work.turns.attend,
         )

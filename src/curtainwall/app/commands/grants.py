@@ -27,12 +27,14 @@ def list_grants(
     if not rows:
         note("no answer stands")
         return
+    until = ("until",) if everything else ()
     lines = [
-        (row.grant.id, _reach(row), row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at), f"{cover.role} {cover.value}")
+        (row.grant.id, _reach(row), row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at),
+         *("stands" if row.revoked is None else when(row.revoked) for _ in until), f"{cover.role} {cover.value}")
         for row in rows
         for cover in row.grant.covers
-    ]
-    show(columns(("grant", "for", "where", "by", "since", "covers"), lines))
+    ]  # fmt: skip
+    show(columns(("grant", "for", "where", "by", "since", *until, "covers"), lines))
 
 
 @app.command()

@@ -19,7 +19,7 @@ from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
-from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot
+from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot, wants_colour
 from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, ReadySession, SessionId, Who
 from curtainwall.session import inert
 
@@ -154,7 +154,7 @@ async def _started(wish: _Wish, setup: Setup) -> int:
             on_ask=wish.on_ask.value,
             out=sys.stdout,
             err=sys.stderr,
-            colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+            colour=wants_colour(sys.stdout),
             keys=wish.is_terminal,
             attend=work.turns.attend,
         )

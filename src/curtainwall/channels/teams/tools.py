@@ -15,6 +15,7 @@ from curtainwall.model import (
     ANSWER,
     NOBODY,
     SYSTEM,
+    BadCall,
     CallPermitted,
     CommandRefused,
     MessageId,
@@ -142,17 +143,32 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
 
 
 def team_closers(hands: Hands) -> Mapping[str, Callable[[Prepared, Place], Prepared]]:
-    """Return, for the tools that send, what finds the message that can leave together with the permit."""
+    """Return what refuses a caller under a false name, and for the tools that send, finds the message that can leave with the permit."""
 
-    def closer(prepared: Prepared, place: Place) -> Prepared:
+    def known(prepared: Prepared, place: Place) -> Call:
+        # Before anybody is asked: no human has to look at what would be refused all the same.
         call = _call(hands, prepared, place)
         if call.claims_to_be is not None:
-            return prepared
+            raise BadCall("invalid-arguments", _false_name(call))
+        return call
+
+    def looker(prepared: Prepared, place: Place) -> Prepared:
+        known(prepared, place)
+        return prepared
+
+    def closer(prepared: Prepared, place: Place) -> Prepared:
+        call = known(prepared, place)
         days = call.days(hands.talk) if prepared.subject.tool == "teams.notify" else None
         message = hands.talk.message(call.pair, call.said, days)
         return prepared if message is None else prepared.model_copy(update={"along": message})
 
-    return dict.fromkeys(("teams.ask", "teams.send_message", "teams.notify"), closer)
+    senders = ("ask", "send_message", "notify")
+    others = ("list", "quick_status", "history", "reports", "cancel", "wake", "sleep", "compact", "fork")
+    return {f"teams.{name}": closer if name in senders else looker for name in (*senders, *others)}
+
+
+def _false_name(call: Call) -> str:
+    return f"you are known here as `{call.caller.team}`, not as `{call.claims_to_be}`; leave `fromTeam` out"
 
 
 def _call(hands: Hands, prepared: Prepared, place: Place, permit: CallPermitted | None = None) -> Call:
@@ -165,8 +181,7 @@ def _runner(hands: Hands, run: Callable[[Call], Awaitable[ToolResult]]) -> Runne
     async def called(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         call = _call(hands, prepared, place, permit)
         if call.claims_to_be is not None:
-            words = f"you are known here as `{call.caller.team}`, not as `{call.claims_to_be}`; leave `fromTeam` out"
-            return ToolResult(ok=False, value=words)
+            return ToolResult(ok=False, value=_false_name(call))
         try:
             return await run(call)
         except CommandRefused as refusal:
