@@ -60,6 +60,17 @@ class Keeper:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self) -> None:
+        """Look after the teams for as long as we are at work, whatever happens to the log meanwhile."""
+        while True:
+            try:
+                await self._keep_once()
+            except CurtainwallError as fault:
+                _LOG.warning("the teams are looked after again in a moment: %s", fault)
+            except Exception:  # noqa: BLE001 - whatever it was, the teams must not be left without anybody
+                _LOG.exception("the teams are looked after again in a moment")
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _keep_once(self) -> None:
         """Wait for the lease, then look after every session of a team, old and new."""
         lease = await self._lease()
         self._has_lease.set()

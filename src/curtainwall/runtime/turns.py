@@ -1,6 +1,7 @@
 """Who lets agents work: queued messages become turns, answers take up turns that wait, and an interrupt ends one."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -24,7 +25,6 @@ from curtainwall.model import (
     Hooks,
     MessageAccepted,
     MessageId,
-    NotFound,
     Place,
     RecordProgress,
     ResumeTurn,
@@ -52,6 +52,7 @@ AgentOf = Callable[[SessionState], Agent | None]
 LastWords = Callable[[SessionId], str]
 """Tells what a session's agent said last, for the hooks."""
 
+_LOG = logging.getLogger(__name__)
 _HOOKS_MAY_SEND_BACK = 3
 
 
@@ -91,9 +92,10 @@ class Turns:
 
     def attend(self, session: SessionId) -> None:
         """Look after a session from here on: whatever it can do by itself is done by this process."""
-        task = self._attended.get(session)
-        if task is None or task.done():
-            self._attended[session] = asyncio.create_task(self._attend(session), name=f"turns of {session}")
+        attending = self._attended.get(session)
+        if attending is None or attending.done():
+            task = self._attended[session] = asyncio.create_task(self._attend(session), name=f"turns of {session}")
+            task.add_done_callback(lambda done: self._forget(session, done))
 
     async def leave(self, session: SessionId) -> None:
         """Stop looking after a session; a turn that works is parked as a crash would park it."""
@@ -104,6 +106,13 @@ class Turns:
             await asyncio.gather(task, return_exceptions=True)
         if self._held is not None:
             await self._held.leave(session)
+
+    def _forget(self, session: SessionId, done: "asyncio.Task[None]") -> None:
+        """Look no longer after a session that has ended."""
+        if self._attended.get(session) is done:
+            del self._attended[session]
+            self._greeted.discard(session)
+            self._begun.pop(session, None)
 
     async def close(self) -> None:
         """Leave every session, all at once."""
@@ -123,7 +132,8 @@ class Turns:
                 try:
                     async with self._house.hold(session) as actor:
                         if actor.state.opened is None:
-                            raise NotFound(f"there is no session `{session}`")
+                            # It was deleted.
+                            return
                         await self._greet(session, actor)
                         if actor.state.closed is not None:
                             await self._part(session, actor)
@@ -145,6 +155,11 @@ class Turns:
                         self._house.want(session)
                     await self._house.until_free(stream, pause)
                     pause = min(2 * pause, _LOOK_AGAIN)
+                    continue
+                except Exception:  # noqa: BLE001 - as said below
+                    # A fault of ours in one turn must not leave the session without anybody.
+                    _LOG.exception("session `%s` is looked after again in a moment", session)
+                    await asyncio.sleep(_LOOK_AGAIN)
                     continue
                 pause = _A_MOMENT
                 with actor.followed_by(self._beginning(session)):

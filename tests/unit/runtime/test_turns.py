@@ -4,9 +4,13 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from curtainwall.model import (
     LEFT,
+    Agent,
     CloseSession,
+    CommandRefused,
     InterruptTurn,
     MessageId,
     Place,
@@ -18,6 +22,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime import NoHooks, SystemClock, Turns
+from curtainwall.session import SessionState
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FailingStore, house, kinds, open_session, run, until
@@ -116,6 +121,7 @@ def test_a_session_that_is_closed_while_its_agent_works_has_ended_for_everybody(
             await until(lambda: agent.is_working)
             await here.send(session, CloseSession(by=ANN, reason="enough"))
             await until(lambda: heard.ends == [session])
+            await until(lambda: turns.attended == ())
             await turns.close()
 
     run(story())
@@ -185,5 +191,38 @@ def test_a_session_is_still_looked_after_when_there_was_no_room_for_its_lease(tm
             store.is_crowded = False
             await until(lambda: kinds(here, session)[-1] == "TurnEnded")
             await turns.close()
+
+    run(story())
+
+
+def test_a_fault_of_ours_leaves_no_session_without_anybody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        faults = [RuntimeError("broken"), CommandRefused("not now")]
+
+        def agent_of(_state: SessionState) -> Agent:
+            if faults:
+                raise faults.pop()
+            return Done()
+
+        async with house(FailingStore()) as here:
+            session = await open_session(here, tmp_path)
+            turns = Turns(here, agent_of, NoHooks(), lambda _: "")
+            turns.attend(session)
+            await until(lambda: not faults)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: kinds(here, session)[-1] == "TurnEnded")
+            await turns.close()
+
+    run(story())
+    assert "is looked after again in a moment" in caplog.text
+    assert "RuntimeError: broken" in caplog.text
+
+
+def test_a_session_that_is_not_there_is_not_looked_after() -> None:
+    async def story() -> None:
+        async with house(FailingStore()) as here:
+            turns = Turns(here, lambda _: Done(), NoHooks(), lambda _: "")
+            turns.attend(SessionId("nowhere"))
+            await until(lambda: turns.attended == ())
 
     run(story())
