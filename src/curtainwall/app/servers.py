@@ -18,10 +18,11 @@ def server_specs(config: Config, secret: Iterable[str], environ: Mapping[str, st
     return tuple(_spec(name, section, frozenset(secret), environ) for name, section in config.servers.items())
 
 
-def see_environment(name: str, entries: Iterable[str], secret: Iterable[str]) -> None:
-    """Raise `Broken` for what a server could not be given as its environment."""
+def seen(name: str, env: Iterable[str], network: Iterable[str], secret: Iterable[str]) -> tuple[str, ...]:
+    """Return the hosts that a server may ask for, as they are spelt; raise `Broken` for hosts and variables that it could not be given."""
     try:
-        allowed_environment(entries, {}, frozenset(secret))
+        allowed_environment(env, {}, frozenset(secret))
+        return tuple(host_entry("network", entry) for entry in network)
     except Broken as fault:
         raise Broken(f"[servers.{name}]: {fault}") from None
 

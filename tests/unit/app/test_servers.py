@@ -51,6 +51,8 @@ def test_add_writes_the_configuration_and_leaves_the_rest_as_it_is(run: Run, pla
         (("x", "--timeout", "soon", "--", "y"), "no length of time"),
         (("x", "--shared", "--write", "{workspace}", "--", "y"), "belongs to no session"),
         (("x", "--env", "OPENAI_API_KEY", "--", "y"), "[servers.x]: `OPENAI_API_KEY` is a key of ours"),
+        (("x", "--network", "https://a.org", "--", "y"), "[servers.x]: "),
+        (("x", "--trusted", "--network", "a.org", "--", "y"), "has your whole network"),
         (("x", "--env", "1BAD", "--", "y"), "neither the name of a variable nor `NAME=value`"),
     ],
 )
@@ -59,6 +61,12 @@ def test_what_would_be_refused_later_is_not_written(words: tuple[str, ...], why:
     assert (said.code, said.out) == (1, "")
     assert why in said.err
     assert not (places.home / "config.toml").exists()
+
+
+def test_hosts_that_a_server_may_ask_for_are_given_when_it_is_added(run: Run, places: Places) -> None:
+    assert run("servers", "add", "x", "--network", "api.github.com", "--network", "*.a.org", "--", "y").code == 0
+    assert load_config(places.home / "config.toml").servers["x"].network == ("api.github.com", "*.a.org")
+    assert run("servers", "list").code == 0
 
 
 def test_what_is_missing_for_a_server_is_said_when_it_is_added(run: Run, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from curtainwall.app.config_edit import add_roles, add_server, has_server, remov
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, show, show_json
 from curtainwall.app.secret_places import secret_variables
-from curtainwall.app.servers import needs_of, open_servers, see_environment
+from curtainwall.app.servers import needs_of, open_servers, seen
 from curtainwall.app.wiring import Setup, judging_masker, set_up
 from curtainwall.facts import is_beneath
 from curtainwall.model import Broken, NotFound, Place, SessionId, Workspace
@@ -78,6 +78,7 @@ def add(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]…", help="the program and its arguments")],
     read: Annotated[list[str] | None, typer.Option(help="a path that it may read; can be given more than once")] = None,
     write: Annotated[list[str] | None, typer.Option(help="a path that it may write; `{workspace}` is the session's workspace")] = None,
+    network: Annotated[list[str] | None, typer.Option(metavar="HOST", help="a host that it may ask for, as in `lists.hosts`")] = None,
     env: Annotated[list[str] | None, typer.Option(help="a variable of ours that it gets, or NAME=value")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="run it outside the sandbox, with network and all your files")] = False,
     shared: Annotated[bool, typer.Option("--shared", help="one process for all sessions")] = False,
@@ -97,6 +98,7 @@ def add(
         "env": env or [],
         "read": [*reads, *needed],
         "write": writes,
+        "network": network or [],
         "trusted": trusted,
         "shared": shared,
         "timeout": timeout,
@@ -104,8 +106,8 @@ def add(
     given = {key: value for key, value in settings.items() if value not in ([], False, None)}
     home = find_home()
     # Seen as the file would be seen, before anything is written.
-    ServerSpec(name, program, tuple(args), read=tuple(reads), write=tuple(writes), trusted=trusted, shared=shared)
-    see_environment(name, env or (), secret_variables(load_config(home.config)))
+    hosts = seen(name, env or (), network or (), secret_variables(load_config(home.config)))
+    ServerSpec(name, program, tuple(args), read=tuple(reads), write=tuple(writes), network=hosts, trusted=trusted, shared=shared)
     home.prepare()
     add_server(home.config, name, given)
     if output is Output.JSON:
