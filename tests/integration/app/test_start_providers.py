@@ -83,7 +83,7 @@ def test_the_cost_follows_from_the_providers_count_and_the_prices(program: Progr
     provider.will(Says(("Yes.",), read=10_000, written=1_000))
     told = program.json("start", "--model", "local:llama3", "hello", **KEYS)
     assert told["usage"]["dollars"] == pytest.approx(0.04 + 0.02)
-    assert "dollars    0.06 of 5 (measured)" in program("sessions", "show", told["session"]).stdout
+    assert "dollars    $0.06 of $5.00 (measured)" in program("sessions", "show", told["session"]).stdout
 
 
 @each_provider

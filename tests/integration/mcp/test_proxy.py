@@ -125,6 +125,11 @@ def test_stdin_that_ends_is_answered_to_its_last_line(environ: dict[str, str], t
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(30))
 
 
+def ends_of(path: Path) -> int:
+    """Return how many sockets have this path: one that listens, and others for the clients that its owner knows of."""
+    return sum(line.endswith(f" {path}") for line in Path("/proc/net/unix").read_text().splitlines())
+
+
 @pytest.mark.parametrize("is_joined", [False, True], ids=["alone", "joined"])
 def test_stdin_that_ends_while_a_human_is_asked_ends_the_proxy_and_the_answer_is_kept(
     is_joined: bool, environ: dict[str, str], tmp_path: Path
@@ -149,7 +154,10 @@ def test_stdin_that_ends_while_a_human_is_asked_ends_the_proxy_and_the_answer_is
             if is_joined:
                 mcp = await stack.enter_async_context(Client(proxy(environ, session)))
                 await mcp.list_tools()
+            before = ends_of(mcp_socket_of(setup.home, session))
             done = await asyncio.to_thread(spoken, write, call(2, "filesystem__read_file", path=str(inside)))
+            # Whoever is still thought to be there when the answer comes gets its call run.
+            await until(lambda: ends_of(mcp_socket_of(setup.home, session)) == before)
             approval = await first_open(environ)
             await asyncio.to_thread(json_of, environ, "approve", approval)
             return done
