@@ -5,6 +5,7 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 from bench import machine
 from bench.agent_turns import agent_turns
@@ -53,6 +54,10 @@ BENCHMARKS = {
 }
 
 
+def _end(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(143)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether anything went wrong (with `--strict`: or was missed)."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the promises beside a peer or this machine's own limit.")
@@ -64,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"there is no benchmark `{unknown[0]}`; there are {', '.join(BENCHMARKS)}")
     # Whoever ends us early must not leave the directory behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _end)
     try:
         with fresh_directory() as place:
             facts = machine.describe(place)

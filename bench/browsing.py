@@ -109,7 +109,7 @@ async def _echo() -> Run:
         for waiting in crowds[number]:
             waiting.put_nowait(f"event: put\ndata: <li>{mark}</li>\n\n".encode())
 
-    pages = asyncio.create_task(serve_pages(Starlette(routes=[Route("/events", events)]), listen("127.0.0.1", _ECHO_PORT)))
+    pages = asyncio.create_task(serve_pages(Starlette(routes=[Route("/events", events)]), listen("127.0.0.1", _ECHO_PORT, "web.port")))
     requests = [f"GET /events?n={number % _SESSIONS} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" for number in range(_BROWSERS)]
     try:
         return await _watched(_ECHO_PORT, requests, send, _ECHO_SECONDS)

@@ -15,7 +15,14 @@ def main() -> None:
         "session_id": conversation,
         "mcp_servers": [{"name": "curtainwall", "status": "connected"}],
     }
-    ended = {"type": "result", "subtype": "success", "is_error": False, "result": "", "session_id": conversation, "usage": {}}
+    ended: dict[str, object] = {
+        "type": "result",
+        "subtype": "success",
+        "is_error": False,
+        "result": "",
+        "session_id": conversation,
+        "usage": {},
+    }
     for line in sys.stdin:
         event = json.loads(line)
         if event["type"] != "user":

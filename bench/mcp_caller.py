@@ -5,7 +5,7 @@ import json
 import sys
 import time
 
-_ENVELOPE = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+_ENVELOPE: dict[str, object] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
 
 class Caller(asyncio.Protocol):
@@ -32,7 +32,8 @@ class Caller(asyncio.Protocol):
         """Call the tool once and return how long it took."""
         self._number += 1
         done = self._waiting[self._number] = asyncio.get_running_loop().create_future()
-        params = {"name": tool, "arguments": {"text": f"hello {self._number}"}, "_meta": {**_ENVELOPE, "progressToken": self._number}}
+        meta = {**_ENVELOPE, "progressToken": self._number}
+        params: dict[str, object] = {"name": tool, "arguments": {"text": f"hello {self._number}"}, "_meta": meta}
         began = time.perf_counter()
         self.transport.write(json.dumps({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params}).encode() + b"\n")
         return await done - began

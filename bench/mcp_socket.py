@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ async def mcp_socket(home: Path) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _ours(house: House, home: Path) -> AsyncIterator[Path]:
+async def _ours(house: House, home: Path) -> AsyncGenerator[Path]:
     tools = NativeTools(Catalogue([_ECHO]), home=str(home), masker=Masker(b"bench" * 8), runners={"bench.echo": _echo})
     session = await open_session(house, home / "workspace")
     path = home / "s"
@@ -86,7 +86,7 @@ async def _echo(prepared: Prepared, _permit: CallPermitted, _place: Place) -> To
 
 
 @asynccontextmanager
-async def _direct(home: Path) -> AsyncIterator[Path]:
+async def _direct(home: Path) -> AsyncGenerator[Path]:
     """Serve the same echo with the SDK's server, with nobody in between."""
     import anyio
     import mcp_types
@@ -125,7 +125,7 @@ async def _direct(home: Path) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def _caller() -> AsyncIterator[Any]:
+async def _caller() -> AsyncGenerator[Any]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bench.mcp_caller", stdin=pipe, stdout=pipe, limit=1024 * 1024)
     assert process.stdin is not None

@@ -181,14 +181,14 @@ async def _in_a_process_of_its_own(home: Path) -> dict[str, float]:
 async def _keep(home: Path) -> None:
     async with _place(home) as (place, tell), AsyncExitStack() as stack:
         base = _resident()
-        for number in range(_SESSIONS):
-            path = home / f"p{number}"
-            proxy = await place.open(path)
+        ways = [home / f"p{number}" for number in range(_SESSIONS)]
+        proxies = [await place.open(path) for path in ways]
+        for path, proxy in zip(ways, proxies, strict=True):
             stack.push_async_callback(proxy.close)
             await tell({**place.through(proxy, path), "do": "small", "count": 20})
             await tell({**place.through(proxy, path), "do": "stream", "stream": "16384 1000000"})
         sessions = _resident() - base
-        one = place.through(proxy, path)
+        one = place.through(proxies[-1], ways[-1])
         await tell({**one, "do": "small", "count": 2_000})
         before = _resident()
         for _ in range(_MANY // 5_000):

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from bench.bare import BareLog
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, clock, interleave
@@ -179,7 +181,9 @@ async def talk(caller: OutsideCaller, team: str) -> None:
 async def ask(caller: OutsideCaller, team: str, thread: str = "") -> None:
     """Ask a team and wait for the answer."""
     # The breaker stops the same changing call over and over, so no two questions are the same.
-    arguments = {"team": team, "question": f"how is it, {os.urandom(4).hex()}?", **({"thread": thread} if thread else {})}
+    arguments: dict[str, JsonValue] = {"team": team, "question": f"how is it, {os.urandom(4).hex()}?"}
+    if thread:
+        arguments["thread"] = thread
     answer = await caller.request(caller.session, Ask(tool="teams.ask", arguments=arguments))
     assert answer.result is not None, answer.verdict
     assert answer.result.ok, answer.result.value

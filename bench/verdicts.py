@@ -68,7 +68,7 @@ def _bare_question(workspace: str, path: str) -> Callable[[], None]:
             "parents": [{"type": "Path", "id": parent} for parent in above],
         },
     ]
-    entities = cedarpy.Entities.from_json_str(json.dumps(told), schema)
+    entities = cedarpy.Entities.from_json_str(json.dumps(told), schema)  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
     request: dict[str, object] = {
         "principal": {"type": "Session", "id": "s"},
         "action": {"type": "Action", "id": "read-path"},
@@ -85,7 +85,7 @@ def _bare_question(workspace: str, path: str) -> Callable[[], None]:
     }
 
     def ask() -> None:
-        answer = cedarpy.is_authorized(request, policies, entities, schema)
+        answer = cedarpy.is_authorized(request, policies, entities, schema)  # pyright: ignore[reportUnknownMemberType] - as above
         assert not answer.allowed
         assert not answer.diagnostics.errors
 
