@@ -126,8 +126,9 @@ def test_stdin_that_ends_is_answered_to_its_last_line(environ: dict[str, str], t
 
 
 def ends_of(path: Path) -> int:
-    """Return how many sockets have this path: one that listens, and others for the clients that its owner knows of."""
-    return sum(line.endswith(f" {path}") for line in Path("/proc/net/unix").read_text().splitlines())
+    """Return how many sockets were made in the place of this one: it itself, and one for each client that its owner knows of."""
+    names = (line.split(maxsplit=7)[7:] for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return sum(Path(name).parent == path.parent for rest in names for name in rest)
 
 
 @pytest.mark.parametrize("is_joined", [False, True], ids=["alone", "joined"])
@@ -155,6 +156,7 @@ def test_stdin_that_ends_while_a_human_is_asked_ends_the_proxy_and_the_answer_is
                 mcp = await stack.enter_async_context(Client(proxy(environ, session)))
                 await mcp.list_tools()
             before = ends_of(mcp_socket_of(setup.home, session))
+            assert (before > 0) is is_joined
             done = await asyncio.to_thread(spoken, write, call(2, "filesystem__read_file", path=str(inside)))
             # Whoever is still thought to be there when the answer comes gets its call run.
             await until(lambda: ends_of(mcp_socket_of(setup.home, session)) == before)
