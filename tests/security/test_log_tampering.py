@@ -1,6 +1,7 @@
 """Someone with the log's files in hand: `audit verify` says so, whatever was changed and however it was hidden."""
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from hashlib import sha256
@@ -83,6 +84,28 @@ def test_a_log_that_was_taken_away_and_begun_anew_is_seen_by_the_audit_files(pla
     said = run("audit", "verify")
     assert (said.code, "stream missing" in said.out) == (1, True)
     assert f"move `{audit_of(places, session).parent}` out of the home" in said.err, "it says what to do"
+
+
+def test_an_audit_file_that_tells_of_more_than_a_log_that_was_put_back_stays_the_evidence_of_it(
+    places: Places, session: str, run: Run, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    for path in places.home.glob("curtainwall.db*"):
+        shutil.copy2(path, older)
+    [ask] = [row["id"] for row in run("approvals", "list", "--output", "json").json if row["session"] == session]
+    assert run("approve", ask).code == 0
+    told = audit_of(places, session).read_bytes()
+    for path in places.home.glob("curtainwall.db*"):
+        path.unlink()
+    for path in older.iterdir():
+        shutil.copy2(path, places.home)
+    said = run("audit", "verify")
+    assert (said.code, "older copy of the database" in said.err) == (1, True)
+    said = run("audit", "rebuild")
+    assert (said.code, "tells of more than the log" in said.err) == (1, True)
+    assert audit_of(places, session).read_bytes() == told
+    assert run("audit", "verify").code == 1
 
 
 def test_a_session_that_was_deleted_on_purpose_is_not_missed(places: Places, run: Run) -> None:

@@ -12,6 +12,7 @@ from curtainwall.model import (
     AnyEvent,
     Ask,
     Batch,
+    Blobs,
     CallPermitted,
     Clock,
     Digest,
@@ -105,7 +106,8 @@ class FailingStore:
         self.is_full = self.is_busy = self.is_crowded = False
         self.refused = 0
         self.log, self.inbox = _FailingLog(self, inner), _FailingInbox(self, inner)
-        self.leases, self.blobs, self.index, self.marks = _FailingLeases(self, inner), inner.blobs, inner.index, inner.marks
+        self.leases, self.index, self.marks = _FailingLeases(self, inner), inner.index, inner.marks
+        self.blobs: Blobs = inner.blobs
 
 
 class _FailingLog:

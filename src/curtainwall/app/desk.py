@@ -1,6 +1,7 @@
 """The desk: what every channel can do with sessions, and how they look from there."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -30,6 +31,7 @@ from curtainwall.model import (
     SessionQuery,
     SessionRow,
     SessionView,
+    Undecided,
     UserPromptSubmit,
     Who,
     project_stream,
@@ -152,7 +154,9 @@ class HouseDesk:
             raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
         if reply.context:
             note = SendMessage(by=SYSTEM, message=MessageId(self._wired.house.mint()), text=reply.context, role="context")
-            await self._wired.house.send(session, note, None if key is None else f"{key} context", PATIENCE)
+            # It is kept where nobody decides it now, and the message has to come after it all the same.
+            with suppress(Undecided):
+                await self._wired.house.send(session, note, None if key is None else f"{key} context", PATIENCE)
         return said
 
     def _state(self, session: SessionId) -> SessionState:

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -11,8 +12,8 @@ from pydantic import JsonValue
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home, user_homes
 from curtainwall.app.plain_files import read_plain
-from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId
-from curtainwall.runtime import House
+from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId, Undecided
+from curtainwall.runtime import PATIENCE, House
 from curtainwall.tools.hooks import FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
 
 _LOG = logging.getLogger(__name__)
@@ -57,7 +58,9 @@ def user_hooks(configured: Settings, around: Surroundings, home: Home, house: Ho
 
     async def note(session: SessionId, told: Mapping[str, JsonValue]) -> None:
         noted = ExtensionNoted(at=house.clock.now(), extension="hooks", data=told)
-        await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)))
+        # Whoever waits for the hook must not wait for ever for an owner that is stopped; the note is kept for it.
+        with suppress(Undecided):
+            await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)), patience=PATIENCE)
 
     return UserHooks(configured, around, pins_of(home), note)
 

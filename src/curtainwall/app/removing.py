@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def _remove_files(store: Stores, home: Home, session: SessionId) -> bool:
     # A session that was reset left its workspace to the next one.
     left = [path for path in place.root.iterdir() if path != place.workspace]
     for path in left:
-        remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     return bool(left)
 
 
@@ -93,6 +94,11 @@ def remove_tree(path: Path) -> None:
     """Remove a directory, also where an agent took the rights away from its own files; links are removed, not followed."""
 
     def open_up(_remove: Callable[..., object], failed: str, _error: object) -> None:
+        # Somebody else may be removing the same: what is gone is as it should be.
+        with suppress(FileNotFoundError):
+            again(failed)
+
+    def again(failed: str) -> None:
         above = os.path.dirname(failed)
         if not os.path.islink(above):
             os.chmod(above, 0o700)

@@ -272,9 +272,12 @@ async def answer_each(send: SendAnswer, asks: Sequence[Key], command: AnswerAppr
 
 
 def _likeness(card: Card) -> object:
-    """Return what makes two asks the same to a human: the job, the exact subject as written, the rules and the labels behind them."""
+    """Return what makes two asks the same to a human: the job, the exact subject as written, the text shown, and the labels behind it."""
     if card.series is None:
         return card.key
     subject = card.ask.subject
     written = json.dumps(dict(subject.raw), sort_keys=True)
-    return card.series, subject.tool, subject.digest, written, card.ask.because, frozenset(source.label for source in card.labels)
+    # What set a label is a call of one session alone; that there is one counts below. No line of the agent's begins like that.
+    shown = tuple(line for line in card.shown.splitlines() if not line.startswith("label "))
+    labels = frozenset(source.label for source in card.labels)
+    return card.series, subject.tool, subject.digest, written, card.ask.because, shown, labels

@@ -367,7 +367,8 @@ class SessionGate:
         shown, fault = shorten(result.value), None
         try:
             kept = await keep(result.value, self._house.stores.blobs)
-        except (TryLater, Broken) as unkept:
+        except (TryLater, Broken, asyncio.CancelledError) as unkept:
+            # It ran, so its outcome is what it was; only what it said is not whole any more.
             kept, fault = Payload(inline="it could not be kept"), unkept
         command = FinishCall(
             by=SYSTEM,
@@ -375,15 +376,17 @@ class SessionGate:
             permit=permit.permit,
             ok=result.ok,
             result=kept,
-            shown=None if shown is result.value else Payload(inline=shown),
+            shown=None if shown is result.value and fault is None else Payload(inline=shown),
         )
-        if inspects or fault is not None:
+        if fault is not None:
+            with suppress(CurtainwallError):
+                actor.owe(command)
+            raise fault
+        if inspects:
             # A look changes nothing, so nobody waits until its outcome is durable; whatever the session does next is written after it.
             actor.owe(command)
         else:
             await _written(actor, command)
-        if fault is not None:
-            raise fault
         return shown
 
     def _shared(self, wish: _Wish, finished: CallFinished) -> Answer:

@@ -19,7 +19,10 @@ from curtainwall.model import (
     Answer,
     AnswerApproval,
     AnyCommand,
+    Ask,
+    ChangeMode,
     GrantScope,
+    Mode,
     NotFound,
     RemoveRoute,
     Route,
@@ -61,8 +64,8 @@ class Stage:
     def board(self, at: ShownAt | None = None) -> Board:
         return Board(self, self.house.feed, self.house.stores.index, lambda rule: f"because of {rule}", at)
 
-    async def session(self, *routes: Route, place: Route | None = None) -> SessionId:
-        session = await open_session(self.house, self.scratch, routes=routes)
+    async def session(self, *routes: Route, place: Route | None = None, own: bool = True) -> SessionId:
+        session = await open_session(self.house, self.scratch, own=own, routes=routes)
         if place is not None:
             assert await self.house.bind(place, session, ANN) == session
         return session
@@ -72,8 +75,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(scratch: Path) -> AsyncGenerator[Stage]:
-    rules = Rules(policy=policy(), operators={"matrix": frozenset({"olga"}), "web": frozenset({"olga"})})
+async def stage(scratch: Path, *own_rules: str) -> AsyncGenerator[Stage]:
+    rules = Rules(policy=policy(*own_rules), operators={"matrix": frozenset({"olga"}), "web": frozenset({"olga"})})
     async with SqliteStore.open(scratch / "home", SystemClock(), decode=lift) as store, house(store, rules) as opened:
         yield Stage(opened, SessionGate(opened, tools(FarSide(scratch / "far")), NoHooks()), scratch)
 
@@ -219,6 +222,23 @@ def test_identical_asks_of_repeated_firings_share_a_card_and_one_answer_is_for_a
             assert told.counted
             assert told.text.startswith(f"approved once: {shared.approval}, 2 of 3 identical asks; already answered by `ann`: granted at")
             assert all([(await wish).result is not None for wish in wishes])
+
+    run(check())
+
+
+@covers("asks.joined")
+def test_a_command_that_could_change_files_is_not_identical_with_one_whose_card_says_that_it_cannot(tmp_path: Path) -> None:
+    async def check() -> None:
+        asks = '@id("mine") forbid(principal, action == Action::"run-command", resource) unless { context.approved };'
+        async with stage(tmp_path, asks) as it:
+            fired = [await it.session(ROOM, place=Route(channel="cron", reference=f"nightly@{n}"), own=False) for n in range(3)]
+            await it.send(fired[2], ChangeMode(by=ANN, mode=Mode.ACCEPT_EDITS))
+            for session in fired:
+                said = await it.gate.request(session, Ask(tool="shell.run", arguments={"command": "make clean"}), wait=False)
+                assert said.waiting
+            board = it.board(ShownAt("matrix"))
+            told = {tuple(session for session, _ in card.joined): "read-only" in card.shown for card in board.cards()}
+            assert told == {tuple(fired[:2]): True, (fired[2],): False}
 
     run(check())
 

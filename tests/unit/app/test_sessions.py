@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -384,6 +385,16 @@ def test_a_tree_is_copied_without_what_does_not_belong_in_a_copy(tmp_path: Path)
     assert (target / "deep" / "er" / "run.sh").stat().st_mode & 0o7777 == 0o755
     assert os.readlink(target / "out") == "/etc"
     assert not (target / "pipe").exists()
+
+
+def test_what_two_remove_at_once_is_gone_for_both(tmp_path: Path) -> None:
+    for each in range(400):
+        (tmp_path / "gone" / f"{each // 10}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "gone" / f"{each // 10}" / f"{each}").write_text("x")
+    with ThreadPoolExecutor(2) as both:
+        for done in [both.submit(remove_tree, tmp_path / "gone") for _ in range(2)]:
+            done.result(60)
+    assert not (tmp_path / "gone").exists()
 
 
 def test_removing_follows_no_link_and_opens_closed_directories(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from curtainwall.model import (
     ApprovalQuery,
     Ask,
     Batch,
+    BlobRef,
     CallFinished,
     CallPermitted,
     ChangeMode,
@@ -30,19 +31,21 @@ from curtainwall.model import (
     HookSays,
     Log,
     Mode,
+    Payload,
     Place,
     Prepared,
     SessionId,
     StreamId,
     Subject,
     ToolResult,
+    TryLater,
     Who,
 )
 from curtainwall.runtime import House, SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers
-from tests.support.houses import ANN, BOB, FarSide, events, house, kinds, open_session, policy, read, run, tools, until, write
+from tests.support.houses import ANN, BOB, FailingStore, FarSide, events, house, kinds, open_session, policy, read, run, tools, until, write
 
 
 @pytest.fixture
@@ -511,6 +514,56 @@ def test_a_request_that_is_cancelled_at_any_moment_leaves_nothing_open(workspace
                 assert actor.state.approvals == {}
             told = kinds(h, session)
             assert told.count("CallPermitted") == told.count("CallFinished")
+
+    run(story())
+
+
+class SlowBlobs:
+    """A place for big results whose disk is full, or takes its time."""
+
+    def __init__(self, *, is_full: bool) -> None:
+        self.began = asyncio.Event()
+        self._is_full = is_full
+
+    async def put(self, content: bytes) -> BlobRef:
+        self.began.set()
+        if self._is_full:
+            raise TryLater("the disk is full")
+        await asyncio.Event().wait()
+        raise NotImplementedError
+
+    def get(self, digest: str) -> bytes:
+        raise NotImplementedError
+
+
+@covers("gate.cancel-drops")
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_call_that_ran_is_never_said_not_to_have_run_though_its_result_could_not_be_kept(
+    workspace: Path, tmp_path: Path, is_full: bool
+) -> None:
+    big = "é" * 20_000
+
+    class Big(FarSide):
+        async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+            await super().run(prepared, permit, place)
+            return ToolResult(ok=True, value=big)
+
+    async def story() -> None:
+        store, blobs, far = FailingStore(), SlowBlobs(is_full=is_full), Big(tmp_path / "far")
+        store.blobs = blobs
+        async with house(store) as h:
+            session = await open_session(h, workspace)
+            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, write(workspace / "a")))
+            await blobs.began.wait()
+            if is_full:
+                with pytest.raises(TryLater):
+                    await asking
+            else:
+                await cancelled(asking)
+                assert asking.cancelled()
+            finished = await until(lambda: [event for event in events(h, session) if isinstance(event, CallFinished)])
+            assert len(far.lines) == 1
+            assert [(event.ok, event.shown) for event in finished] == [(True, Payload(inline=big))]
 
     run(story())
 

@@ -29,7 +29,7 @@ class Telling:
 
     async def piece(self, text: str) -> None:
         """Show a piece of a message while it comes; raise `SaidTooMuch`, once."""
-        self._see_that_it_fits(text)
+        self._see_that_it_fits(len(text))
         self._heard += text
         await self._show(self._stream.feed(text))
 
@@ -39,8 +39,9 @@ class Telling:
 
     async def worded(self, text: str) -> AgentSpoke:
         """Show what is left of a whole message, and return its event for whoever records it with others; raise `SaidTooMuch`, once."""
+        # What came in pieces was counted with them; a whole that is longer than they were says more.
+        self._see_that_it_fits(max(0, len(text) - len(self._heard)))
         if not self._heard:
-            self._see_that_it_fits(text)
             await self._show(self._masker.mask_text(text))
         await self._show(self._stream.finish())
         self._heard = self._unkept = ""
@@ -78,8 +79,8 @@ class Telling:
         """Write down what happened."""
         return await self._journal.record(self._at.session, events)
 
-    def _see_that_it_fits(self, text: str) -> None:
-        had_room, self._room = self._room > 0, self._room - len(text)
+    def _see_that_it_fits(self, letters: int) -> None:
+        had_room, self._room = self._room > 0, self._room - letters
         if had_room and self._room <= 0:
             raise SaidTooMuch(
                 f"the agent said more than {_MOST_SAID:,} letters in one turn and was ended; send a message, and it starts again"

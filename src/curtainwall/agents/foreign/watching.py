@@ -20,6 +20,8 @@ from curtainwall.model import (
     session_stream,
 )
 
+_LOOK_EVERY: Final = 1.0
+
 USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
 
 
@@ -88,7 +90,8 @@ class TurnWatch:
 
     def next_look(self) -> float | None:
         """Return the seconds until something has to be looked at again; None where only the log can bring news."""
-        return self.left
+        # While a human is asked only signs of life use up what is left, however little that is: nothing comes of looking all the time.
+        return max(self.left, _LOOK_EVERY) if self.asked else self.left
 
     async def look(self) -> None:
         """Do what has to be done now; an agent's own watch says what that is."""

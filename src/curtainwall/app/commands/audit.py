@@ -79,7 +79,10 @@ def verify(
     else:
         show(f"wrong: {wrong}")
         if file_faults and not lost:
-            note("the log itself is what was written; `curtainwall audit rebuild` tells the file anew from it, and keeps this one")
+            note(
+                "if an older copy of the database was put back, that is why: bring the newer one back; if not, the log is what was "
+                "written, and `curtainwall audit rebuild` tells the file anew from it and keeps this one"
+            )
         else:
             note(_next_step(lost[0] if lost else None))
     if wrong is not None:
@@ -109,17 +112,28 @@ def rebuild_(output: OutputOption = Output.TEXT) -> None:
         if fault is not None:
             raise Broken(f"the log itself is not what was written, so nothing is told from it: {fault}; {_next_step(None)}")
         asyncio.run(store.rebuild(lift))
-        sessions = [found for it in store.heads() if (found := session_of(it.stream)) is not None]
-        wrong = [each for each in sessions if store.verify_audit(each) is not None]
+        ends = {found: it.seq for it in store.heads() if (found := session_of(it.stream)) is not None}
+        faults = {each: found for each in ends if (found := store.verify_audit(each)) is not None}
+        # INVARIANT: whole lines about what the log does not have may be all that is left of it.
+        more = [each for each, found in faults.items() if found.seq > ends[each]]
+        wrong = [each for each in faults if each not in more]
         kept = {each: _kept_beside(find_home().session(each).audit) for each in wrong}
         for each in wrong:
             store.rebuild_audit(each)
     if output is Output.JSON:
-        show_json({"rebuilt": wrong, "kept": [str(path) for path in kept.values() if path is not None]})
-        return
-    show(f"the lists of {counted(len(sessions), 'session')} and {counted(len(wrong), 'audit file')} are told anew from the log")
-    for each, path in kept.items():
-        note(f"{each}: its file was gone" if path is None else f"{each}: what the file said is kept as `{path}`")
+        show_json({"rebuilt": wrong, "kept": [str(path) for path in kept.values() if path is not None], "left": more})
+    else:
+        show(f"the lists of {counted(len(ends), 'session')} and {counted(len(wrong), 'audit file')} are told anew from the log")
+        for each, path in kept.items():
+            note(f"{each}: its file was gone" if path is None else f"{each}: what the file said is kept as `{path}`")
+    for each in more:
+        path = find_home().session(each).audit
+        note(
+            f"`{path}` tells of more than the log does, and was left as it is: if an older copy of the database was put back, "
+            "bring the newer one back; if not, move the file out of the home and do this again"
+        )
+    if more:
+        raise typer.Exit(1)
 
 
 def _kept_beside(path: Path) -> Path | None:

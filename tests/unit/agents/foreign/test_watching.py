@@ -58,3 +58,13 @@ def test_an_agent_that_works_on_beside_an_open_ask_is_stopped_when_its_time_is_u
             assert (await stopping).status is TurnStatus.FAILED
 
     run(story())
+
+
+@covers("foreign.time-beside-an-ask-counts")
+def test_a_turn_with_hardly_any_time_left_is_not_looked_at_all_the_time_while_a_human_thinks() -> None:
+    watch = TurnWatch(60)
+    watch.worked = 59.999_999
+    watch.take(ASKED)
+    assert (watch.next_look() or 60) >= 1
+    watch.take(ApprovalAnswered(at=2, approval=ASKED.approval, granted=True, by=ANN))
+    assert watch.next_look() == watch.left < 0.001
