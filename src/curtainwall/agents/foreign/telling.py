@@ -25,6 +25,7 @@ class Telling:
         self._heard = ""
         self._unkept = ""
         self._kept_at = clock.now()
+        self._is_begun = False
         self._room = _MOST_SAID
 
     async def piece(self, text: str) -> None:
@@ -32,6 +33,10 @@ class Telling:
         self._see_that_it_fits(len(text))
         self._heard += text
         await self._show(self._stream.feed(text))
+        if self._unkept and not self._is_begun:
+            # How a message begins is in the log at once: an agent may fall silent after it, or we may be killed.
+            await self._keep(self._unkept)
+            self._is_begun = True
 
     async def whole(self, text: str) -> None:
         """Keep a whole message; it is shown now where it did not come in pieces."""
@@ -45,6 +50,7 @@ class Telling:
             await self._show(self._masker.mask_text(text))
         await self._show(self._stream.finish())
         self._heard = self._unkept = ""
+        self._is_begun = False
         self._stream = StreamMasker(self._masker)
         return AgentSpoke(at=self._clock.now(), turn=self._at.turn, text=self._masker.mask_text(text))
 
@@ -60,6 +66,7 @@ class Telling:
             self._journal.say(self._at.session, Live(kind="text", text=rest))
         await self._keep(f"{self._unkept}{rest}")
         self._heard = ""
+        self._is_begun = False
 
     def does(self, text: str) -> None:
         """Show a word on what the agent is doing."""

@@ -1,4 +1,4 @@
-"""The words of a turn: how many of them a foreign agent has, however it tells them."""
+"""The words of a turn: how many of them a foreign agent has, however it tells them, and when they are in the log."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,21 +8,23 @@ from pydantic import JsonValue
 
 from curtainwall.agents.foreign import SaidTooMuch, Telling
 from curtainwall.facts import Masker
-from curtainwall.model import AgentSpoke, AnyEvent, Live, Payload, Progress, SessionId, TurnAt, TurnId
+from curtainwall.model import AgentSpoke, AnyEvent, Live, Payload, Progress, SessionId, TextStreamed, TurnAt, TurnId
 from curtainwall.runtime import SystemClock
 
 LONG = "word " * 300_000
 
 
 class Kept:
-    """A journal that counts the letters of whole messages."""
+    """A journal that counts the letters of whole messages, and keeps the pieces of those that are still coming."""
 
     def __init__(self) -> None:
         self.letters = 0
+        self.pieces: list[str] = []
 
     async def record(self, session: SessionId, events: Sequence[Progress]) -> Sequence[AnyEvent]:
         del session
         self.letters += sum(len(event.text) for event in events if isinstance(event, AgentSpoke))
+        self.pieces += [event.text for event in events if isinstance(event, TextStreamed)]
         return ()
 
     async def keep(self, value: JsonValue) -> Payload:
@@ -58,5 +60,20 @@ def test_what_came_in_pieces_counts_once() -> None:
         telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
         await speak(telling, 2, LONG, LONG)
         assert kept.letters == 2 * len(LONG)
+
+    asyncio.run(story())
+
+
+def test_how_each_message_begins_is_in_the_log_at_once() -> None:
+    async def story() -> None:
+        kept = Kept()
+        telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, SystemClock(), Masker(b"key"))
+        await telling.piece("I begin with a sentence.\n")
+        assert kept.pieces == ["I begin with a sentence.\n"]
+        await telling.piece("And there is more.\n")
+        await telling.whole("I begin with a sentence.\nAnd there is more.\n")
+        assert len(kept.pieces) == 1
+        await telling.piece("Once more.\n")
+        assert kept.pieces[1:] == ["Once more.\n"]
 
     asyncio.run(story())
