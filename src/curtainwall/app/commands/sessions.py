@@ -216,7 +216,7 @@ def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | 
 
 
 @app.command()
-def rename(session: IdArgument, name: str, output: OutputOption = Output.TEXT) -> None:
+def rename(session: IdArgument, name: Annotated[str, typer.Argument(metavar="NAME")], output: OutputOption = Output.TEXT) -> None:
     """Give a session another name."""
     setup = set_up()
     with open_store(setup.home) as store:
@@ -264,7 +264,7 @@ def replay(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Fold a log again and report every broken promise in it."""
-    is_file = os.path.exists(session) or session.endswith(".jsonl")
+    is_file = os.path.exists(session) or "/" in session or session.endswith(".jsonl")
     told = replay_file(Path(session)) if is_file else replay_session(session)
     if told.torn:
         note("the last line is torn and was left out")
