@@ -49,7 +49,7 @@ from curtainwall.model import (
     VerdictTold,
     session_stream,
 )
-from curtainwall.runtime import SystemClock
+from curtainwall.runtime import Stores, SystemClock
 from curtainwall.session import Figure, figures, fold, inert, lift, transcript
 
 app = typer.Typer()
@@ -90,12 +90,15 @@ def list_sessions(
     )
     with open_store(find_home()) as store:
         rows = store.index.sessions(query)
+        stopped = [row.session for row in rows if _is_stopped(store, row)]
     if output is Output.JSON:
         show_json([_as_json(row) for row in rows])
     elif rows:
         heads = ("session", "status", "asks", "agent", "channel", "turns", "changed", "name")
         lines = [(it.session, it.status, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
         show(columns(heads, lines))
+        if stopped:
+            note(f"no process works on {', '.join(stopped)} now; `curtainwall start --resume ID` goes on")
     else:
         note("there are no sessions yet" if query == SessionQuery(without_agent=OUTSIDE, limit=limit) else "there is no such session")
 
@@ -107,6 +110,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
+        is_stopped = _is_stopped(store, row)
     state, told = fold(events), transcript(events)
     budget, totals = figures(state), state.totals
     if output is Output.JSON:
@@ -117,10 +121,13 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
     view = view_of(state, (), None)
+    how = f", process {owner.pid}" if owner else ""
+    if is_stopped:
+        how = f", but no process works on it now; `curtainwall start --resume {row.session}` goes on"
     lines = [
         ("session", row.session),
         ("name", row.name),
-        ("status", f"{row.status}{f', process {owner.pid}' if owner else ''}"),
+        ("status", f"{row.status}{how}"),
         ("agent", f"{row.agent}, model {row.model}"),
         ("channel", row.channel),
         ("mode", row.mode),
@@ -365,6 +372,14 @@ def _report(removals: list[Removal], output: Output, *, only_said: bool = False,
             note("there is nothing to delete")
     if kept and not (only_said or kept_is_fine):
         raise typer.Exit(1)
+
+
+def _is_stopped(store: Stores, row: SessionRow) -> bool:
+    """Tell whether a turn goes on that no process works on; whoever works on one has the lease."""
+    if row.status != "working" or store.leases.owner(session_stream(row.session)) is not None:
+        return False
+    # It may have ended since the list was read.
+    return any(now.status == "working" for now in store.index.sessions(SessionQuery(prefix=row.session, limit=1)))
 
 
 def _figure_json(figure: Figure) -> dict[str, object]:
