@@ -34,7 +34,8 @@ def see_that_there_is(team: str, teams: Iterable[str]) -> None:
     """Raise `NotFound`, with the teams that there are, for one that is not configured."""
     known = sorted(teams)
     if team not in known:
-        raise NotFound(f"there is no team `{team}`; there are: {', '.join(f'`{each}`' for each in known) or 'none is configured'}")
+        there = f"there are: {', '.join(f'`{each}`' for each in known)}" if known else "none is configured"
+        raise NotFound(f"there is no team `{team}`; {there}")
 
 
 class OutsideCaller:

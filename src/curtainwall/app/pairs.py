@@ -178,8 +178,8 @@ class HousePeers:
     def _team(self, name: str) -> TeamSection:
         found = self._config().teams.get(name)
         if found is None:
-            known = ", ".join(f"`{team}`" for team in sorted(self._config().teams)) or "none is configured"
-            raise NotFound(f"there is no team `{name}`; there are: {known}")
+            known = ", ".join(f"`{team}`" for team in sorted(self._config().teams))
+            raise NotFound(f"there is no team `{name}`; {f'there are: {known}' if known else 'none is configured'}")
         return found
 
     def _see_that_it_may(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:

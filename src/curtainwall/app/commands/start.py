@@ -92,7 +92,9 @@ def start(
     if agent is not None and agent not in all_agents(setup.config):
         raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    told = _with_input(" ".join(task or ()))
+    told = _with_input(" ".join(task or ()).strip())
+    if task and told is None:
+        raise Misuse("the task is empty; say what to do, or leave it out for a conversation")
     if told is None and resume is None and not is_terminal:
         raise Misuse("there is no terminal for a conversation; give a TASK, or pipe one in")
     if told is None and is_terminal and output is not Shape.TEXT:
