@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from curtainwall.channels.web.session_hub import RAIL
 from curtainwall.channels.web.site import Site, is_piece
-from curtainwall.model import MCP, OUTSIDE, ApprovalQuery, Mode, SessionQuery, SessionStatus
+from curtainwall.model import MCP, OUTSIDE, ApprovalId, ApprovalQuery, Mode, SessionQuery, SessionStatus
 
 _SHOWN_ITEMS = 150
 _MOST_ITEMS = 5_000
@@ -32,6 +32,7 @@ class Looking:
         guarded = self._site.guarded
         return [
             Route("/", guarded(self._inbox), methods=["GET"]),
+            Route("/asks/{session}/{approval}", guarded(self._ask), methods=["GET"]),
             Route("/sessions", guarded(self._sessions), methods=["GET"]),
             Route("/sessions/new", guarded(self._new), methods=["GET"]),
             Route("/sessions/{session}", guarded(self._session), methods=["GET"]),
@@ -45,6 +46,11 @@ class Looking:
         recent.sort(key=lambda row: row.settled or 0, reverse=True)
         cards = self._site.hubs.whole.cards()
         return self._site.page(request, "inbox.html", cards=cards, recent=recent[:_SETTLED], live="on=asks")
+
+    async def _ask(self, request: Request) -> Response:
+        approval = ApprovalId(str(request.path_params["approval"])[:_LONGEST_SEARCH])
+        card = self._site.house.board.find(approval, self._site.session_in(request))
+        return await self._site.long_page(request, "ask.html", card=card, whole=True)
 
     async def _sessions(self, request: Request) -> Response:
         told = request.query_params
