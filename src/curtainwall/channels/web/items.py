@@ -293,5 +293,5 @@ class Conversation:
         if isinstance(event, HistoryInherited):
             words = "goes on from what was said in" if event.how == "fork" else "a fresh start in the workspace of"
             return self._put(Note(key, event.at, 0, "dim", words, event.parent))
-        told = tell(event, self.tale) or tell_change(event, _NOBODY)
+        told = tell(event, self.tale, has_words=False) or tell_change(event, _NOBODY)
         return None if told is None or not told.text else self._put(Note(key, event.at, 0, told.tone, told.text))
