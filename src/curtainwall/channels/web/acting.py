@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from curtainwall.channels.cards import call_in_words
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import WORDS
 from curtainwall.channels.web.forms import choice, number
@@ -108,7 +109,7 @@ class Acting:
             raise CommandRefused(told.text)
         for asking, _ in card.joined:
             self._site.house.beginnings.attend(asking)
-        return self._site.done(request, told.text)
+        return self._site.done(request, f"{told.text}, {plain_line(call_in_words(card.ask.subject), 100)}")
 
     async def _revoke(self, request: Request) -> Response:
         grant, index = str(request.path_params["grant"]), self._site.house.index

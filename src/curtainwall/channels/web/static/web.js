@@ -29,7 +29,7 @@
       const isSettled = piece.dataset.settled === "yes";
       // An open card stays as it was asked, with whatever somebody has typed into it.
       if (old.classList.contains("card") && !isSettled) return;
-      if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old);
+      if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old, byKeys);
       if (old.matches(".card, .asked") || piece.matches(".asked")) hold();
       // What was folded stays folded, unless it became a question or stopped being one.
       if (!isSettled && !piece.classList.contains("asked") && !old.classList.contains("asked")) {
@@ -162,14 +162,19 @@
 
   const cards = () => [...document.querySelectorAll("#asks .card:not(.settled)")];
 
-  function move(by, from) {
+  // Whoever points sees where they are, and the page stays there; whoever goes by keys is taken along.
+  let byKeys = false;
+  document.addEventListener("pointerdown", () => { byKeys = false; }, true);
+  document.addEventListener("keydown", () => { byKeys = true; }, true);
+
+  function move(by, from, scrolls = true) {
     const all = cards();
     if (!all.length) return;
     const at = all.indexOf(from || document.querySelector(".card.at") || document.activeElement.closest?.(".card"));
     const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
     for (const card of all) card.classList.toggle("at", card === next);
     next.focus({ preventScroll: true });
-    next.scrollIntoView({ block: "nearest" });
+    if (scrolls) next.scrollIntoView({ block: "nearest" });
   }
 
   document.addEventListener("keydown", (event) => {
@@ -179,6 +184,8 @@
       field.form.requestSubmit();
       return;
     }
+    const menu = document.querySelector("details.menu[open]");
+    if (menu && event.key === "Escape") { menu.open = false; menu.querySelector("summary").focus(); return; }
     const isField = field.matches?.("input, textarea, select");
     if (isField && event.key === "Escape") { field.blur(); return; }
     if (isField && field.name === "reason" && event.key === "Enter") {
