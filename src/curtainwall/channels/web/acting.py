@@ -109,7 +109,7 @@ class Acting:
             raise CommandRefused(told.text)
         for asking, _ in card.joined:
             self._site.house.beginnings.attend(asking)
-        return self._site.done(request, f"{told.text}, {plain_line(call_in_words(card.ask.subject), 100)}")
+        return self._site.done(request, f"{told.text}, {call_in_words(card.ask.subject, 60)}")
 
     async def _revoke(self, request: Request) -> Response:
         grant, index = str(request.path_params["grant"]), self._site.house.index

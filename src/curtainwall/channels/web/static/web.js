@@ -40,6 +40,8 @@
     } else {
       const into = id(piece.dataset.into || "");
       if (!into || piece.dataset.settled === "yes") return;
+      // Whether a session fits a search, the server alone knows.
+      if (into.id === "rows" && [...new URLSearchParams(location.search).values()].some(Boolean)) return;
       const stays = atBottom();
       if (piece.matches(".asked") || (piece.matches(".card") && !cards().length)) hold();
       if (piece.dataset.at === "start") into.prepend(piece); else into.append(piece);
@@ -145,8 +147,8 @@
   }
 
   function only(told) {
-    const kept = new Set(told.ids);
-    for (const card of [...(id(told.in)?.children || [])]) if (!kept.has(card.id)) { card.remove(); hold(); }
+    const open = new Set(told.ids);
+    for (const card of [...(id(told.in)?.children || [])]) if (!open.has(card.id)) { card.remove(); hold(); }
     settleEmptiness();
   }
 
@@ -220,11 +222,12 @@
 
   // What is typed outlives a reload of the page, in this window alone and until somebody signs in anew.
 
-  const draft = () => `draft ${location.pathname}`;
-  function keepDraft(text) { if (text) sessionStorage.setItem(draft(), text); else sessionStorage.removeItem(draft()); }
-  if (!body.dataset.live) sessionStorage.clear();
+  // A browser may keep nothing at all, and says so by a fault.
+  const kept = (does) => { try { return does(window.sessionStorage, `draft ${location.pathname}`); } catch { return null; } };
+  function keepDraft(text) { kept((store, name) => { if (text) store.setItem(name, text); else store.removeItem(name); }); }
+  if (!body.dataset.live) kept((store) => store.clear());
   if (id("text")) {
-    if (!id("text").value) id("text").value = sessionStorage.getItem(draft()) || "";
+    id("text").value ||= kept((store, name) => store.getItem(name)) || "";
     id("text").addEventListener("input", () => keepDraft(id("text").value));
   }
 
