@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curtainwall.channels.asks import Board, Card
-from curtainwall.channels.cards import ask_in_a_line
+from curtainwall.channels.cards import ask_in_a_line, whole_card
 from curtainwall.channels.line import Line
 from curtainwall.channels.plain import plain, plain_line
 from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
@@ -199,7 +199,7 @@ class Chat:
                     card = board.find(request.approval)
                 except (NotFound, AlreadyAnswered):
                     return None
-                return Outcome((card.tag, *(line.text for line in card.lines)))
+                return Outcome((card.tag, *(line.text for line in whole_card(card.ask))))
             case Quit() | Clear():
                 return Outcome((_NO_SCREEN,))
             case _:

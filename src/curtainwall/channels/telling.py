@@ -53,8 +53,11 @@ class Told:
     text: str
 
 
-def tell(event: AnyEvent, before: Tale, why: str = "/why") -> Told | None:
-    """Return what is worth telling of an event; `before` is the tale without it, `why` what explains a denial where this is read."""
+def tell(event: AnyEvent, before: Tale, why: str = "/why", *, has_words: bool = True) -> Told | None:
+    """Return what is worth telling of an event; `before` is the tale without it, `why` what explains a denial where this is read.
+
+    Without `has_words`, it is read where slash words are not taken.
+    """
     match event:
         case CallFinished():
             subject = before.subjects.get(event.call)
@@ -80,7 +83,7 @@ def tell(event: AnyEvent, before: Tale, why: str = "/why") -> Told | None:
         case ModelFailed() if event.failure != "interrupted" and not before.holds_calls:
             return Told("warn", f"the model gave no reply: {plain_line(event.failure)}")
         case _:
-            return _tell_asks(event, before) or _tell_session(event)
+            return _tell_asks(event, before) or _tell_session(event, has_words=has_words)
 
 
 def tell_change(event: AnyEvent, who: Who) -> Told | None:
@@ -137,13 +140,15 @@ def _tell_asks(event: AnyEvent, before: Tale) -> Told | None:
             return None
 
 
-def _tell_session(event: AnyEvent) -> Told | None:
+def _tell_session(event: AnyEvent, *, has_words: bool) -> Told | None:
     match event:
         case BudgetWarned():
             return Told("warn", f"{event.used / event.limit:.0%} of the budget of {event.kind} is used" if event.limit else "")
         case BudgetExhausted():
             words = f"the budget of {event.kind} is used up ({event.used:,.10g} of {event.limit:,.10g})"
-            return Told("warn", f"{words}; `/budget {event.kind} {_RAISES[event.kind]}` allows more")
+            return Told(
+                "warn", f"{words}; `/budget {event.kind} {_RAISES[event.kind]}` allows more" if has_words else f"{words}; raise it to go on"
+            )
         case LoopDetected():
             what = "the same call" if event.what == "repeat" else "asking"
             return Told("warn", f"the agent goes round in circles: {what}, {event.count} times")

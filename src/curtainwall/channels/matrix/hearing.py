@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from curtainwall.channels.asks import AskDesk, Board
+from curtainwall.channels.cards import whole_card
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.asking import NO, YES, Asking
 from curtainwall.channels.matrix.events import Event, Head, Reacted, Said, Sealed, Shown
+from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
@@ -196,7 +198,7 @@ class Hearing:
 
     async def _whole_ask(self, head: Head, approval: str) -> None:
         card = self._doors.board(head.room).find(approval)
-        await self._reply(head, "\n".join(plain_line(line, 20_000) for line in card.shown.split("\n")))
+        await self._reply(head, "\n".join(line.text for line in whole_card(card.ask)))
 
     async def _answer(
         self,
@@ -271,11 +273,11 @@ class Hearing:
                 await insist(lambda room=room, words=words: self._speaking.say(room, f"{room} flood {look}", words), _TRIES)
 
     async def _reply(self, head: Head, text: str, about: str = "") -> None:
-        parts = pieces(text[:_LONGEST_LIST])
+        cut = len(text) - _LONGEST_LIST
+        parts = pieces(text if cut <= 0 else f"{text[:_LONGEST_LIST]}\n…[{cut} characters are not shown here]…")
         name = f"{head.room} reply {head.event}"
-        first = await insist(
-            lambda: self._speaking.say(head.room, name, Words(parts[0], notice=True, reply_to=about or head.event)), _TRIES
-        )
+        begin = Words(parts[0], html=with_code(parts[0]), notice=True, reply_to=about or head.event)
+        first = await insist(lambda: self._speaking.say(head.room, name, begin), _TRIES)
         for number, part in enumerate(parts[1:] if first else ()):
             words = Words(part, notice=True, thread=first or "")
             await insist(lambda number=number, words=words: self._speaking.say(head.room, f"{name} {number}", words), _TRIES)
