@@ -108,6 +108,11 @@ class ApprovalsSection(Section):
     targets: tuple[Annotated[str, AfterValidator(_place)], ...] = Field(
         (), description='places where the asks of every new session are shown besides its own: `"web"`, `"matrix:!room:server"`'
     )
+    approver: tuple[str, ...] = Field(
+        (),
+        description='a program that may say yes in your place: `["~/bin/approver"]` (docs/policy.md); no agent can touch it, '
+        "and no workspace may hold it",
+    )
 
 
 class LimitsSection(Section):
