@@ -11,7 +11,7 @@ from pathlib import Path
 from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.approving import approver_files, approver_of
 from curtainwall.app.config import Config, load_config
-from curtainwall.app.config_agents import BUILTIN, contained_agents
+from curtainwall.app.config_agents import BUILTIN, contained_agents, own_choice
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
@@ -410,6 +410,6 @@ def _teller() -> Tell | None:
 
 def _model_of_new_sessions(config: Config, masker: Masker, agent: str) -> str:
     # Start-up time: most commands open no session.
-    from curtainwall.app.models import default_model_name, own_choice
+    from curtainwall.app.models import default_model_name
 
-    return default_model_name(config, masker.learn) if agent == BUILTIN else own_choice(config, agent)
+    return default_model_name(config, masker.learn) if agent == BUILTIN else own_choice(config.agents, agent)

@@ -66,7 +66,8 @@ def start(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]",
+            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]; "
+            "left out, as [sessions] says",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
@@ -101,7 +102,7 @@ def start(
         # The session keeps the name, and may be taken up from anywhere.
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
     wish = _Wish(
-        told, agent or BUILTIN, model, workspace, repo, mode, name, resume, fork, output,
+        told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
         on_ask or (OnAsk.WAIT if is_terminal else OnAsk.PARK), is_terminal,
     )  # fmt: skip
     return asyncio.run(_started(wish, setup))

@@ -126,7 +126,8 @@ class Acting:
     async def _begin(self, request: Request) -> Response:
         form = form_of(request)
         mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
-        wish = Wish(_name(form.get("name", "")), form.get("model", "").strip(), form.get("workspace", "").strip(), mode)
+        model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
+        wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
         opened = await self._site.house.beginnings.begin(wish, who(request))
         if task := form.get("task", "").strip():
             await self._say(request, opened.session, task)

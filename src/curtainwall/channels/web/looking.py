@@ -78,7 +78,8 @@ class Looking:
         )
 
     async def _new(self, request: Request) -> Response:
-        return self._site.page(request, "new.html", models=self._site.house.beginnings.models(), modes=tuple(Mode))
+        beginnings = self._site.house.beginnings
+        return self._site.page(request, "new.html", agents=beginnings.agents(), models=beginnings.models(), modes=tuple(Mode))
 
     async def _session(self, request: Request) -> Response:
         session = self._site.session_in(request)
