@@ -41,7 +41,7 @@ from curtainwall.model import (
     session_stream,
 )
 
-_NOBODY = "nobody is there to be asked"
+_DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
 
 class OneShot:
@@ -191,7 +191,7 @@ class OneShot:
             self._finish(End(Status.WAITING))
 
     async def _deny(self, approval: ApprovalId) -> None:
-        command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_NOBODY)
+        command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_DENIED)
         try:
             await self._line.desk.send(self._session, command)
         except CurtainwallError as error:
