@@ -33,6 +33,7 @@ COMMANDS = {
     "cron": Command("cron", "list jobs, let one fire now, see what became of them"),
     "teams": Command("teams", "ask teams, tell them something, see how it goes"),
     "skills": Command("skills", "list and show the instructions that agents can load"),
+    "memory": Command("memory", "list, show, forget what agents noted for later"),
     "tools": Command("tools", "list tools and what their arguments mean"),
     "servers": Command("servers", "list, add, test, annotate, remove tool servers of others"),
     "hooks": Command("hooks", "list your hooks, trust those of a workspace"),

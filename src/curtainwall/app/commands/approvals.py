@@ -10,7 +10,7 @@ import typer
 from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined
-from curtainwall.app.screen import Output, OutputOption, card, note, paint, show, show_json, timestamp, when
+from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp, when
 from curtainwall.app.wiring import local_user, open_store, set_up
 from curtainwall.channels.asks import MOST_OPEN, Key
 from curtainwall.channels.places import origin_of
@@ -63,7 +63,8 @@ def list_approvals(
         until = f", until {when(row.deadline)}" if row.deadline and row.settled is None else ""
         tag = f"  [{inert(origins[row.session])}]" if origins[row.session] else ""
         times = f", {len(alike)} times" if alike else ""
-        show(f"{paint(row.approval, 'bold')}  {inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}")
+        about = f"{inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}"
+        show(f"{paint(row.approval, 'bold')}  {hanging(about, len(row.approval) + 2)}")
         show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
         if alike:
             others = [f"{ask} in session {of}" for of, ask in alike if (of, ask) != _key(row)]

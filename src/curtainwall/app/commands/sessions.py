@@ -18,7 +18,20 @@ from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
 from curtainwall.app.removing import Removal, remove_leftovers, remove_rest, remove_sessions
 from curtainwall.app.replaying import replay_file, replay_session
-from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
+from curtainwall.app.screen import (
+    Misuse,
+    Output,
+    OutputOption,
+    YesOption,
+    columns,
+    confirm,
+    hanging,
+    note,
+    show,
+    show_json,
+    timestamp,
+    when,
+)
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.channels.counting import counted
@@ -123,7 +136,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         *(line.split(maxsplit=1) for line in budget_lines(view.budget, view.exhausted)),
         *conversation_lines(told, state),
     ]
-    show("\n".join(f"{name:<10} {inert(str(value))}" for name, value in lines))
+    show("\n".join(f"{name:<10} {hanging(inert(str(value)), 11)}" for name, value in lines))
 
 
 @app.command()
