@@ -55,7 +55,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What is typed where this is read: slash words in a conversation, commands at a shell."""
+    """What is typed where this is read: slash words in a conversation, commands at a shell; without a budget, nothing."""
 
     why: str = "/why"
     budget: str = "/budget"
@@ -63,6 +63,8 @@ class Typed:
 
 
 _SLASH = Typed()
+ON_PAGES = Typed(budget="")
+"""Where slash words are not taken."""
 
 
 def twice(kind: BudgetKind, used: float, limit: float) -> str:
@@ -161,7 +163,8 @@ def _tell_session(event: AnyEvent, typed: Typed) -> Told | None:
             return Told("warn", f"{event.used / event.limit:.0%} of the budget of {event.kind} is used" if event.limit else "")
         case BudgetExhausted():
             words = f"the budget of {event.kind} is used up ({event.used:,.10g} of {event.limit:,.10g})"
-            return Told("warn", f"{words}; `{typed.budget} {event.kind} {twice(event.kind, event.used, event.limit)}` allows more")
+            more = f"`{typed.budget} {event.kind} {twice(event.kind, event.used, event.limit)}` allows more"
+            return Told("warn", f"{words}; {more if typed.budget else 'raise it to go on'}")
         case LoopDetected():
             what = "the same call" if event.what == "repeat" else "asking"
             return Told("warn", f"the agent goes round in circles: {what}, {event.count} times")

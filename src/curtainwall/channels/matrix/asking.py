@@ -132,7 +132,7 @@ def _words(card: Card, operators: Sequence[str]) -> Words:
     lines = "\n".join(line.text for line in card.lines)
     if len(lines) > _LONGEST:
         cut = len(lines) - _LONGEST
-        lines = f"{lines[:_LONGEST]}\n…[{cut} characters are not shown here; `/pending {card.approval}` shows the ask as it is logged]…"
+        lines = f"{lines[:_LONGEST]}\n…[{cut} characters are not shown here; `/pending {card.approval}` shows all of it]…"
     tag = plain_line(f"{card.approval} waits for an answer {card.tag}", 500)
     how = f"`/approve {card.approval}` · `/approve {card.approval} session` · `/deny {card.approval} REASON` · `/why {card.approval}`"
     form = f"<strong>{html.escape(tag)}</strong><pre><code>{html.escape(lines)}</code></pre>{_code(how)}"

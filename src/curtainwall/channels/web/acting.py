@@ -8,9 +8,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from curtainwall.channels.plain import plain_line
+from curtainwall.channels.slash import WORDS
 from curtainwall.channels.web.forms import choice, number
 from curtainwall.channels.web.house import Wish
-from curtainwall.channels.web.site import Site, form_of, who
+from curtainwall.channels.web.looking import new_page
+from curtainwall.channels.web.site import Site, form_of, status_of, who
 from curtainwall.model import (
     AnyCommand,
     ApprovalId,
@@ -20,6 +22,7 @@ from curtainwall.model import (
     ChangeModel,
     CloseSession,
     CommandRefused,
+    CurtainwallError,
     DisableRule,
     EnableRule,
     GrantId,
@@ -125,18 +128,28 @@ class Acting:
 
     async def _begin(self, request: Request) -> Response:
         form = form_of(request)
-        mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
-        model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
-        wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
-        opened = await self._site.house.beginnings.begin(wish, who(request))
+        try:
+            mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
+            model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
+            wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
+            opened = await self._site.house.beginnings.begin(wish, who(request))
+        except CurtainwallError as error:
+            # Whoever wrote a long task does not write it again.
+            return new_page(self._site, request, str(error), status_of(error))
         if task := form.get("task", "").strip():
             await self._say(request, opened.session, task)
         return self._site.done(request, "; ".join(opened.notes), f"/sessions/{opened.session}")
 
     async def _message(self, request: Request) -> Response:
-        session, text = self._site.session_in(request), form_of(request).get("text", "").strip()
+        session, written = self._site.session_in(request), form_of(request).get("text", "")
+        text = written.strip()
         if not text:
             raise CommandRefused("there is nothing to send")
+        word = text.split(maxsplit=1)[0] if written.startswith("/") else ""
+        if word[1:].casefold() in WORDS:
+            raise CommandRefused(
+                f"`{word}` is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
+            )
         await self._say(request, session, text)
         return self._site.done(request, "")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import Tone, tell, tell_change
+from curtainwall.channels.telling import ON_PAGES, Tone, tell, tell_change
 from curtainwall.model import (
     SYSTEM,
     TRUST_SKILL,
@@ -293,5 +293,5 @@ class Conversation:
         if isinstance(event, HistoryInherited):
             words = "goes on from what was said in" if event.how == "fork" else "a fresh start in the workspace of"
             return self._put(Note(key, event.at, 0, "dim", words, event.parent))
-        told = tell(event, self.tale) or tell_change(event, _NOBODY)
+        told = tell(event, self.tale, ON_PAGES) or tell_change(event, _NOBODY)
         return None if told is None or not told.text else self._put(Note(key, event.at, 0, told.tone, told.text))

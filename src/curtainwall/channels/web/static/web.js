@@ -30,6 +30,7 @@
       // An open card stays as it was asked, with whatever somebody has typed into it.
       if (old.classList.contains("card") && !isSettled) return;
       if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old);
+      if (old.matches(".card, .asked") || piece.matches(".asked")) hold();
       // What was folded stays folded, unless it became a question or stopped being one.
       if (!isSettled && !piece.classList.contains("asked") && !old.classList.contains("asked")) {
         const opened = [...old.querySelectorAll("details")].map((it) => it.open);
@@ -40,6 +41,7 @@
       const into = id(piece.dataset.into || "");
       if (!into || piece.dataset.settled === "yes") return;
       const stays = atBottom();
+      if (piece.matches(".asked") || (piece.matches(".card") && !cards().length)) hold();
       if (piece.dataset.at === "start") into.prepend(piece); else into.append(piece);
       if (stays && piece.dataset.into === "items") toBottom();
     }
@@ -61,6 +63,15 @@
   // On a phone the side stands below the conversation, so the end of the page is not the end of what is said.
   const atBottom = () => id("composer") !== null && id("composer").parentElement.getBoundingClientRect().bottom <= window.innerHeight + 160;
   const toBottom = () => id("composer").parentElement.scrollIntoView({ block: "end" });
+
+  // Where things have just moved, a finger on its way down would answer another ask than the one it was meant for; keys name theirs.
+
+  let held = 0;
+  function hold() {
+    body.classList.add("moved");
+    clearTimeout(held);
+    held = setTimeout(() => body.classList.remove("moved"), 700);
+  }
 
   // What the agent is saying right now
 
@@ -135,7 +146,7 @@
 
   function only(told) {
     const kept = new Set(told.ids);
-    for (const card of [...(id(told.in)?.children || [])]) if (!kept.has(card.id)) card.remove();
+    for (const card of [...(id(told.in)?.children || [])]) if (!kept.has(card.id)) { card.remove(); hold(); }
     settleEmptiness();
   }
 
@@ -188,11 +199,31 @@
 
   document.addEventListener("htmx:afterRequest", (event) => {
     const form = event.target;
-    if (form.id === "composer" && event.detail.successful) { form.reset(); id("text").focus(); }
+    if (form.id === "composer" && event.detail.successful) { form.reset(); keepDraft(""); id("text").focus(); }
   });
+  document.addEventListener("htmx:sendError", () => tell("Curtainwall does not answer, so this may not have arrived; what you typed is still here"));
+
+  function tell(words) {
+    const line = document.createElement("p");
+    line.className = "bad";
+    line.setAttribute("role", "alert");
+    line.textContent = words;
+    id("words").replaceChildren(line);
+  }
+
+  // What is typed outlives a reload of the page, in this window alone and until somebody signs in anew.
+
+  const draft = () => `draft ${location.pathname}`;
+  function keepDraft(text) { if (text) sessionStorage.setItem(draft(), text); else sessionStorage.removeItem(draft()); }
+  if (!body.dataset.live) sessionStorage.clear();
+  if (id("text")) {
+    if (!id("text").value) id("text").value = sessionStorage.getItem(draft()) || "";
+    id("text").addEventListener("input", () => keepDraft(id("text").value));
+  }
 
   // Words that tell of success go by themselves; refusals stay.
   new MutationObserver(() => {
+    hold();
     const words = id("words").querySelector("p.good");
     if (words) setTimeout(() => words.remove(), 6000);
   }).observe(id("words"), { childList: true });
