@@ -19,6 +19,7 @@ from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
+from curtainwall.channels.counting import counted
 from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot, wants_colour
 from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, ReadySession, SessionId, Who
 from curtainwall.session import inert
@@ -238,7 +239,7 @@ def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
         return
     if found.trust in (Trust.NONE, Trust.PINNED):
         return
-    note(f"`{inert(found.workspace)}` brings {len(found.settings.hooks)} hooks, programs that would run as you, outside any sandbox:")
+    note(f"`{inert(found.workspace)}` brings {counted(len(found.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
     for hook in found.settings.hooks:
         note(f"  {hook.event}: {inert(str(hook.action))}")
     if not wish.is_terminal:

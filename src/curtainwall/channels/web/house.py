@@ -80,6 +80,7 @@ class TeamTold:
     project: str
     description: str
     askers: tuple[str, ...] | None
+    colour: str = ""
 
 
 class Judging(Protocol):
