@@ -43,6 +43,8 @@ def test_a_firing_parks_on_an_ask_and_its_history_tells(program: Program) -> Non
     (ask,) = program.json("approvals", "list")
     assert ask["origin"] == "cron: nightly"
     assert "[cron: nightly]" in program("approvals", "list").stdout
+    assert "\nshown at   web\n" in program("sessions", "show", row["session"]).stdout
+    assert program.json("sessions", "show", row["session"])["shown_at"] == ["web"]
     program("approve", ask["id"])
     assert "curtainwall start --resume" not in program("start", "--resume", row["session"]).stderr
     assert fired(program)[0]["status"] == "done"
