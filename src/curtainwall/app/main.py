@@ -140,7 +140,9 @@ def _say_what_failed(error: Exception) -> int:
             return USAGE
         from curtainwall.app.usage import usage_words
 
-        _complain(usage_words(message, getattr(getattr(error, "ctx", None), "command_path", NAME)))
+        context = getattr(error, "ctx", None)
+        options = [word for option in context.command.params for word in option.opts] if context else ()
+        _complain(usage_words(message, context.command_path if context else NAME, options))
         return error.exit_code
     if isinstance(error, typer.Abort):
         _complain("nothing was done")

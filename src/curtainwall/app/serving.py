@@ -189,7 +189,8 @@ async def serving(
                     )
                     yield served
                 finally:
-                    await supervisor.stop()
+                    # What is cut off would be told to its agent as something that may have happened.
+                    await asyncio.gather(wired.gate.finish(served.config.serve.grace), supervisor.stop())
         finally:
             lease.release()
 

@@ -63,6 +63,7 @@ from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
 from curtainwall.runtime.orphans import Orphans
 from curtainwall.runtime.results import keep, load, shorten
+from curtainwall.runtime.under_way import UnderWay
 from curtainwall.runtime.words import human_words
 from curtainwall.session import Standing
 
@@ -113,10 +114,15 @@ class SessionGate:
         self._uncounted: dict[SessionId, int] = {}
         self._orphans = Orphans(house)
         self._waited_for: set[CallId] = set()
+        self._under_way = UnderWay()
+
+    async def finish(self, within: float) -> None:
+        """Let no call begin any more, and those that run come to their end if they do so in time."""
+        await self._under_way.finish(within)
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
-        async with self._house.hold(session) as actor:
+        async with self._under_way, self._house.hold(session) as actor:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
             wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house)
             try:
@@ -128,7 +134,7 @@ class SessionGate:
     async def take_up(self, session: SessionId) -> Sequence[Answer]:
         """Go on with the calls that were answered while nobody was there to run them."""
         answers: list[Answer] = []
-        async with self._house.hold(session) as actor:
+        async with self._under_way, self._house.hold(session) as actor:
             # Whoever wants this has seen the answer in the log, where it is a moment before it is here.
             try:
                 await asyncio.wait_for(actor.catch_up(self._house.stores.log.head(actor.stream)), _KNOWN_WITHIN)
@@ -143,7 +149,7 @@ class SessionGate:
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         """Go on with a call that was asked for. Where it means something else by now it is dropped, and asking anew is up to the agent."""
-        async with self._house.hold(session) as actor:
+        async with self._under_way, self._house.hold(session) as actor:
             open_ = actor.state.calls.get(call)
             if open_ is None:
                 raise NotFound(f"there is no open call `{call}`")
@@ -287,28 +293,34 @@ class SessionGate:
         open_ = actor.state.approvals.get(approval)
         if not wait and open_ is not None:
             return Answer(call=wish.call, verdict=_asking(open_.asked), waiting=True)
-        finished: CallFinished | None = None
         self._waited_for.add(wish.call)
         try:
-            async for recorded in self._house.feed.follow(actor.stream, cursor):
-                await actor.catch_up(recorded.seq)
-                if _is_answered(actor, wish.call):
-                    return await self._look_again(actor, wish, wait=wait)
-                await self._take_over(actor, wish.call)
-                match recorded.event:
-                    case CallFinished() as event:
-                        finished = event
-                    case CallDenied() as denied if denied.call == wish.call:
-                        return Answer(call=wish.call, verdict=denied.verdict)
-                    case CallDropped() as dropped if dropped.call == wish.call:
-                        if finished is not None and dropped.shares == finished.call:
-                            return self._shared(wish, finished)
-                        return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
-                    case _:
-                        continue
-            raise CommandRefused("the feed ended")
+            with self._under_way.waiting():
+                ended = await self._until_settled(actor, wish, cursor)
+            return ended or await self._look_again(actor, wish, wait=wait)
         finally:
             self._waited_for.discard(wish.call)
+
+    async def _until_settled(self, actor: Actor, wish: _Wish, cursor: int) -> Answer | None:
+        """Wait until a call is answered, or return what else it has come to."""
+        finished: CallFinished | None = None
+        async for recorded in self._house.feed.follow(actor.stream, cursor):
+            await actor.catch_up(recorded.seq)
+            if _is_answered(actor, wish.call):
+                return None
+            await self._take_over(actor, wish.call)
+            match recorded.event:
+                case CallFinished() as event:
+                    finished = event
+                case CallDenied() as denied if denied.call == wish.call:
+                    return Answer(call=wish.call, verdict=denied.verdict)
+                case CallDropped() as dropped if dropped.call == wish.call:
+                    if finished is not None and dropped.shares == finished.call:
+                        return self._shared(wish, finished)
+                    return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
+                case _:
+                    continue
+        raise CommandRefused("the feed ended")
 
     async def _take_over(self, actor: Actor, call: CallId) -> None:
         """Let go of the call that holds the answer this one waits for, where the process that waited for it is gone."""

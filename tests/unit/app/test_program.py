@@ -98,6 +98,10 @@ def test_a_misused_command_is_one_line_and_code_two(run: Run, words: tuple[str, 
         (("session", "list"), "there is no command `session`; did you mean `sessions`? see `curtainwall --help`"),
         (("plans",), "there is no command `plans`; see `curtainwall --help`"),
         (("start", "--wrkspace", "."), "there is no option `--wrkspace`; did you mean `--workspace`? see `curtainwall start --help`"),
+        (
+            ("sessions", "list", "--json"),
+            "there is no option `--json`; did you mean `--output json`? see `curtainwall sessions list --help`",
+        ),
         (("approve",), "missing argument `ID`; see `curtainwall approve --help`"),
         (("completion",), "missing argument `shell`; choose from bash, zsh, fish; see `curtainwall completion --help`"),
         (
