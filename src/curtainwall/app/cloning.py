@@ -20,7 +20,7 @@ from curtainwall.model import (
 from curtainwall.session import inert
 
 _TOOL = "git.clone"
-_NOBODY = "nobody is there to be asked"
+_DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Cloning:
             if ask is not None and self.telling.on_ask == "park":
                 return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=False)
             if ask is not None and self.telling.on_ask == "deny":
-                no = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_NOBODY)
+                no = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_DENIED)
                 await self.line.desk.send(self.session, no)
             elif ask is not None and not await until_settled(self.line, self.session, self.by, ask, self.telling):
                 return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=True)

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
+from curtainwall.app.approving import approver_files, approver_of
 from curtainwall.app.config import Config, load_config
-from curtainwall.app.config_agents import BUILTIN, contained_agents
+from curtainwall.app.config_agents import BUILTIN, contained_agents, own_choice
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
@@ -200,7 +201,7 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
     rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
     never = (*config.protected.never, *ours, *rules)
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
@@ -396,7 +397,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         ):
             around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
             hooks = user_hooks(setup.hooks, around, setup.home, house)
-            gate = SessionGate(house, tools, hooks, parts.approver)
+            gate = SessionGate(house, tools, hooks, parts.approver or approver_of(lambda: in_force.setup.config, around, setup.home))
             async with aclosing(lifecycle_of(hooks, setup.home, house)) as lifecycle:
                 yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes)
 
@@ -409,6 +410,6 @@ def _teller() -> Tell | None:
 
 def _model_of_new_sessions(config: Config, masker: Masker, agent: str) -> str:
     # Start-up time: most commands open no session.
-    from curtainwall.app.models import default_model_name, own_choice
+    from curtainwall.app.models import default_model_name
 
-    return default_model_name(config, masker.learn) if agent == BUILTIN else own_choice(config, agent)
+    return default_model_name(config, masker.learn) if agent == BUILTIN else own_choice(config.agents, agent)

@@ -64,6 +64,7 @@ from curtainwall.runtime.house import House
 from curtainwall.runtime.orphans import Orphans
 from curtainwall.runtime.results import keep, load, shorten
 from curtainwall.runtime.under_way import UnderWay
+from curtainwall.runtime.words import human_words
 from curtainwall.session import Standing
 
 _COUNT_EVERY = 100
@@ -278,7 +279,8 @@ class SessionGate:
             # A plan is answered for later, and that is a human's to do.
             return
         try:
-            name = await self._approver.approves(subject, ())
+            words = human_words(self._house.feed, actor.stream, self._house.rules())
+            name = await self._approver.approves(subject, words)
         except Exception:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
             return
         if name:

@@ -43,9 +43,30 @@ def test_a_firing_parks_on_an_ask_and_its_history_tells(program: Program) -> Non
     (ask,) = program.json("approvals", "list")
     assert ask["origin"] == "cron: nightly"
     assert "[cron: nightly]" in program("approvals", "list").stdout
+    assert "\nshown at   web\n" in program("sessions", "show", row["session"]).stdout
+    assert program.json("sessions", "show", row["session"])["shown_at"] == ["web"]
     program("approve", ask["id"])
     assert "curtainwall start --resume" not in program("start", "--resume", row["session"]).stderr
     assert fired(program)[0]["status"] == "done"
+
+
+@covers("cron.what-became-of-a-firing")
+def test_a_firing_that_failed_is_not_told_as_done(program: Program) -> None:
+    script = program.scratch / "nothing.jsonl"
+    script.write_text("this is no reply\n")
+    program.configure(f'[cron.bad]\nschedule = "0 3 * * *"\ninstructions = "go"\nmodel = "script:{script}"\n')
+    failed = program("cron", "run", "bad", fails=True)
+    assert (failed.returncode, "the turn failed" in failed.stderr) == (1, True), failed.stderr
+    assert [row["status"] for row in program.json("cron", "history")] == ["failed"]
+    assert [row["status"] for row in program.json("cron", "list")] == ["failed"]
+
+
+@covers("cron.what-became-of-a-firing")
+def test_a_foreign_agent_of_a_job_takes_its_own_model_where_none_is_named(program: Program) -> None:
+    program.configure(f'{JOBS}[cron.foreign]\nschedule = "0 3 * * *"\ninstructions = "go"\nagent = "codex"\n')
+    program("cron", "run", "foreign", fails=True)
+    (row,) = program.sessions()
+    assert (row["agent"], row["model"]) == ("codex", "auto")
 
 
 def waiting(program: Program) -> dict[str, dict[str, Any]]:

@@ -120,7 +120,7 @@ def test_teams_of_iris_are_imported_and_listed(program: Program) -> None:
     assert "`skipPermissions` is not taken over" in done.stderr
     assert f"added to {program.home / 'config.toml'}" in done.stderr
     (team,) = program.json("teams", "list")["teams"]
-    assert (team["team"], team["agent"], team["description"]) == ("frontend", "claude-local", "the pages")
+    assert (team["team"], team["agent"], team["description"], team["colour"]) == ("frontend", "claude-local", "the pages", "#E91E63")
     again = program("teams", "import", source, fails=True)
     assert (again.returncode, "there is a team `frontend` already" in again.stderr) == (1, True)
 

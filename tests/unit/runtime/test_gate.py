@@ -30,10 +30,12 @@ from curtainwall.model import (
     HookReply,
     HookSays,
     Log,
+    MessageId,
     Mode,
     Payload,
     Place,
     Prepared,
+    SendMessage,
     SessionId,
     StreamId,
     Subject,
@@ -365,6 +367,26 @@ def test_an_automatic_approver_can_answer_an_ask_but_not_a_denial(workspace: Pat
             gate = SessionGate(h, tools(far), approver=Yes())
             assert (await gate.request(session, read("/etc/hostname"))).result is not None
             assert (await gate.request(session, read(tmp_path / "keys" / "k"))).verdict.because == ("protected-path",)
+
+    run(story())
+
+
+@covers("approver.sees-the-subject-and-the-humans-words")
+def test_an_approver_is_told_the_subject_and_what_the_human_said(workspace: Path, far: FarSide) -> None:
+    heard: list[tuple[str, object]] = []
+
+    class Hears:
+        async def approves(self, subject: Subject, human_words: object) -> str | None:
+            heard.append((subject.tool, human_words))
+            return None
+
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            await h.send(session, SendMessage(by=ANN, message=MessageId(h.mint()), text="what is this machine called?"))
+            answer = await SessionGate(h, tools(far), approver=Hears()).request(session, read("/etc/hostname"), wait=False)
+            assert answer.waiting
+            assert heard == [("filesystem.read_file", ("what is this machine called?",))]
 
     run(story())
 

@@ -19,6 +19,7 @@ from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
+from curtainwall.channels.counting import counted
 from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot, wants_colour
 from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, ReadySession, SessionId, Who
 from curtainwall.session import inert
@@ -66,7 +67,8 @@ def start(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]",
+            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]; "
+            "left out, as [sessions] says",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
@@ -103,7 +105,7 @@ def start(
         # The session keeps the name, and may be taken up from anywhere.
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
     wish = _Wish(
-        told, agent or BUILTIN, model, workspace, repo, mode, name, resume, fork, output,
+        told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
         on_ask or (OnAsk.WAIT if is_terminal else OnAsk.PARK), is_terminal,
     )  # fmt: skip
     return asyncio.run(_started(wish, setup))
@@ -239,7 +241,7 @@ def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
         return
     if found.trust in (Trust.NONE, Trust.PINNED):
         return
-    note(f"`{inert(found.workspace)}` brings {len(found.settings.hooks)} hooks, programs that would run as you, outside any sandbox:")
+    note(f"`{inert(found.workspace)}` brings {counted(len(found.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
     for hook in found.settings.hooks:
         note(f"  {hook.event}: {inert(str(hook.action))}")
     if not wish.is_terminal:

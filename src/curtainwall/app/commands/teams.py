@@ -51,7 +51,14 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     told, standings, asks, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {}, False)
     if output is Output.JSON:
         cards = [
-            {"team": name, "project": team.project, "agent": team.agent, "description": team.description, "askers": team.askers}
+            {
+                "team": name,
+                "project": team.project,
+                "agent": team.agent,
+                "description": team.description,
+                "askers": team.askers,
+                "colour": team.colour,
+            }
             for name, team in sorted(teams.items())
         ]
         pairs = [{**figures_json(it), "approvals": asks[it.session], **_transcript_json(standings.get(it.session))} for it in told]

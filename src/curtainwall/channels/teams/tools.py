@@ -92,7 +92,12 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
     async def listing(call: Call) -> ToolResult:
         told = talk.figures(call.caller.team)
         teams: list[JsonValue] = [
-            {"team": name, "description": card.description, "conversations": _conversations(told, name)}
+            {
+                "team": name,
+                "description": card.description,
+                **({"colour": card.colour} if card.colour else {}),
+                "conversations": _conversations(told, name),
+            }
             for name, card in sorted(hands.teams.items())
         ]
         return ToolResult(ok=True, value={"you": call.caller.team, "teams": teams})

@@ -131,7 +131,8 @@ class Acting:
         form = form_of(request)
         try:
             mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
-            wish = Wish(_name(form.get("name", "")), form.get("model", "").strip(), form.get("workspace", "").strip(), mode)
+            model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
+            wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
             opened = await self._site.house.beginnings.begin(wish, who(request))
         except CurtainwallError as error:
             # Whoever wrote a long task does not write it again.
