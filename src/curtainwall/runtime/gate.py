@@ -62,6 +62,7 @@ from curtainwall.model import (
 from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
 from curtainwall.runtime.orphans import Orphans
+from curtainwall.runtime.preparing import Preparing
 from curtainwall.runtime.results import keep, load, shorten
 from curtainwall.session import Standing
 
@@ -107,6 +108,7 @@ class SessionGate:
     def __init__(self, house: House, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
         self._house = house
         self._tools = tools
+        self._preparing = Preparing(tools)
         self._hooks = hooks or NoHooks()
         self._approver = approver
         self._uncounted: dict[SessionId, int] = {}
@@ -198,12 +200,12 @@ class SessionGate:
             spec = self._tools.find(wish.tool)
             if spec is not None and spec.for_house and not wish.by_house:
                 raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:
                 # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
                 wish = replace(wish, arguments=dict(reply.arguments))
-                prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+                prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             return await self._refuse(actor, wish, bad)
         cursor = actor.seq
@@ -324,7 +326,7 @@ class SessionGate:
     async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
         """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
         try:
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             # The yes was to something that cannot be read any more: it answers nothing else either.
             await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad), keep_answer=False))
