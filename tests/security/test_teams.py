@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from curtainwall import open_teams
 from curtainwall.app.callers import McpCaller, OutsideCaller
-from curtainwall.model import SYSTEM, AddLabels, Ask, Effect, Label, LabelSource, SessionId
+from curtainwall.model import SYSTEM, AddLabels, Ask, Effect, Label, LabelSource, Mode, SessionId
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
 from tests.support.teams import TeamHome, house_of, pair_sessions, state_in, team_home, wired_of
@@ -70,6 +70,25 @@ def test_whoever_reads_a_conversation_has_touched_what_it_was_written_from(tool:
             reader = OutsideCaller(wired_of(teams), ANN)
             await reader.request(reader.session, calling(tool, team="backend"))
             assert state_in(teams, reader.session).labels[Label("sensitive")].origin == "the conversation with team backend"
+
+    run(story())
+
+
+@covers("teams.labels-travel")
+def test_whoever_says_what_a_summary_should_keep_has_its_labels_there(team_home: TeamHome) -> None:
+    team_home.write(backend=team_home.script("backend", json.dumps({"text": "nothing special"})))
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await teams.ask("backend", "hello")
+            (pair,) = pair_sessions(teams)
+            caller = OutsideCaller(wired_of(teams), ANN, mode=Mode.BYPASS)
+            await caller.request(caller.session, calling("list"))
+            await house_of(teams).send(caller.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
+            asked = await caller.request(caller.session, calling("compact", team="backend", instructions="keep that the code is 4711"))
+            assert asked.result is not None
+            assert asked.result.ok
+            assert Label("sensitive") in state_in(teams, SessionId(pair)).labels
 
     run(story())
 
