@@ -4,8 +4,9 @@ import asyncio
 import io
 import json
 import os
+import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -320,34 +321,34 @@ def test_a_copy_takes_no_more_room_than_what_was_copied(tmp_path: Path) -> None:
     assert (target / "again7").read_bytes() == (source / "data").read_bytes()
 
 
-def test_no_depth_keeps_a_directory_from_being_removed(tmp_path: Path) -> None:
-    top = tmp_path / "top"
-    top.mkdir()
-    deep = os.open(top, os.O_RDONLY)
-    for _ in range(2_500):
-        os.mkdir("d", dir_fd=deep)
-        below = os.open("d", os.O_RDONLY, dir_fd=deep)
-        os.fchmod(deep, 0o500)
-        os.close(deep)
-        deep = below
-    os.close(deep)
-    remove_tree(top)
-    assert not top.exists()
-
-
-def test_a_fork_that_cannot_be_made_leaves_nothing_behind(run: Run, places: Places) -> None:
+@pytest.fixture
+def deep(places: Places) -> Iterator[Path]:
+    """A workspace deeper than a path can be."""
     here = os.open(places.workspace, os.O_RDONLY)
     for _ in range(2_500):
         os.mkdir("d", dir_fd=here)
         below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.fchmod(here, 0o500)
         os.close(here)
         here = below
     os.close(here)
-    session, _ = session_in(places.workspace)
+    os.chmod(places.workspace, 0o700)
+    yield places.workspace
+    # Not even the directories of tests could be removed with it.
+    subprocess.run(["chmod", "-R", "u+w", places.workspace], check=False)
+    subprocess.run(["rm", "-rf", places.workspace, places.home], check=False)
+
+
+def test_no_depth_keeps_a_directory_from_being_removed(deep: Path) -> None:
+    remove_tree(deep)
+    assert not deep.exists()
+
+
+def test_a_fork_that_cannot_be_made_leaves_nothing_behind(run: Run, places: Places, deep: Path) -> None:
+    session, _ = session_in(deep)
     said = run("sessions", "fork", session)
     assert (said.code, "nested too deeply" in said.err) == (1, True)
     assert os.listdir(places.home / "sessions") == [session]
-    remove_tree(places.workspace)
 
 
 def test_a_fork_shares_a_project_and_says_so(run: Run, places: Places) -> None:
