@@ -40,6 +40,34 @@ def test_nobody_speaks_for_a_team_by_saying_so(tool: str, team_home: TeamHome) -
     run(story())
 
 
+@covers("teams.the-caller-is-known")
+@pytest.mark.parametrize("kind", [OutsideCaller, McpCaller])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("shell.run", {"command": "id"}),
+        ("filesystem.write_file", {"path": "a", "content": "x"}),
+        ("session.recall", {"query": "what is known here"}),
+        ("session.propose_plan", {"steps": [{"tool": "shell.run", "arguments": {"command": "id"}}]}),
+        ("git.push", {}),
+        ("fetch.get", {"url": "https://listed.example.com"}),
+    ],
+)
+def test_whoever_was_let_in_to_talk_to_teams_has_no_other_tools(
+    kind: type[OutsideCaller], tool: str, arguments: dict[str, JsonValue], team_home: TeamHome
+) -> None:
+    team_home.write(backend="demo")
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            caller = kind(wired_of(teams), ANN)
+            answer = await caller.request(caller.session, Ask(tool=tool, arguments=arguments), wait=False)
+            assert (answer.result, answer.verdict.because) == (None, ("unknown-tool",))
+            assert f"there is no tool `{tool}`" in answer.verdict.reason
+
+    run(story())
+
+
 @covers("teams.labels-travel")
 def test_asking_a_listed_team_asks_a_human_after_sensitive_material(team_home: TeamHome) -> None:
     team_home.write(backend="demo")

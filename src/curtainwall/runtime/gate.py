@@ -100,6 +100,7 @@ class _Wish:
     place: Place
     save: Save | None = None
     by_house: bool = False
+    server: str = ""
 
 
 class SessionGate:
@@ -119,7 +120,7 @@ class SessionGate:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
         async with self._house.hold(session) as actor:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house)
+            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house, ask.server)
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:
@@ -200,6 +201,8 @@ class SessionGate:
             spec = self._tools.find(wish.tool)
             if spec is not None and spec.for_house and not wish.by_house:
                 raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
+            if wish.server and wish.tool.partition(".")[0] != wish.server:
+                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for whoever comes for those of `{wish.server}`")
             prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:
