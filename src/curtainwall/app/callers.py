@@ -26,6 +26,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
+from curtainwall.tools.teams import SERVER
 
 _MANY = 1_000_000
 
@@ -39,7 +40,10 @@ def see_that_there_is(team: str, teams: Iterable[str]) -> None:
 
 
 class OutsideCaller:
-    """The gate for one caller from outside; it speaks for a team, or for nobody."""
+    """The gate for one caller from outside; it speaks for a team, or for nobody.
+
+    INVARIANT: it was let in to talk to teams. Whatever else its session could do, nobody meant to give it.
+    """
 
     def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT, name: str = "") -> None:
         if team:
@@ -56,7 +60,7 @@ class OutsideCaller:
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps in this caller's session, which is opened first where it was not."""
         await self._open()
-        return await self._wired.gate.request(session, ask, wait=wait, save=save)
+        return await self._wired.gate.request(session, ask.model_copy(update={"server": SERVER}), wait=wait, save=save)
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         """Go on with a call that was asked for."""

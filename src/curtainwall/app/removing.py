@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-import shutil
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,22 +91,45 @@ def _remove_files(store: Stores, home: Home, session: SessionId) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory, also where an agent took the rights away from its own files; links are removed, not followed."""
+    """Remove a directory, however deep, also where an agent took the rights away from its own files; links are removed, not followed.
 
-    def open_up(_remove: Callable[..., object], failed: str, _error: object) -> None:
-        # Somebody else may be removing the same: what is gone is as it should be.
+    Somebody else may be removing the same: what is gone is as it should be.
+    """
+    if path.is_symlink() or not path.is_dir():
+        return
+    with suppress(FileNotFoundError):
+        _open_up(str(path))
+        while below := _without_files(str(path)):
+            for directory in below:
+                with suppress(FileNotFoundError):
+                    _lift(directory, str(path))
+        path.rmdir()
+
+
+def _without_files(directory: str) -> list[str]:
+    """Remove what is no directory from one, and return the directories in it."""
+    with os.scandir(directory) as entries:
+        kinds = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for path, is_directory in kinds:
+        if not is_directory:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+    return [path for path, is_directory in kinds if is_directory]
+
+
+def _lift(directory: str, top: str) -> None:
+    """Move the directories of a directory up to the top, so that no path ever gets too long, and remove it."""
+    _open_up(directory)
+    for inner in _without_files(directory):
         with suppress(FileNotFoundError):
-            again(failed)
+            _open_up(inner)
+            os.rename(inner, f"{top}/{secrets.token_hex(16)}")
+    os.rmdir(directory)
 
-    def again(failed: str) -> None:
-        above = os.path.dirname(failed)
-        if not os.path.islink(above):
-            os.chmod(above, 0o700)
-        if os.path.islink(failed) or not os.path.isdir(failed):
-            os.unlink(failed)
-        else:
-            os.chmod(failed, 0o700)
-            shutil.rmtree(failed)
 
-    if path.exists():
-        shutil.rmtree(path, onerror=open_up)
+def _open_up(directory: str) -> None:
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{opened}", 0o700)
+    finally:
+        os.close(opened)

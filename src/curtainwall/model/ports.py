@@ -205,13 +205,14 @@ class Approver(Protocol):
 
 
 class Ask(Frozen):
-    """One wish of an agent at the gate."""
+    """One wish of an agent at the gate; where `server` is named, whoever makes it has the tools of that one and no others."""
 
     tool: str
     arguments: JsonValue
     call: CallId | None = None
     turn: TurnId | None = None
     by_house: bool = False
+    server: str = ""
 
 
 class Answer(Frozen):

@@ -62,6 +62,7 @@ from curtainwall.model import (
 from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
 from curtainwall.runtime.orphans import Orphans
+from curtainwall.runtime.preparing import Preparing
 from curtainwall.runtime.results import keep, load, shorten
 from curtainwall.runtime.under_way import UnderWay
 from curtainwall.runtime.words import human_words
@@ -101,6 +102,7 @@ class _Wish:
     place: Place
     save: Save | None = None
     by_house: bool = False
+    server: str = ""
 
 
 class SessionGate:
@@ -109,6 +111,7 @@ class SessionGate:
     def __init__(self, house: House, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
         self._house = house
         self._tools = tools
+        self._preparing = Preparing(tools)
         self._hooks = hooks or NoHooks()
         self._approver = approver
         self._uncounted: dict[SessionId, int] = {}
@@ -124,7 +127,7 @@ class SessionGate:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
         async with self._under_way, self._house.hold(session) as actor:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house)
+            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house, ask.server)
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:
@@ -205,12 +208,14 @@ class SessionGate:
             spec = self._tools.find(wish.tool)
             if spec is not None and spec.for_house and not wish.by_house:
                 raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            if wish.server and wish.tool.partition(".")[0] != wish.server:
+                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for whoever comes for those of `{wish.server}`")
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:
                 # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
                 wish = replace(wish, arguments=dict(reply.arguments))
-                prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+                prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             return await self._refuse(actor, wish, bad)
         cursor = actor.seq
@@ -338,7 +343,7 @@ class SessionGate:
     async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
         """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
         try:
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             # The yes was to something that cannot be read any more: it answers nothing else either.
             await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad), keep_answer=False))

@@ -63,6 +63,11 @@ _ENDS = {
     TurnStatus.INTERRUPTED: PeerStatus.INTERRUPTED,
 }
 
+_UNTOLD = {
+    PeerStatus.FAILED: "the team's agent failed; in which words is for its own people alone",
+    PeerStatus.INTERRUPTED: "the team's turn was interrupted; in which words is for its own people alone",
+}
+
 
 def team_of(state: SessionState) -> str:
     """Return the team that a session speaks for, or nobody."""
@@ -145,13 +150,15 @@ def answers(
     Without rules nothing of the agent's goes out, only words of ours.
     """
     events: list[AnyEvent] = []
+    # Our notes may name what an agent named: files that it left behind, or what it said when it failed.
+    notes = () if rules is None else state.notes
     for message in state.turn_messages:
         peer = state.peers.get(message)
         if peer is not None and message not in state.owed:
             answer = PeerAnswer(
                 message=message,
                 status=_ENDS[status],
-                text="\n\n".join(filter(None, (*state.notes, state.spoken if status is TurnStatus.DONE else words))),
+                text="\n\n".join(filter(None, (*notes, state.spoken if status is TurnStatus.DONE else words))),
                 fault=fault,
                 labels=tuple(state.labels.values()),
                 usage=_used(state),
@@ -237,9 +244,13 @@ def answer_arguments(team: str, answer: PeerAnswer) -> dict[str, JsonValue]:
 
 
 def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules | None, moment: Moment) -> AnyEvent:
-    if answer.status is not PeerStatus.DONE or rules is None:
+    if rules is None:
         return PeerAnswered(at=moment.at, peer=peer, answer=answer)
     verdict = judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
+    if answer.status is not PeerStatus.DONE and verdict.effect is not Effect.ALLOW:
+        # An agent chooses the words in which it fails as it chooses those of an answer.
+        told = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "labels": ()})
+        return PeerAnswered(at=moment.at, peer=peer, answer=told)
     match verdict.effect:
         case Effect.ALLOW:
             return PeerAnswered(at=moment.at, peer=peer, answer=answer)

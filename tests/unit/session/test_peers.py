@@ -17,6 +17,7 @@ from curtainwall.model import (
     Digest,
     EndTurn,
     ExpireMessages,
+    InterruptTurn,
     Label,
     LabelsAdded,
     LabelSource,
@@ -208,6 +209,30 @@ def test_an_answer_from_sensitive_material_waits_for_a_yes() -> None:
     assert told.answer.text == "the secret"
     with pytest.raises(NotFound):
         here.does(SendHeldAnswer(by=SYSTEM, message=MessageId("q1")))
+
+
+@covers("teams.a-sensitive-answer-asks")
+@pytest.mark.parametrize("status", [TurnStatus.FAILED, TurnStatus.INTERRUPTED])
+def test_an_agent_that_fails_chooses_no_words_for_others_after_sensitive_material(status: TurnStatus) -> None:
+    here = Session()
+    here.is_asked(labels=(LabelSource(label=Label("sensitive"), origin="/srv/.env"),))
+    told = next(event for event in here.works(status=status) if isinstance(event, PeerAnswered))
+    assert told.answer.status.value == status.value
+    assert "it broke" not in told.answer.text
+    assert "its own people" in told.answer.text
+    assert told.answer.usage.input_tokens == 1000
+
+
+def test_what_we_say_of_a_turn_without_judging_it_names_nothing_that_its_agent_named() -> None:
+    here = Session()
+    here.is_asked()
+    one = TurnId("t1")
+    note = AgentSpoke(at=NOW, turn=one, text="[`/p/.git/hooks/what-was-read` was renamed]", ours=True)
+    here.does(
+        StartTurn(by=SYSTEM, turn=one), RecordProgress(by=SYSTEM, events=(note,)), EndTurn(by=SYSTEM, turn=one, status=TurnStatus.WAITING)
+    )
+    told = next(event for event in here.does(InterruptTurn(by=ANN)) if isinstance(event, PeerAnswered))
+    assert told.answer.text == f"interrupted by {ANN}"
 
 
 def test_a_withheld_answer_says_why_and_nothing_of_the_answer() -> None:

@@ -129,7 +129,7 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
         return ToolResult(ok=True, value={"team": call.team, "status": await keeping.sleep(call.session(talk))})
 
     async def compact(call: Call) -> ToolResult:
-        await talk.compact(call.pair, str(call.given.get("instructions", "")))
+        await talk.compact(call.caller, call.pair, str(call.given.get("instructions", "")))
         return ToolResult(ok=True, value={"team": call.team, "status": "compact-pending"})
 
     async def fork(call: Call) -> ToolResult:
