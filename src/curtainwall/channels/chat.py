@@ -102,13 +102,13 @@ class Chat:
         if message in self._heard_at(reference):
             return Heard(again=True)
         who = self.who(name)
-        session = await self._house.places.lead(self.place(reference), who)
         try:
+            session = await self._house.places.lead(self.place(reference), who)
             heard = await self._take(reference, session, who, text, message)
         except CommandRefused as refusal:
             heard = Heard((plain_line(str(refusal)),), refused=True)
         except Undecided as waits:
-            # It is kept under its id, so it is not brought again.
+            # It is kept under its id, or whoever wrote it is told otherwise: it is not brought again.
             heard = Heard((plain_line(str(waits)),))
         kept = [*self._heard_at(reference), message][-_REMEMBERED:]
         await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})

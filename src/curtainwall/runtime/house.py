@@ -47,7 +47,7 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
-from curtainwall.runtime.patience import Patience
+from curtainwall.runtime.patience import PATIENCE, Patience
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
 
@@ -93,12 +93,12 @@ class Stores(Protocol):
 class House:
     """One process's part of the house: it decides for the sessions whose lease it holds, and posts to the others."""
 
-    def __init__(self, stores: Stores, clock: Clock, rules: RulesNow, *, linger: float = 2.0) -> None:
+    def __init__(self, stores: Stores, clock: Clock, rules: RulesNow, *, linger: float = 2.0, patience: float = PATIENCE) -> None:
         self.stores = stores
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
-        self._patience = Patience(self._owner_pid)
+        self._patience = Patience(patience, self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
         self._neighbours = Neighbours()
         self._actors = self._neighbours.actors
@@ -126,11 +126,11 @@ class House:
         """Return a new time-ordered id."""
         return ordered_id(self.clock.now(), self.clock.entropy(5))
 
-    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None, patience: float | None = None) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         """Have a command decided by whoever owns the session, and return where the log ends then; raise its refusal.
 
-        The same key twice is the same command: the second caller gets the first one's outcome. With `patience` another process has so
-        many seconds for its decision; past them `Undecided` is raised, and the command still counts as soon as that process goes on.
+        The same key twice is the same command: the second caller gets the first one's outcome. Another process has so many seconds for
+        its decision as this one has patience; past them `Undecided` is raised, and the command still counts as soon as that one goes on.
         """
         stream, key = session_stream(session), key or self.mint()
         inbox = self.stores.inbox
@@ -139,8 +139,7 @@ class House:
         actor = self._actor(stream)
         if actor is None:
             await inbox.post(Post(stream, key, command))
-            decided = self._outcome(stream, key)
-            return _seq(await (decided if patience is None else self._patience.within(patience, stream, decided)))
+            return _seq(await self._patience.wait(stream, self._outcome(stream, key)))
         try:
             await actor.submit(command, key)
         except Conflict:

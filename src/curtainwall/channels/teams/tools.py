@@ -26,6 +26,7 @@ from curtainwall.model import (
     SendHeldAnswer,
     SessionId,
     ToolResult,
+    Undecided,
 )
 
 Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
@@ -184,7 +185,7 @@ def _runner(hands: Hands, run: Callable[[Call], Awaitable[ToolResult]]) -> Runne
             return ToolResult(ok=False, value=_false_name(call))
         try:
             return await run(call)
-        except CommandRefused as refusal:
+        except (CommandRefused, Undecided) as refusal:
             return ToolResult(ok=False, value=str(refusal))
 
     return called
