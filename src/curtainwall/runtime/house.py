@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from itertools import chain
 from typing import Protocol, Self
 
 from pydantic import JsonValue
@@ -18,6 +19,7 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Conflict,
+    Consumed,
     CurtainwallError,
     ExtensionNoted,
     GrantId,
@@ -29,6 +31,7 @@ from curtainwall.model import (
     Moment,
     NotFound,
     Outcome,
+    PeerStatus,
     Post,
     RevokeGrant,
     Route,
@@ -49,7 +52,7 @@ from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
 from curtainwall.runtime.patience import PATIENCE, Patience
 from curtainwall.runtime.wakes import Wakes
-from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
+from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift, posts_of, turned_away, unanswerable
 
 _LOOK_AGAIN = 1.0
 _MANY_TIMES = 20
@@ -100,7 +103,7 @@ class House:
         self.wakes = Wakes()
         self._patience = Patience(patience, self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
-        self._neighbours = Neighbours()
+        self._neighbours = Neighbours(self._actor)
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
@@ -241,8 +244,14 @@ class House:
             many = len(actor.state.approvals)
             raise CommandRefused(f"session `{session}` has {many} open approval{'s' if many > 1 else ''}; answer what is open first")
         [last] = log.read(actor.stream, end - 1, 1)
-        deleted = SessionDeleted(at=self.clock.now(), session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
-        return Batch((Write(actor.stream, end, ()), Write(HOUSE, house_end, (deleted,))))
+        now, why = self.clock.now(), f"session `{session}` was deleted"
+        deleted = SessionDeleted(at=now, session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
+        # Whoever waits for a decision, or for an answer from here, is told in the same commit.
+        waiting = self.stores.inbox.waiting(actor.stream)
+        consumed = (Consumed(actor.stream, row.key, Outcome(code=NotFound.code, message=why)) for row in waiting)
+        unanswered = unanswerable(actor.state, actor.state.peers, PeerStatus.REFUSED, why, now)
+        posts = (*posts_of(unanswered), *chain.from_iterable(turned_away(row.command, why) for row in waiting))
+        return Batch((Write(actor.stream, end, ()), Write(HOUSE, house_end, (deleted,))), tuple(consumed), posts)
 
     def _actor(self, stream: StreamId) -> Actor | None:
         actor = self._actors.get(stream)
