@@ -185,8 +185,11 @@ def _runner(hands: Hands, run: Callable[[Call], Awaitable[ToolResult]]) -> Runne
             return ToolResult(ok=False, value=_false_name(call))
         try:
             return await run(call)
-        except (CommandRefused, Undecided) as refusal:
+        except CommandRefused as refusal:
             return ToolResult(ok=False, value=str(refusal))
+        except Undecided:
+            # Which process that is, is nothing for an agent.
+            return ToolResult(ok=False, value="another process holds the conversation and does not decide; a human has to look after that")
 
     return called
 
