@@ -37,7 +37,6 @@ from curtainwall.model import (
     project_stream,
     session_stream,
 )
-from curtainwall.runtime import PATIENCE
 from curtainwall.session import SessionState, lift
 
 Attend = Callable[[SessionId], None]
@@ -66,7 +65,7 @@ class HouseDesk:
         """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
         if key is not None and self._wired.store.inbox.outcome(session_stream(session), key) is not None:
             # It was decided before, and hooks have heard it then.
-            return await self._wired.house.send(session, command, key, PATIENCE)
+            return await self._wired.house.send(session, command, key)
         if isinstance(command, RevokeGrant) and not _stands(self._state(session), command.grant):
             await self._wired.house.revoke(command.grant, command.by)
             return self._wired.house.feed.head(session_stream(session))
@@ -77,7 +76,7 @@ class HouseDesk:
             # A name that leads nowhere is refused here, or every turn from now on would fail.
             agent = self._wired.names.of(session)
             self._kind_of(agent).see_model(agent, command.model)
-        return await self._wired.house.send(session, command, key, PATIENCE)
+        return await self._wired.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
         """Return the session as it is now; raise `NotFound`."""
@@ -156,7 +155,7 @@ class HouseDesk:
             note = SendMessage(by=SYSTEM, message=MessageId(self._wired.house.mint()), text=reply.context, role="context")
             # It is kept where nobody decides it now, and the message has to come after it all the same.
             with suppress(Undecided):
-                await self._wired.house.send(session, note, None if key is None else f"{key} context", PATIENCE)
+                await self._wired.house.send(session, note, None if key is None else f"{key} context")
         return said
 
     def _state(self, session: SessionId) -> SessionState:

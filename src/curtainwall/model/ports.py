@@ -41,7 +41,10 @@ class Log(Protocol):
         ...
 
     async def erase(self, stream: StreamId, batch: Batch) -> None:
-        """Delete a stream and everything projected from it, together with the batch that records so."""
+        """Delete a stream and everything projected from it, together with the batch that records so.
+
+        Raise `Conflict` where a command waits for the stream that the batch does not decide.
+        """
         ...
 
 

@@ -218,7 +218,7 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
             raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not open in mode `{command.mode}`")
         return
     if state.opened is None:
-        raise NotReady("this session was never opened")
+        raise NotReady("there is no such session: it was never opened, or was deleted")
     if state.closed is not None and not isinstance(command, (*_AFTER_CLOSE, FinishCall)):
         # A late answer deserves the truth about its approval before it hears that the session is closed.
         if isinstance(command, AnswerApproval) and command.approval in state.settled:

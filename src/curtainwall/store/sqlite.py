@@ -77,7 +77,7 @@ class SqliteLog:
         return row[0] if row else 0
 
     async def erase(self, stream: StreamId, batch: Batch) -> None:
-        """Delete a stream, its inbox and everything projected from it, together with the batch that records so."""
+        """Delete a stream, its inbox and everything projected from it, together with the batch that records so and decides what waits."""
         await self._writer.write(prepare(batch, erase=stream))
 
 

@@ -251,7 +251,7 @@ def test_a_session_opens_once() -> None:
 @covers("session.not-ready-is-refused")
 @pytest.mark.parametrize("command", named(every_command()))
 def test_nothing_is_followed_in_a_session_that_was_never_opened(command: AnyCommand) -> None:
-    given().when(command).then_refused("this session was never opened", NotReady)
+    given().when(command).then_refused("there is no such session: it was never opened, or was deleted", NotReady)
 
 
 @covers("session.not-ready-is-refused")
