@@ -14,7 +14,6 @@ from curtainwall.model import CommandRefused, SessionId, SessionQuery, SessionRo
 from curtainwall.runtime import Stores
 from curtainwall.store import SqliteStore
 
-_MANY = 1_000_000
 _LET_GO_SECONDS = 6.0
 """A process that has nothing to do in a session any more lets go of it sooner than this."""
 
@@ -79,8 +78,7 @@ def _remove_files(store: Stores, home: Home, session: SessionId) -> bool:
     place = home.session(session)
     if not place.root.exists():
         return False
-    others = store.index.sessions(SessionQuery(text=str(place.workspace), limit=_MANY))
-    if not any(other.workspace == str(place.workspace) for other in others):
+    if not store.index.sessions(SessionQuery(workspace=str(place.workspace), limit=1)):
         remove_tree(place.root)
         return True
     # A session that was reset left its workspace to the next one.

@@ -56,8 +56,12 @@ def view_of(state: SessionState, events: Iterable[AnyEvent], threshold: float | 
 def _queued(waiting: Collection[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
     if not waiting:
         return ()
-    wanted = frozenset(waiting)
-    words = {event.message: event for event in events if isinstance(event, MessageAccepted) and event.message in wanted}
+    words: dict[MessageId, MessageAccepted] = {}
+    for event in events:
+        if isinstance(event, MessageAccepted) and event.message in waiting:
+            words[event.message] = event
+            if len(words) == len(waiting):
+                break
     return tuple(QueuedMessage(message=it, text=words[it].text, by=str(words[it].by)) for it in waiting if it in words)
 
 

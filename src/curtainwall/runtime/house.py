@@ -36,6 +36,7 @@ from curtainwall.model import (
     SessionDeleted,
     SessionId,
     StreamId,
+    Tallies,
     TryLater,
     Who,
     Write,
@@ -82,6 +83,11 @@ class Stores(Protocol):
     @property
     def index(self) -> Index:
         """Return the index."""
+        ...
+
+    @property
+    def tallies(self) -> Tallies:
+        """Return the tallies."""
         ...
 
     @property

@@ -104,7 +104,7 @@ class SqliteInbox:
 
 
 class SqliteStore:
-    """Everything below one home: `log`, `inbox`, `leases`, `blobs`, `index` and `marks`, and what keeps them honest."""
+    """Everything below one home: `log`, `inbox`, `leases`, `blobs`, `index`, `tallies` and `marks`, and what keeps them honest."""
 
     def __init__(self, home: Home, clock: Clock, decode: Decode, busy_millis: int) -> None:
         self._home = home
@@ -120,7 +120,7 @@ class SqliteStore:
         self.inbox = SqliteInbox(self._writer, self._reader)
         self.leases = OfdLeases(home.leases, clock, self._writer.hint)
         self.blobs = FileBlobs(home.blobs)
-        self.index = SqliteIndex(self._reader)
+        self.index = self.tallies = SqliteIndex(self._reader)
         self.marks = SqliteMarks(self._writer, self._reader)
 
     @classmethod
