@@ -16,6 +16,7 @@ from curtainwall.model import (
     CommandRefused,
     Conflict,
     Consumed,
+    CountDenials,
     CurtainwallError,
     ExpireApprovals,
     GrantGiven,
@@ -85,6 +86,8 @@ class Actor:
         self.holders = 0
         # How often the session was used: whoever wants to drop it sees by this that nobody did meanwhile.
         self.uses = 0
+        # Denials that no event tells of so far.
+        self.uncounted = 0
         # Whether another process waits for the session.
         self.is_wanted = False
         self._lease = lease
@@ -212,7 +215,7 @@ class Actor:
         tasks = [task for task in (self._task, self._alarm) if task is not None]
         for task in tasks:
             task.cancel()
-        if not self._is_deciding and not self._tickets:
+        if not self._is_deciding and not self._tickets and not self.uncounted:
             # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the tasks have ended.
             self._lease.release()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -267,6 +270,8 @@ class Actor:
     async def _settle_debts(self) -> None:
         """Write down what is owed before somebody else can decide."""
         owed = [ticket for ticket in self._tickets if ticket.is_owed]
+        if self.uncounted:
+            owed.append(_Ticket(CountDenials(by=SYSTEM, count=self.uncounted), None, None, is_owed=True))
         with suppress(CurtainwallError):
             if owed:
                 await self._settle(owed)

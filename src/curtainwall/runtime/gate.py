@@ -109,7 +109,6 @@ class SessionGate:
         self._tools = tools
         self._hooks = hooks or NoHooks()
         self._approver = approver
-        self._uncounted: dict[SessionId, int] = {}
         self._orphans = Orphans(house)
         self._waited_for: set[CallId] = set()
 
@@ -121,7 +120,7 @@ class SessionGate:
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:
-                await self._count(actor, session)
+                self._count(actor)
                 return Answer(call=wish.call, verdict=denial("call-budget", str(refusal)))
 
     async def take_up(self, session: SessionId) -> Sequence[Answer]:
@@ -394,11 +393,12 @@ class SessionGate:
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
         return Answer(call=wish.call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
 
-    async def _count(self, actor: Actor, session: SessionId) -> None:
+    def _count(self, actor: Actor) -> None:
         """Past the budget of logged calls: one event for many denials."""
-        self._uncounted[session] = self._uncounted.get(session, 0) + 1
-        if self._uncounted[session] >= _COUNT_EVERY:
-            await actor.submit(CountDenials(by=SYSTEM, count=self._uncounted.pop(session)))
+        actor.uncounted += 1
+        if actor.uncounted >= _COUNT_EVERY:
+            actor.owe(CountDenials(by=SYSTEM, count=actor.uncounted))
+            actor.uncounted = 0
 
 
 def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:
