@@ -22,7 +22,8 @@ from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
 from curtainwall.store.sqlite import rebuild_lists
 from curtainwall.store.trail import Decode
 
-EXTENSION: Final = "rescue"
+RESCUE: Final = "rescue"
+"""What the house's log calls the incident."""
 _WAL: Final = "-wal"
 _SHARED: Final = "-shm"
 _CONNECTED: Final = 128
@@ -200,7 +201,7 @@ def _write(database: Path, key: bytes, whole: dict[StreamId, Entries], told: Res
         "entries": told.entries,
         "lost": lost,
     }
-    incident = encode_event(ExtensionNoted(at=now, extension=EXTENSION, data=data))
+    incident = encode_event(ExtensionNoted(at=now, extension=RESCUE, data=data))
     whole[HOUSE] = [*whole.get(HOUSE, []), incident]
     db = connect(database)
     try:
