@@ -12,7 +12,6 @@ from curtainwall.model import (
     ApprovalId,
     ApprovalJoined,
     ApprovalWithdrawn,
-    Basis,
     Broken,
     BudgetExhausted,
     BudgetRaised,
@@ -72,7 +71,6 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     TurnStatus,
-    Usage,
     WorkTimed,
 )
 from curtainwall.session.breaker import newest, remember_ask, remember_repeat
@@ -150,7 +148,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case PeerAnswerTaken():
             state.sent = state.drop(state.sent, event.answer.message)
             _label(state, event.answer.labels)
-            _spend(state, event.answer.usage)
+            state.spent.add(event.answer.usage)
         case PeerAnswered():
             _answered(state, event.answer.message)
         case ModelRequested():
@@ -158,7 +156,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.spent.steps += 1
         case ModelResponded():
             state.requests = state.drop(state.requests, event.request)
-            _spend(state, event.usage)
+            state.spent.add(event.usage)
         case ContextMeasured():
             state.context_used, state.context_size, state.context_measured = event.used, event.size, event.measured
         case WorkTimed():
@@ -176,7 +174,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case ModelFailed():
             state.requests = state.drop(state.requests, event.request)
             if event.usage.input_tokens or event.usage.output_tokens:
-                _spend(state, event.usage)
+                state.spent.add(event.usage)
         case TurnResumed():
             state.turn, state.turn_waits, state.parked_on = event.turn, False, ()
         case InterruptAsked():
@@ -249,19 +247,6 @@ def _answered(state: SessionState, message: MessageId) -> None:
     state.expiries = state.drop(state.expiries, message)
     state.owed = state.drop(state.owed, message)
     state.queue = state.drop(state.queue, message)
-
-
-def _spend(state: SessionState, usage: Usage) -> None:
-    spent = state.spent
-    spent.tokens += usage.input_tokens + usage.output_tokens
-    spent.dollars += usage.dollars
-    spent.tokens_basis = _weaker(spent.tokens_basis, usage.tokens_basis)
-    spent.dollars_basis = _weaker(spent.dollars_basis, usage.dollars_basis)
-
-
-def _weaker(one: Basis, other: Basis) -> Basis:
-    order = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
-    return max(one, other, key=order.index)
 
 
 def _label(state: SessionState, sources: tuple[LabelSource, ...]) -> None:

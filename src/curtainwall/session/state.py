@@ -31,6 +31,7 @@ from curtainwall.model import (
     Settlement,
     Subject,
     TurnId,
+    Usage,
     Who,
     Workspace,
 )
@@ -38,6 +39,8 @@ from curtainwall.policy import SessionFacts
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_FROM_SURE_TO_UNSURE = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
 SETTLED_KEPT = 128
 """How many settled approvals are remembered at least, so that a late answer is told by whom it was settled."""
@@ -99,6 +102,13 @@ class Spent:
     dollars: float = 0.0
     tokens_basis: Basis = Basis.MEASURED
     dollars_basis: Basis = Basis.MEASURED
+
+    def add(self, usage: Usage) -> None:
+        """Count what was used; a sum is as sure as its least sure part."""
+        self.tokens += usage.input_tokens + usage.output_tokens
+        self.dollars += usage.dollars
+        self.tokens_basis = _weaker(self.tokens_basis, usage.tokens_basis)
+        self.dollars_basis = _weaker(self.dollars_basis, usage.dollars_basis)
 
     def copy(self) -> "Spent":
         """Return the same figures, to go on from."""
@@ -197,7 +207,8 @@ class SessionState:
         if mine is not None and mine is held:
             mine[key] = value
             return held
-        new = {**held, key: value}
+        new = _copied(held)
+        new[key] = value
         self._own[id(new)] = new
         return new
 
@@ -209,7 +220,7 @@ class SessionState:
         if mine is not None and mine is held:
             del mine[key]
             return held
-        new = dict(held)
+        new = _copied(held)
         del new[key]
         self._own[id(new)] = new
         return new
@@ -264,3 +275,12 @@ class SessionState:
             labels=frozenset(self.labels),
             team=self.opened.team,
         )
+
+
+def _weaker(one: Basis, other: Basis) -> Basis:
+    return one if one is other else max(one, other, key=_FROM_SURE_TO_UNSURE.index)
+
+
+def _copied(held: Mapping[K, V]) -> dict[K, V]:
+    # A dictionary's own way to copy itself takes a third of the time where something was dropped from it before.
+    return held.copy() if isinstance(held, dict) else dict(held)
