@@ -86,8 +86,10 @@ class SqliteIndex:
             conditions.append(f"{_SHOWN_AT})" if place.reference is None else f"{_SHOWN_AT} AND w.reference = ?)")
             values += [place.channel] if place.reference is None else [place.channel, place.reference]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        # There are few that are open, and many that were.
+        by = " INDEXED BY approval_open" if query.open_only and query.approval is None else ""
         rows = self._reader.all(
-            f"{_APPROVALS}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, max(query.limit, 0)]
+            f"{_APPROVALS}{by}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, max(query.limit, 0)]
         )
         return [_approval(row) for row in rows]
 
@@ -97,9 +99,9 @@ class SqliteIndex:
         for (asking,) in self._reader.all(_ASKING):
             sessions["ready"] -= asking
             sessions["waiting"] += asking
-        asks = dict(self._reader.all("SELECT status, count(*) FROM approval GROUP BY status"))
-        oldest = self._reader.one("SELECT min(asked) FROM approval WHERE status = 'open'")
-        return Tally(sessions, asks, oldest[0] if oldest else None)
+        asks: dict[str, int] = dict(self._reader.all("SELECT status, count(*) FROM approval WHERE status <> 'open' GROUP BY status"))
+        [(asks["open"], oldest)] = self._reader.all("SELECT count(*), min(asked) FROM approval WHERE status = 'open'")
+        return Tally(sessions, asks, oldest)
 
     def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
         """Return standing answers, newest first, of all sessions and projects or of one; revoked and used ones only when all are wanted."""

@@ -86,7 +86,7 @@ CREATE TABLE mark (channel TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NUL
 
 # What is counted, or found by what it has, must not have everything looked at.
 _FOUND_BY = """
-CREATE INDEX approval_status ON approval (status, asked);
+CREATE INDEX approval_settled ON approval (status) WHERE status <> 'open';
 CREATE INDEX label_named ON label (label, session);
 CREATE INDEX session_workspace ON session (workspace, created)
 """

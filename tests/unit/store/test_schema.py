@@ -22,7 +22,7 @@ def test_a_home_of_the_third_format_is_searched_as_quickly_as_a_new_one(tmp_path
     run(use())
     now = indices()
     with closing(sqlite3.connect(tmp_path / "curtainwall.db")) as db:
-        for index in ("approval_status", "label_named", "session_workspace"):
+        for index in ("approval_settled", "label_named", "session_workspace"):
             db.execute(f"DROP INDEX {index}")
         db.execute("PRAGMA user_version = 3")
         db.commit()
@@ -50,7 +50,7 @@ def test_a_home_of_the_second_format_knows_where_its_asks_are_shown(tmp_path: Pa
     with closing(sqlite3.connect(tmp_path / "curtainwall.db")) as db:
         for table in ("shown", "mark"):
             db.execute(f"DROP TABLE {table}")
-        for index in ("approval_status", "label_named", "session_workspace"):
+        for index in ("approval_settled", "label_named", "session_workspace"):
             db.execute(f"DROP INDEX {index}")
         db.execute("PRAGMA user_version = 2")
         db.commit()
