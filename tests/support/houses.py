@@ -107,6 +107,7 @@ class FailingStore:
         self.refused = 0
         self.log, self.inbox = _FailingLog(self, inner), _FailingInbox(self, inner)
         self.leases, self.index, self.marks = _FailingLeases(self, inner), inner.index, inner.marks
+        self.tallies = inner.tallies
         self.blobs: Blobs = inner.blobs
 
 

@@ -109,6 +109,7 @@ class McpCaller(OutsideCaller):
     def _others(self, known: Set[str]) -> Iterator[SessionId]:
         """Yield the other sessions of this caller that have touched more, oldest first, so that the first cause is kept."""
         peers, index = self._wired.peers, self._wired.store.index
-        for row in reversed(index.sessions(SessionQuery(agent=OUTSIDE, channel=MCP, limit=_MANY))):
-            if row.session != self.session and not known >= set(row.labels) and peers.team_of(row.session) == self._wanted.team:
+        more = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=frozenset(known), limit=_MANY)
+        for row in reversed(index.sessions(more)):
+            if row.session != self.session and peers.team_of(row.session) == self._wanted.team:
                 yield row.session

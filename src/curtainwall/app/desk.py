@@ -46,6 +46,7 @@ KindOf = Callable[[str], Kind]
 """Finds the kind that an agent of some name is of; raises, with the names there are, where it is of none."""
 
 
+_PAGE = 500
 _WRITTEN = ("text", "reason", "instructions", "name")
 """Where a command holds words of people."""
 
@@ -82,12 +83,17 @@ class HouseDesk:
         """Return the session as it is now; raise `NotFound`."""
         state = self._state(session)
         stream = project_stream(state.workspace.path)
-        for_project = tuple(row.grant for row in self._wired.store.index.grants() if row.stream == stream)
+        for_project = tuple(row.grant for row in self._wired.store.index.grants(of=stream))
         return view_of(state, self._told_in(session), self._threshold, for_project)
 
     def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
-        for entry in self._wired.store.log.read(session_stream(session)):
-            yield lift(entry)
+        """Go back through a log, as far as whoever wants to know goes."""
+        log, stream = self._wired.store.log, session_stream(session)
+        end = log.head(stream)
+        while end > 0:
+            begin = max(end - _PAGE, 0)
+            yield from map(lift, reversed(log.read(stream, begin, end - begin)))
+            end = begin
 
     def find(self, query: SessionQuery) -> Sequence[SessionRow]:
         """Return sessions, newest first."""

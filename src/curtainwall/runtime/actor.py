@@ -17,6 +17,7 @@ from curtainwall.model import (
     CommandRefused,
     Conflict,
     Consumed,
+    CountDenials,
     CurtainwallError,
     ExpireApprovals,
     GrantGiven,
@@ -87,6 +88,8 @@ class Actor:
         self.holders = 0
         # How often the session was used: whoever wants to drop it sees by this that nobody did meanwhile.
         self.uses = 0
+        # Denials that no event tells of so far.
+        self.uncounted = 0
         # Whether another process waits for the session.
         self.is_wanted = False
         self._lease = lease
@@ -214,7 +217,7 @@ class Actor:
         tasks = [task for task in (self._task, self._alarm) if task is not None]
         for task in tasks:
             task.cancel()
-        if not self._is_deciding and not self._tickets:
+        if not self._is_deciding and not self._tickets and not self.uncounted:
             # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the tasks have ended.
             self._lease.release()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -269,6 +272,8 @@ class Actor:
     async def _settle_debts(self) -> None:
         """Write down what is owed before somebody else can decide."""
         owed = [ticket for ticket in self._tickets if ticket.is_owed]
+        if self.uncounted:
+            owed.append(_Ticket(CountDenials(by=SYSTEM, count=self.uncounted), None, None, is_owed=True))
         with suppress(CurtainwallError):
             if owed:
                 await self._settle(owed)
@@ -439,10 +444,15 @@ class Actor:
 
     def _refold(self) -> None:
         """Fold what is stored, page by page, so that a long log does not have to fit into memory."""
-        state, seq, logged = SessionState(), 0, 0
-        while page := self._log.read(self.stream, seq, _PAGE):
-            state = fold(map(lift, page), state)
-            seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
+        seq = logged = 0
+
+        def stored() -> Generator[AnyEvent]:
+            nonlocal seq, logged
+            while page := self._log.read(self.stream, seq, _PAGE):
+                yield from map(lift, page)
+                seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
+
+        state = fold(stored())
         self.state, self.tail, self._logged = state, Tail(self.stream, seq), logged
         self._tell_grown()
         self._project = ProjectState()

@@ -114,7 +114,6 @@ class SessionGate:
         self._preparing = Preparing(tools)
         self._hooks = hooks or NoHooks()
         self._approver = approver
-        self._uncounted: dict[SessionId, int] = {}
         self._orphans = Orphans(house)
         self._waited_for: set[CallId] = set()
         self._under_way = UnderWay()
@@ -131,7 +130,7 @@ class SessionGate:
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:
-                await self._count(actor, session)
+                self._count(actor)
                 return Answer(call=wish.call, verdict=denial("call-budget", str(refusal)))
 
     async def take_up(self, session: SessionId) -> Sequence[Answer]:
@@ -188,7 +187,7 @@ class SessionGate:
         """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
         open_ = actor.state.calls.get(wish.call)
         approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
-        if approval is not None and has_left and approval.calls == (wish.call,):
+        if approval is not None and has_left and tuple(approval.calls) == (wish.call,):
             is_kept = self._orphans.keep(wish.place.session, wish.call, approval.asked.approval, actor.seq)
             if is_kept:
                 return
@@ -413,11 +412,12 @@ class SessionGate:
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
         return Answer(call=wish.call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
 
-    async def _count(self, actor: Actor, session: SessionId) -> None:
+    def _count(self, actor: Actor) -> None:
         """Past the budget of logged calls: one event for many denials."""
-        self._uncounted[session] = self._uncounted.get(session, 0) + 1
-        if self._uncounted[session] >= _COUNT_EVERY:
-            await actor.submit(CountDenials(by=SYSTEM, count=self._uncounted.pop(session)))
+        actor.uncounted += 1
+        if actor.uncounted >= _COUNT_EVERY:
+            actor.owe(CountDenials(by=SYSTEM, count=actor.uncounted))
+            actor.uncounted = 0
 
 
 def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:

@@ -39,6 +39,7 @@ from curtainwall.model import (
     SessionDeleted,
     SessionId,
     StreamId,
+    Tallies,
     TryLater,
     Who,
     Write,
@@ -85,6 +86,11 @@ class Stores(Protocol):
     @property
     def index(self) -> Index:
         """Return the index."""
+        ...
+
+    @property
+    def tallies(self) -> Tallies:
+        """Return the tallies."""
         ...
 
     @property

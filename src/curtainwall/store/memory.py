@@ -274,7 +274,7 @@ class MemoryStore:
         self.inbox = MemoryInbox(self.disk)
         self.leases = MemoryLeases(self.disk, clock)
         self.blobs = MemoryBlobs(self.disk)
-        self.index = self.disk.index
+        self.index = self.tallies = self.disk.index
         self.marks = MemoryMarks(self.disk.marks)
 
     def close(self) -> None:

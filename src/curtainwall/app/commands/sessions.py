@@ -339,7 +339,8 @@ def clean(
         note(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
     with open_store(find_home()) as store:
         if not dry_run and (left := remove_rest(store, find_home())):
-            note(f"removed the files of {counted(left, 'session')} whose deletion had been cut off")
+            note(f"removed the files of {counted(len(left), 'session')} whose deletion had been cut off")
+            _tell_aside(left)
         old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
     rows = [row for row in old if not row.pending]
     kept = [Removal(row.session, f"it has {counted(row.pending, 'open approval')}") for row in old if row.pending]
@@ -357,7 +358,16 @@ def _confirm_deleting(rows: Sequence[SessionRow], *, yes: bool) -> None:
     confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
 
 
+def _tell_aside(removals: Sequence[Removal]) -> None:
+    for it in removals:
+        if it.aside is not None:
+            note(
+                f"the workspace of {it.session} may belong to a session that was lost with a damaged database; it lies in `{it.aside}` now"
+            )
+
+
 def _report(removals: list[Removal], output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:
+    _tell_aside(removals)
     gone = [removal for removal in removals if removal.why_not is None]
     kept = [removal for removal in removals if removal.why_not is not None]
     if output is Output.JSON:

@@ -125,9 +125,8 @@ class Acting:
 
     def _one_in(self, project: str) -> SessionId:
         """Return a session that works in a project; a grant of the project is taken back from there."""
-        for row in self._site.house.index.sessions(SessionQuery(text=project)):
-            if row.workspace == project:
-                return row.session
+        for row in self._site.house.index.sessions(SessionQuery(workspace=project, limit=1)):
+            return row.session
         raise NotFound("no session works in that project any more; `curtainwall grants revoke` takes the grant back")
 
     async def _begin(self, request: Request) -> Response:
