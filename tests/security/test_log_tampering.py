@@ -17,7 +17,7 @@ Run = Callable[..., Said]
 
 
 def sql(places: Places, *statements: str) -> None:
-    with sqlite3.connect(places.home / "curtainwall.db", isolation_level=None) as db:
+    with closing(sqlite3.connect(places.home / "curtainwall.db", isolation_level=None)) as db, db:
         for statement in statements:
             db.execute(statement)
 

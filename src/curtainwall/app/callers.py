@@ -35,7 +35,8 @@ def see_that_there_is(team: str, teams: Iterable[str]) -> None:
     """Raise `NotFound`, with the teams that there are, for one that is not configured."""
     known = sorted(teams)
     if team not in known:
-        raise NotFound(f"there is no team `{team}`; there are: {', '.join(f'`{each}`' for each in known) or 'none is configured'}")
+        there = f"there are: {', '.join(f'`{each}`' for each in known)}" if known else "none is configured"
+        raise NotFound(f"there is no team `{team}`; {there}")
 
 
 class OutsideCaller:
@@ -108,6 +109,7 @@ class McpCaller(OutsideCaller):
     def _others(self, known: Set[str]) -> Iterator[SessionId]:
         """Yield the other sessions of this caller that have touched more, oldest first, so that the first cause is kept."""
         peers, index = self._wired.peers, self._wired.store.index
-        for row in reversed(index.sessions(SessionQuery(agent=OUTSIDE, channel=MCP, limit=_MANY))):
-            if row.session != self.session and not known >= set(row.labels) and peers.team_of(row.session) == self._wanted.team:
+        more = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=frozenset(known), limit=_MANY)
+        for row in reversed(index.sessions(more)):
+            if row.session != self.session and peers.team_of(row.session) == self._wanted.team:
                 yield row.session

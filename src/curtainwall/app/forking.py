@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from curtainwall.app.wiring import Wired, workspace_at
 from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     TEAMS,
+    CurtainwallError,
     InheritHistory,
     Limits,
     Mode,
@@ -84,10 +86,33 @@ async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits:
             job=state.opened.job,
             channel=TEAMS if state.opened.channel == TEAMS else "",
         )
-        await begin(wired, opening, InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork"))
+        inherits = InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork")
+        await _to_its_end(begin(wired, opening, inherits))
     except BaseException:
-        # A copy that nobody waits for any more may still be at it.
-        with suppress(OSError):
-            await asyncio.to_thread(remove_tree, place.root)
+        if not _may_be_there(wired, session):
+            # A copy that nobody waits for any more may still be at it.
+            with suppress(OSError):
+                await asyncio.to_thread(remove_tree, place.root)
         raise
     return Forked(session, workspace.path, opening.mode, copied)
+
+
+async def _to_its_end(writing: Coroutine[None, None, None]) -> None:
+    """Wait for something until it is known whether it was written, however often somebody wants to stop; then stop."""
+    task, stopped = asyncio.ensure_future(writing), False
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            stopped = True
+    task.result()
+    if stopped:
+        raise asyncio.CancelledError
+
+
+def _may_be_there(wired: Wired, session: SessionId) -> bool:
+    """Tell whether a session has a log, also where that cannot be told now: its files are not to be taken from it."""
+    try:
+        return wired.store.log.head(session_stream(session)) > 0
+    except CurtainwallError:
+        return True

@@ -3,8 +3,8 @@
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from dataclasses import dataclass, replace
+from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
@@ -17,9 +17,8 @@ Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place",
 _ARGUMENTS_START = "as written:"
 _TEXTS: Mapping[str, str] = {"filesystem.write_file": "content", FOLLOW_INSTRUCTIONS: "content", LOAD_SKILL: "text", REMEMBER: "text"}
 """Tools of which one argument is a text that people read line by line."""
-_LONG = 300
-_MOST_LINES = 60
 _MOST_COMPARED = 200
+_CUTS = ("characters cut]…", "more are not shown]…")
 _MARKS: Mapping[Kind, str] = {"added": "+", "removed": "-", "argument": " ", "place": "@@"}
 
 # What kind of line it is, and the line as the agent wrote it.
@@ -33,15 +32,62 @@ class CardLine:
     kind: Kind
     text: str
 
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether something is left out here; an agent can make us believe so, and then more is shown than need be."""
+        return self.kind == "note" or any(cut in self.text for cut in _CUTS)
 
-def card_lines(ask: PendingAsk) -> tuple[CardLine, ...]:
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """How much a card may show: lines of a text, letters of a line; and where the rest is."""
+
+    lines: int = 60
+    letters: int = 300
+    rest: str = "`/pending ID` shows all of them"
+
+
+SMALL: Final = Space()
+WHOLE: Final = Space(lines=5_000, letters=200_000, rest="no card holds them")
+
+
+def card_lines(ask: PendingAsk, space: Space = SMALL) -> tuple[CardLine, ...]:
     """Return the card of an ask, every line inert; that of a plan has every step in its head."""
-    return tuple(_head(ask)) if ask.subject.steps else (*_head(ask), *_arguments(ask.subject), *_body(ask.subject))
+    subject, space = ask.subject, replace(space, rest=space.rest.replace("ID", ask.approval))
+    return tuple(_head(ask)) if subject.steps else (*_head(ask), *_arguments(subject, space), *_body(subject, space))
+
+
+def exact_card(ask: PendingAsk) -> tuple[CardLine, ...]:
+    """Return the exact text that an answer is about, line by line inert."""
+    return tuple(CardLine("head", _uncut(line)) for line in ask.shown.split("\n"))
 
 
 def whole_card(ask: PendingAsk) -> tuple[CardLine, ...]:
-    """Return the exact text that an answer is about, line by line inert."""
-    return tuple(CardLine("head", _uncut(line)) for line in ask.shown.split("\n"))
+    """Return the exact text that an answer is about, and in full whatever it or the card leaves out."""
+    exact = exact_card(ask)
+    return (*exact, *left_out(ask)) if any(line.is_cut for line in (*exact, *card_lines(ask))) else exact
+
+
+def left_out(ask: PendingAsk) -> tuple[CardLine, ...]:
+    """Return what a call touches and with which arguments, in full; a plan is never cut."""
+    subject = ask.subject
+    if subject.steps:
+        return ()
+    touched = (CardLine("argument", f"  {it.role} {_uncut(it.value)}") for it in subject.resources)
+    return (CardLine("title", "everything that it touches:"), *touched, *_arguments(subject, WHOLE), *_body(subject, WHOLE))
+
+
+def says_more(subject: Subject) -> bool:
+    """Tell whether the arguments say something that neither the resources nor the text below them show, as the path of a URL."""
+    shown = {it.value for it in subject.resources}
+    below = _shown_below(subject)
+
+    def is_shown(name: str, value: JsonValue) -> bool:
+        spelt = subject.canonical.get(name, value)
+        each = cast("list[JsonValue]", spelt) if isinstance(spelt, list) else [spelt]
+        return name in below or all(isinstance(it, str) and it in shown for it in each)
+
+    return not all(is_shown(name, value) for name, value in subject.raw.items())
 
 
 def ask_in_a_line(ask: PendingAsk, room: int = 100) -> str:
@@ -79,28 +125,33 @@ def _uncut(line: str) -> str:
     return plain_line(line, 10 * len(line) + 1)
 
 
-def _arguments(subject: Subject) -> Iterator[CardLine]:
+def _arguments(subject: Subject, space: Space) -> Iterator[CardLine]:
     yield CardLine("title", _ARGUMENTS_START)
-    yield from _told(subject.raw, _shown_below(subject))
+    yield from _told(subject.raw, _shown_below(subject), space)
     differs = {name: value for name, value in subject.canonical.items() if name not in subject.raw or subject.raw[name] != value}
     gone = [name for name in subject.raw if name not in subject.canonical]
     if not differs and not gone:
         return
     same = len(subject.canonical) - len(differs)
     yield CardLine("title", f"would run as{f' ({same} more as written)' if same else ''}:")
-    yield from _told(differs, _shown_below(subject))
+    yield from _told(differs, _shown_below(subject), space)
     if gone:
         yield CardLine("argument", f"  without {plain_line(', '.join(gone))}")
 
 
-def _told(arguments: Mapping[str, JsonValue], below: frozenset[str]) -> Iterator[CardLine]:
+def _told(arguments: Mapping[str, JsonValue], below: frozenset[str], space: Space) -> Iterator[CardLine]:
     for name, value in arguments.items():
         text = json.dumps(value, ensure_ascii=False)
         if name in below:
             text = f"(shown below, {counted(len(value if isinstance(value, str) else text), 'character')})"
-        elif len(text) > _LONG:
-            text = plain_line(text, _LONG)
-        yield CardLine("argument", f"  {plain_line(name)}: {plain_line(text)}")
+        elif isinstance(value, str) and "\n" in value.strip("\n"):
+            # A script on one line is read by nobody.
+            lines = _lines(value)
+            text = counted(len(lines), "line")
+            yield CardLine("argument", f"  {plain_line(name)}, {text}:")
+            yield from _fitted([*_all("argument", [f"    {line}" for line in lines])], space)
+            continue
+        yield CardLine("argument", f"  {plain_line(name)}: {plain_line(text, space.letters)}")
 
 
 def _shown_below(subject: Subject) -> frozenset[str]:
@@ -110,15 +161,16 @@ def _shown_below(subject: Subject) -> frozenset[str]:
     return frozenset({name}) if name is not None and isinstance(subject.canonical.get(name), str) else frozenset()
 
 
-def _body(subject: Subject) -> tuple[CardLine, ...]:
+def _body(subject: Subject, space: Space) -> tuple[CardLine, ...]:
     edits = _edits(subject) if subject.tool == "filesystem.edit_file" else None
     content = subject.canonical.get(_TEXTS.get(subject.tool, ""))
     if edits is not None:
-        return _cut(_changes(edits), "what would change:")
+        return CardLine("title", "what would change:"), *_fitted(_changes(edits), space)
     if isinstance(content, str):
         lines = [*_all("added", _lines(content))]
         what = "the whole new content" if subject.tool == "filesystem.write_file" else "the whole text"
-        return _cut(lines, f"{what}, {len(lines)} {'line' if len(lines) == 1 else 'lines'}:")
+        hidden = f", of which {_beyond(len(lines), space)} are not shown here" if len(lines) > space.lines else ""
+        return CardLine("title", f"{what}, {counted(len(lines), 'line')}{hidden}:"), *_fitted(lines, space)
     return ()
 
 
@@ -170,16 +222,19 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
-def _cut(lines: Sequence[_Raw], title: str) -> tuple[CardLine, ...]:
-    if len(lines) <= _MOST_LINES:
-        return (CardLine("title", title), *map(_drawn, lines))
-    head = _MOST_LINES * 2 // 3
-    tail = _MOST_LINES - head
-    hidden = CardLine("note", f"…[{len(lines) - _MOST_LINES} lines are not shown here; `/pending ID` shows the ask as it is logged]…")
-    return (CardLine("title", title), *map(_drawn, lines[:head]), hidden, *map(_drawn, lines[-tail:]))
+def _beyond(lines: int, space: Space) -> int:
+    return max(lines - space.lines, 0)
 
 
-def _drawn(raw: _Raw) -> CardLine:
+def _fitted(lines: Sequence[_Raw], space: Space) -> Iterator[CardLine]:
+    head = space.lines if len(lines) <= space.lines else space.lines * 2 // 3
+    yield from (_drawn(line, space) for line in lines[:head])
+    if hidden := _beyond(len(lines), space):
+        yield CardLine("note", f"…[{hidden} lines are not shown here; {space.rest}]…")
+        yield from (_drawn(line, space) for line in lines[head - space.lines :])
+
+
+def _drawn(raw: _Raw, space: Space) -> CardLine:
     kind, line = raw
-    shown = plain_line(line.replace("\t", TAB), _LONG)
+    shown = plain_line(line.replace("\t", TAB), space.letters)
     return CardLine(kind, f"{_MARKS[kind]}{shown}")

@@ -11,6 +11,7 @@ from curtainwall.model import (
     RECEIVE,
     SYSTEM,
     TEAMS,
+    AnyCommand,
     AnyEvent,
     Basis,
     CommandRefused,
@@ -225,11 +226,18 @@ def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
                 )
                 posts.append(Post(session_stream(event.to), f"message:{event.message}", command))
             case PeerAnswered():
-                taken = TakePeerAnswer(by=SYSTEM, answer=event.answer)
-                posts.append(Post(session_stream(event.peer.session), f"answer:{event.answer.message}", taken))
+                posts.append(_answer_to(event.peer, event.answer))
             case _:
                 continue
     return tuple(posts)
+
+
+def turned_away(command: AnyCommand, why: str) -> tuple[Post, ...]:
+    """Return the answer to a message for which there is no session, or none that could take it in; whoever sent it waits."""
+    if not isinstance(command, DeliverMessage):
+        return ()
+    answer = PeerAnswer(message=command.message, status=PeerStatus.REFUSED, text=why)
+    return (_answer_to(command.peer, answer),)
 
 
 def in_words(verdict: Verdict) -> str:
@@ -241,6 +249,10 @@ def in_words(verdict: Verdict) -> str:
 def answer_arguments(team: str, answer: PeerAnswer) -> dict[str, JsonValue]:
     """Return the arguments with which the house asks whether an answer may leave."""
     return {"team": team, "message": answer.message, "answer": answer.text}
+
+
+def _answer_to(peer: Peer, answer: PeerAnswer) -> Post:
+    return Post(session_stream(peer.session), f"answer:{answer.message}", TakePeerAnswer(by=SYSTEM, answer=answer))
 
 
 def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules | None, moment: Moment) -> AnyEvent:

@@ -28,7 +28,7 @@ from tests.support.webs import CONFIG, Web, web_at
 LOOK = Path(__file__).with_name("accessible.js").read_text()
 FOCUSED = Path(__file__).with_name("focused.js").read_text()
 FINE: dict[str, Any] = {"wide": False, "nameless": [], "pale": [], "small": [], "doubled": [], "skipped": [], "landmarks": True}
-SIZES = {"screen": {"width": 1280, "height": 860}, "phone": {"width": 375, "height": 740}}
+SIZES = {"screen": {"width": 1280, "height": 860}, "tablet": {"width": 768, "height": 900}, "phone": {"width": 375, "height": 740}}
 MOST_STOPS = 40
 PLANNED = """
 [cron.nightly]
@@ -78,6 +78,7 @@ def paths(web: Web, session: SessionId) -> list[str]:
     own = [f"/sessions/{session}", f"/sessions/{session}/why?about=", f"/rules?session={session}", f"/audit?session={session}"]
     return [
         *own,
+        f"/asks/{session}/{web.asks(session)[-1]}",
         "/",
         "/sessions",
         "/sessions/new",

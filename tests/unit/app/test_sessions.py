@@ -382,6 +382,21 @@ def test_deleting_needs_a_yes_and_the_whole_id(run: Run, places: Places) -> None
     assert run("audit", "verify").code == 0, "the house's own log says that it was deleted on purpose"
 
 
+def test_a_turn_that_nobody_works_on_is_told_with_what_to_do(run: Run, places: Places) -> None:
+    session = conversation_in(places)
+    shown = run("sessions", "show", session).out
+    assert f"working, but no process works on it now; `curtainwall start --resume {session}` goes on" in shown
+    assert f"no process works on {session} now" in run("sessions", "list").err
+
+    async def looked_at() -> tuple[Said, Said]:
+        async with open_house(set_up()) as wired, wired.house.hold(session):
+            return run("sessions", "show", session), run("sessions", "list")
+
+    held, listed = asyncio.run(asyncio.wait_for(looked_at(), 60))
+    assert f"working, process {os.getpid()}" in held.out
+    assert listed.err == ""
+
+
 def test_a_no_is_told_and_the_question_names_what_would_go(
     run: Run, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

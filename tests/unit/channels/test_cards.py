@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from curtainwall.channels.cards import ask_in_a_line, call_in_words, card_lines
+from curtainwall.channels.cards import ask_in_a_line, call_in_words, card_lines, says_more, whole_card
 from curtainwall.model import ApprovalId, CallId, PendingAsk, RuleId, Subject, ToolEffect
 from tests.support.covers import covers
 from tests.support.given import NOW, fetch, subject, write
@@ -54,7 +54,8 @@ def test_an_edit_is_shown_as_a_difference() -> None:
 def test_a_new_file_is_shown_and_cuts_are_stated() -> None:
     assert lines(write("/a", "one\ntwo\n"))[-3:] == ["the whole new content, 2 lines:", "+one", "+two"]
     told = lines(write("/a", "".join(f"{n}\n" for n in range(1_000))))
-    assert "…[940 lines are not shown here; `/pending ID` shows the ask as it is logged]…" in told
+    assert "the whole new content, 1000 lines, of which 940 are not shown here:" in told
+    assert "…[940 lines are not shown here; `/pending abc123` shows all of them]…" in told
     assert told[-1] == "+999"
     assert len(told) < 80
 
@@ -96,6 +97,32 @@ def test_a_long_argument_is_cut_and_says_so() -> None:
     told = lines(fetch("a.example", "/" + "x" * 5_000))
     assert any("characters cut" in line for line in told)
     assert max(map(len, told)) < 400
+
+
+@covers("terminal.card-whole")
+def test_what_a_card_leaves_out_is_on_the_whole_card() -> None:
+    def whole(what: Subject) -> list[str]:
+        return [line.text for line in whole_card(ask(what))]
+
+    content = "".join(f"{n}\n" for n in range(1_000))
+    assert [line for line in whole(write("/a", content)) if line.startswith("+")] == [f"+{n}" for n in range(1_000)]
+    url = "/" + "x" * 5_000
+    assert any(line.endswith(f'{url}"') for line in whole(fetch("a.example", url)))
+    assert whole(write("/a", "short\n")) == ask(write("/a", "short\n")).shown.split("\n"), "nothing is said twice"
+
+
+@covers("terminal.card")
+def test_a_text_of_several_lines_is_shown_in_lines() -> None:
+    told = lines(subject("shell.run", ToolEffect.MODIFY, command="python3 - <<END\nimport os\n\nos.remove('x')\nEND\n"))
+    start = told.index("  command, 5 lines:")
+    assert told[start + 1 :] == ["     python3 - <<END", "     import os", "     ", "     os.remove('x')", "     END"]
+
+
+@covers("web.card-shows-what-is-asked")
+def test_arguments_say_more_where_neither_the_resources_nor_a_text_show_them() -> None:
+    assert not says_more(write("/a", "hello"))
+    assert not says_more(edit({"oldText": "a", "newText": "b"}).model_copy(update={"resources": write("/srv/own/a").resources}))
+    assert says_more(fetch("a.example", "/?secret"))
 
 
 def test_a_call_is_told_in_one_line() -> None:

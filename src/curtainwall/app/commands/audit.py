@@ -170,7 +170,8 @@ def rescue_(output: OutputOption = Output.TEXT) -> None:
         lost = [] if told is None else [str(each) for each in told.lost]
         show_json({"damaged": told is not None, "aside": None if told is None else str(told.aside), "lost": lost, "rebuilt": rebuilt})
     else:
-        show("the database is whole; nothing was changed" if told is None else f"{told}")
+        whole = "the database is whole" if find_home().database.exists() else f"there is no log in `{find_home().root}` yet"
+        show(f"{whole}; nothing was changed" if told is None else f"{told}")
         for stream in () if told is None else told.lost:
             note(f"lost: {stream}")
         for words in rebuilt:
@@ -224,7 +225,7 @@ def head(output: OutputOption = Output.TEXT) -> None:
 
 @app.command()
 def tail(
-    session: Annotated[str | None, typer.Argument(help="left out, the session that changed last")] = None,
+    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="left out, the session that changed last")] = None,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="how many of the last lines")] = 10,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="go on with what comes")] = False,
 ) -> None:

@@ -9,10 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from curtainwall.channels.asks import Card, Key
+from curtainwall.channels.cards import call_in_words
 from curtainwall.channels.plain import plain_line
+from curtainwall.channels.slash import WORDS
 from curtainwall.channels.web.forms import choice, number
 from curtainwall.channels.web.house import Wish
-from curtainwall.channels.web.site import Site, form_of, who
+from curtainwall.channels.web.looking import new_page
+from curtainwall.channels.web.site import Site, form_of, status_of, who
 from curtainwall.model import (
     AnyCommand,
     ApprovalId,
@@ -22,6 +25,7 @@ from curtainwall.model import (
     ChangeModel,
     CloseSession,
     CommandRefused,
+    CurtainwallError,
     DisableRule,
     EnableRule,
     GrantId,
@@ -108,7 +112,7 @@ class Acting:
             raise CommandRefused(told.text)
         for asking, _ in card.joined:
             self._site.house.beginnings.attend(asking)
-        return self._site.done(request, told.text)
+        return self._site.done(request, f"{told.text}, {call_in_words(card.ask.subject, 60)}")
 
     async def _revoke(self, request: Request) -> Response:
         grant, index = str(request.path_params["grant"]), self._site.house.index
@@ -121,24 +125,34 @@ class Acting:
 
     def _one_in(self, project: str) -> SessionId:
         """Return a session that works in a project; a grant of the project is taken back from there."""
-        for row in self._site.house.index.sessions(SessionQuery(text=project)):
-            if row.workspace == project:
-                return row.session
+        for row in self._site.house.index.sessions(SessionQuery(workspace=project, limit=1)):
+            return row.session
         raise NotFound("no session works in that project any more; `curtainwall grants revoke` takes the grant back")
 
     async def _begin(self, request: Request) -> Response:
         form = form_of(request)
-        mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
-        wish = Wish(_name(form.get("name", "")), form.get("model", "").strip(), form.get("workspace", "").strip(), mode)
-        opened = await self._site.house.beginnings.begin(wish, who(request))
+        try:
+            mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
+            model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
+            wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
+            opened = await self._site.house.beginnings.begin(wish, who(request))
+        except CurtainwallError as error:
+            # Whoever wrote a long task does not write it again.
+            return new_page(self._site, request, str(error), status_of(error))
         if task := form.get("task", "").strip():
             await self._say(request, opened.session, task)
         return self._site.done(request, "; ".join(opened.notes), f"/sessions/{opened.session}")
 
     async def _message(self, request: Request) -> Response:
-        session, text = self._site.session_in(request), form_of(request).get("text", "").strip()
+        session, written = self._site.session_in(request), form_of(request).get("text", "")
+        text = written.strip()
         if not text:
             raise CommandRefused("there is nothing to send")
+        word = text.split(maxsplit=1)[0] if written.startswith("/") else ""
+        if word[1:].casefold() in WORDS:
+            raise CommandRefused(
+                f"`{word}` is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
+            )
         await self._say(request, session, text)
         return self._site.done(request, "")
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
@@ -11,59 +10,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup, escape
 from pydantic import JsonValue
 
-from curtainwall.channels.cards import CardLine, call_in_words, card_lines, whole_card
+from curtainwall.channels.cards import call_in_words
 from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.showing import MODES, duration, used_words
+from curtainwall.channels.web.asked import asked
 from curtainwall.channels.web.breaking import cut
 from curtainwall.channels.web.items import scopes_for
 from curtainwall.channels.web.markdown import as_html
-from curtainwall.model import BudgetFigure, BudgetKind, Millis, PendingAsk
+from curtainwall.model import BudgetFigure, BudgetKind, Millis
 
 LONGEST_TEXT = 20_000
 _BIGGEST_RESULT = 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class CardPart:
-    """A titled part of a card, such as a difference, or a step of a plan."""
-
-    title: str
-    lines: tuple[CardLine, ...]
-    is_step: bool = False
-
-    @property
-    def is_change(self) -> bool:
-        """Tell whether it shows what would be written."""
-        return any(line.kind in ("added", "removed", "place") for line in self.lines)
-
-
-def card_parts(ask: PendingAsk) -> tuple[CardPart, ...]:
-    """Return the parts of a card below its head: arguments in both forms, and what would change; of a plan, its steps."""
-    parts: list[tuple[str, list[CardLine]]] = []
-    for line in card_lines(ask):
-        if line.kind == "title":
-            parts.append((line.text.removesuffix(":"), []))
-        elif parts:
-            parts[-1][1].append(line)
-    return tuple(CardPart(title, tuple(lines), bool(ask.subject.steps)) for title, lines in parts)
-
-
-def wanted(ask: PendingAsk) -> tuple[tuple[str, str], ...]:
-    """Return what is asked for, as the card says it: the role or another word of ours, and the rest of its line."""
-    found: list[tuple[str, str]] = []
-    for line in card_lines(ask):
-        if line.kind == "title":
-            # Below it stand arguments, or the steps of a plan with what each of them wants.
-            break
-        if line.kind == "rule" and not line.text.startswith("because "):
-            role, _, rest = line.text.removeprefix("wants ").partition(" ")
-            found.append((role, rest))
-    return tuple(found)
-
-
-def exact(ask: PendingAsk) -> str:
-    """Return the exact text that an answer is about."""
-    return "\n".join(line.text for line in whole_card(ask))
 
 
 def shown(text: str, limit: int = LONGEST_TEXT) -> str:
@@ -82,6 +39,11 @@ def ticks(text: str) -> Markup:
     if len(parts) % 2 == 0:
         return escape(plain(text))
     return Markup().join(Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+
+
+def at_slashes(text: str) -> Markup:
+    """Return a path or an address that breaks into lines behind its slashes first."""
+    return Markup("<wbr>").join(f"{piece}/" for piece in plain(text).split("/"))[: -len("/")]
 
 
 def moment(at: Millis | None) -> str:
@@ -145,12 +107,11 @@ def templates() -> Environment:
             "cut": shown,
             "markdown": as_html,
             "ticks": ticks,
+            "at_slashes": at_slashes,
             "moment": moment,
             "clock": clock,
             "as_text": as_text,
-            "card_parts": card_parts,
-            "exact": exact,
-            "wanted": wanted,
+            "asked": asked,
             "words": call_in_words,
             "used": used_words,
             "share": share,

@@ -7,9 +7,10 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from curtainwall.channels.web.drawing import draw
 from curtainwall.channels.web.forms import Misread, TooBig, read_body, read_form
 from curtainwall.channels.web.sign_ins import SignIns
 
@@ -91,10 +92,10 @@ class Guard:
         headers, path, method = Headers(scope=scope), str(scope["path"]), str(scope["method"])
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._doors.knows(hosts[0]):
-            return _plain(421, "this is not the host that you asked for; name it in `web.hosts` if it is")
+            return _told(headers, 421, "this is not the host that you asked for; name it in `web.hosts` if it is")
         changes = method not in _SAFE
         if changes and not _is_same_origin(headers, hosts[0], self._doors.is_secure):
-            return _plain(403, "this form does not come from a page of ours")
+            return _told(headers, 403, "this form does not come from a page of ours")
         visitor = self._visitor(headers)
         scope["visitor"] = visitor
         is_public = path == _PUBLIC[0] or path.startswith(_PUBLIC[1])
@@ -103,15 +104,16 @@ class Guard:
         return await self._form_refusal(scope, receive, visitor) if changes else None
 
     async def _form_refusal(self, scope: Scope, receive: Receive, visitor: Visitor | None) -> ASGIApp | None:
+        headers = Headers(scope=scope)
         try:
-            form = read_form(Headers(scope=scope).get("content-type", ""), await read_body(receive))
+            form = read_form(headers.get("content-type", ""), await read_body(receive))
         except TooBig:
-            return _plain(413, "this is more than a form may hold")
+            return _told(headers, 413, "this is more than a form may hold")
         except Misread as fault:
-            return _plain(400, str(fault))
+            return _told(headers, 400, str(fault))
         told = form.get(CSRF_FIELD, "").encode("utf-8", "surrogatepass")
         if visitor is not None and not hmac.compare_digest(told, visitor.csrf.encode()):
-            return _plain(403, "this form is of another sign-in; load the page again")
+            return _told(headers, 403, "this form is of another sign-in; load the page again")
         scope["form"] = form
         return None
 
@@ -149,7 +151,7 @@ def _is_same_origin(headers: Headers, host: str, is_secure: bool) -> bool:
 
 def _stranger(scope: Scope, headers: Headers, *, changes: bool) -> ASGIApp:
     if changes or headers.get("sec-fetch-dest", "document") not in ("document", ""):
-        return _plain(401, "sign in first: `curtainwall web link` prints a link")
+        return _told(headers, 401, "you are signed out: `curtainwall web link` prints a link; what you typed stays in this window")
     if headers.get("sec-fetch-site") == "cross-site":
         return Response(_BOUNCE, 200, media_type="text/html")
     where = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
@@ -157,7 +159,10 @@ def _stranger(scope: Scope, headers: Headers, *, changes: bool) -> ASGIApp:
     return RedirectResponse(f"/sign-in{ahead}", 303)
 
 
-def _plain(status: int, words: str) -> ASGIApp:
+def _told(headers: Headers, status: int, words: str) -> ASGIApp:
+    """Return a refusal: a line of text, or for a page of ours that waits for it the piece that it shows."""
+    if headers.get("hx-request") == "true":
+        return HTMLResponse(draw("words.html", words=words, tone="bad"), status)
     return PlainTextResponse(f"{words}\n", status)
 
 

@@ -8,14 +8,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from curtainwall.channels.web.session_hub import RAIL
-from curtainwall.channels.web.site import Site, is_piece
-from curtainwall.model import MCP, OUTSIDE, ApprovalQuery, Mode, SessionQuery, SessionStatus
+from curtainwall.channels.web.site import Site, form_of, is_piece
+from curtainwall.model import MCP, OUTSIDE, ApprovalId, ApprovalQuery, Mode, SessionQuery, SessionStatus
 
 _SHOWN_ITEMS = 150
 _MOST_ITEMS = 5_000
 _SHOWN_ROWS = 100
 _MOST_ROWS = 5_000
 _SETTLED = 8
+_MOST_PARKED = 20
 _LOOKED_AT = 300
 _LONGEST_SEARCH = 200
 _MOST_DIGITS = 8
@@ -32,8 +33,9 @@ class Looking:
         guarded = self._site.guarded
         return [
             Route("/", guarded(self._inbox), methods=["GET"]),
+            Route("/asks/{session}/{approval}", guarded(self._ask), methods=["GET"]),
             Route("/sessions", guarded(self._sessions), methods=["GET"]),
-            Route("/sessions/new", guarded(self._new), methods=["GET"]),
+            Route("/sessions/new", guarded(self._new, operators=True), methods=["GET"]),
             Route("/sessions/{session}", guarded(self._session), methods=["GET"]),
             Route("/sessions/{session}/why", guarded(self._why), methods=["GET"]),
             Route("/grants", guarded(self._grants), methods=["GET"]),
@@ -44,7 +46,14 @@ class Looking:
         recent = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_LOOKED_AT)) if row.status != "open"]
         recent.sort(key=lambda row: row.settled or 0, reverse=True)
         cards = self._site.hubs.whole.cards()
-        return self._site.page(request, "inbox.html", cards=cards, recent=recent[:_SETTLED], live="on=asks")
+        waiting = house.index.sessions(SessionQuery(status="waiting", without_agent=OUTSIDE, limit=_LOOKED_AT))
+        parked = [row for row in waiting if not row.pending][:_MOST_PARKED]
+        return self._site.page(request, "inbox.html", cards=cards, recent=recent[:_SETTLED], parked=parked, live="on=asks")
+
+    async def _ask(self, request: Request) -> Response:
+        approval = ApprovalId(str(request.path_params["approval"])[:_LONGEST_SEARCH])
+        card = self._site.house.board.find(approval, self._site.session_in(request))
+        return await self._site.long_page(request, "ask.html", card=card, whole=True)
 
     async def _sessions(self, request: Request) -> Response:
         told = request.query_params
@@ -78,7 +87,7 @@ class Looking:
         )
 
     async def _new(self, request: Request) -> Response:
-        return self._site.page(request, "new.html", models=self._site.house.beginnings.models(), modes=tuple(Mode))
+        return new_page(self._site, request)
 
     async def _session(self, request: Request) -> Response:
         session = self._site.session_in(request)
@@ -112,6 +121,14 @@ class Looking:
     async def _grants(self, request: Request) -> Response:
         everything = "all" in request.query_params
         return self._site.page(request, "grants.html", rows=self._site.house.index.grants(all_of_them=everything), everything=everything)
+
+
+def new_page(site: Site, request: Request, fault: str = "", status: int = 200) -> Response:
+    """Return the form of a new session, with what was typed into it where that was refused."""
+    typed = form_of(request)
+    there = site.house.beginnings
+    shown = {"agents": there.agents(), "models": there.models(), "modes": tuple(Mode)}
+    return site.page(request, "new.html", status=status, **shown, typed=typed, fault=fault)
 
 
 def _count(told: str, usual: int, most: int) -> int:

@@ -93,7 +93,7 @@ class Site:
 
     def refused(self, request: Request, error: CurtainwallError) -> Response:
         """Answer with why something was not done."""
-        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), _BAD_REQUEST)
+        status = status_of(error)
         if is_piece(request):
             return self.piece("words.html", status=status, words=str(error), tone="bad")
         title = "Not found" if isinstance(error, NotFound) else "Not done"
@@ -120,6 +120,11 @@ class Site:
         if not (told.isascii() and told.isalnum() and self.house.line.feed.head(session_stream(SessionId(told)))):
             raise NotFound("there is no such session")
         return SessionId(told)
+
+
+def status_of(error: CurtainwallError) -> int:
+    """Return what HTTP calls a refusal."""
+    return next((code for kind, code in _STATUS.items() if isinstance(error, kind)), _BAD_REQUEST)
 
 
 def visitor_of(request: Request) -> Visitor | None:

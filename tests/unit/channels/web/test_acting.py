@@ -1,5 +1,6 @@
 """What people do on the pages: each form is one decision of the session, and whoever is late hears the truth."""
 
+import re
 import time
 from pathlib import Path
 
@@ -126,10 +127,24 @@ def test_a_session_begins_with_what_the_form_says(web: Web, ann: Visit, tmp_path
     assert "hello" in ann.get(f"/sessions/{session}").text
 
 
+@covers("web.begins-with-any-agent")
+def test_the_form_offers_every_agent_and_begins_with_the_usual_one(web: Web, ann: Visit) -> None:
+    form = ann.get("/sessions/new").text
+    offered = re.findall(r"<option>([a-z-]+)</option>", form)
+    assert offered[0] == "builtin"
+    assert {"claude-code", "codex", "opencode", "gemini", "claude-local"} <= set(offered)
+    session = ann.post("/sessions/new", agent="builtin").headers["location"].removeprefix("/sessions/")
+    view = web.served.work.desk.view(session)
+    assert (view.agent, view.model, view.mode) == ("builtin", web.served.work.desk.usual.model, Mode.DEFAULT)
+
+
+@covers("web.begins-with-any-agent")
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"model": "nonsense"}, "nonsense"),
+        ({"agent": "nonsense"}, "here; there are: builtin"),
+        ({"agent": "codex", "model": "demo"}, "cannot use the model"),
         ({"workspace": "relative"}, "whole path"),
         ({"workspace": "/nowhere/at/all"}, "no directory"),
         ({"workspace": "~/.ssh"}, ""),
