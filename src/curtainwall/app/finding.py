@@ -9,7 +9,6 @@ from curtainwall.model import (
     GrantId,
     Index,
     NotFound,
-    SessionId,
     SessionQuery,
     SessionRow,
 )
@@ -34,7 +33,7 @@ def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
 
 def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:
     """Return the approval of that id: the open one, where several sessions have used the same."""
-    within = SessionId(session) if session else None
+    within = find_session(index, session).session if session else None
     found = index.approvals(ApprovalQuery(approval=ApprovalId(text), session=within, open_only=False))
     open_ = [row for row in found if row.status == "open"]
     if len(open_) > 1:
@@ -42,6 +41,9 @@ def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:
         raise NotFound(f"approval `{text}` is open in more than one session; add --session with one of {where}")
     if open_ or found:
         return (open_ or [*found])[0]
+    if within and (elsewhere := index.approvals(ApprovalQuery(approval=ApprovalId(text), open_only=False))):
+        where = ", ".join(f"`{row.session}`" for row in elsewhere)
+        raise NotFound(f"approval `{text}` is not of session `{within}`; leave --session out, or name one of {where}")
     others = [row.approval for row in index.approvals(ApprovalQuery(limit=10))]
     listed = f"open are {', '.join(f'`{id_}`' for id_ in others)}" if others else "none is open"
     raise NotFound(f"there is no approval `{text}` {_here()}; {listed}{_ELSEWHERE}")

@@ -114,5 +114,14 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Misuse("nobody can be asked here; add --yes if you mean it")
-    if not typer.confirm(question, err=True):
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort as gone:
+        # The question's own line is not over yet.
+        note("")
+        if isinstance(gone.__context__, KeyboardInterrupt):
+            note("nothing was done")
+            raise KeyboardInterrupt from None
+        raise
+    if not agreed:
         raise typer.Abort

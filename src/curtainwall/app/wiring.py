@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -57,12 +57,13 @@ from curtainwall.model import (
     SendMessage,
     SessionId,
     SessionQuery,
+    Undecided,
     UserPromptSubmit,
     Who,
     Workspace,
 )
 from curtainwall.policy import Lists, Policy, Protection, RuleCard, load
-from curtainwall.runtime import PATIENCE, House, SessionGate, Stores, SystemClock
+from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, Whose, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Mounts, Runner
@@ -296,7 +297,7 @@ def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable
 
     async def send(session: SessionId, command: AnswerApproval) -> int:
         # Under the approval's name: looked at again while the session's owner is stopped, the file is still one answer.
-        return await wired.house.send(session, command, f"file {command.approval} {command.granted}", PATIENCE)
+        return await wired.house.send(session, command, f"file {command.approval} {command.granted}")
 
     return Rendezvous(wired.house.feed, send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
 
@@ -363,7 +364,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         if reply.blocked is not None:
             raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
         if reply.context:
-            await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
+            # It is kept where nobody decides it now, and the message has to come after it all the same.
+            with suppress(Undecided):
+                await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
 
     def listens(place: Place) -> bool:
         return hooks.listens("UserPromptSubmit", place)

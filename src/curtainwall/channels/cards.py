@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from pydantic import JsonValue
@@ -53,7 +53,7 @@ WHOLE: Final = Space(lines=5_000, letters=200_000, rest="no card holds them")
 
 def card_lines(ask: PendingAsk, space: Space = SMALL) -> tuple[CardLine, ...]:
     """Return the card of an ask, every line inert; that of a plan has every step in its head."""
-    subject = ask.subject
+    subject, space = ask.subject, replace(space, rest=space.rest.replace("ID", ask.approval))
     return tuple(_head(ask)) if subject.steps else (*_head(ask), *_arguments(subject, space), *_body(subject, space))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curtainwall.channels.asks import Board, Card
-from curtainwall.channels.cards import ask_in_a_line
+from curtainwall.channels.cards import ask_in_a_line, whole_card
 from curtainwall.channels.line import Line
 from curtainwall.channels.plain import plain, plain_line
 from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
@@ -43,6 +43,7 @@ BoardAt = Callable[[ShownAt], Board]
 """Makes the board of a place."""
 
 _REMEMBERED = 64
+_LONGEST_ANSWER = 20_000
 _NO_SCREEN = "this place stays with its session; `/new` begins another, and `/resume` goes to one"
 
 
@@ -102,13 +103,13 @@ class Chat:
         if message in self._heard_at(reference):
             return Heard(again=True)
         who = self.who(name)
-        session = await self._house.places.lead(self.place(reference), who)
         try:
+            session = await self._house.places.lead(self.place(reference), who)
             heard = await self._take(reference, session, who, text, message)
         except CommandRefused as refusal:
             heard = Heard((plain_line(str(refusal)),), refused=True)
         except Undecided as waits:
-            # It is kept under its id, so it is not brought again.
+            # It is kept under its id, or whoever wrote it is told otherwise: it is not brought again.
             heard = Heard((plain_line(str(waits)),))
         kept = [*self._heard_at(reference), message][-_REMEMBERED:]
         await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})
@@ -189,7 +190,9 @@ class Chat:
                     told = await board.answer(card, granted=True, by=who, scope=request.scope)
                 else:
                     told = await board.answer(card, granted=False, by=who, reason=request.reason)
-                return Outcome((plain_line(told.text),), refused=not told.counted, answered=card.approval if told.counted else None)
+                return Outcome(
+                    (plain_line(told.text, _LONGEST_ANSWER),), refused=not told.counted, answered=card.approval if told.counted else None
+                )
             case Pending(approval=None):
                 lines = [f"{card.tag} {ask_in_a_line(card.ask)}" for card in board.cards()]
                 return Outcome(tuple(lines)) if lines else None
@@ -199,7 +202,7 @@ class Chat:
                     card = board.find(request.approval)
                 except (NotFound, AlreadyAnswered):
                     return None
-                return Outcome((card.tag, *(line.text for line in card.lines)))
+                return Outcome((card.tag, *(line.text for line in whole_card(card.ask))))
             case Quit() | Clear():
                 return Outcome((_NO_SCREEN,))
             case _:

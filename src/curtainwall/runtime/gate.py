@@ -62,6 +62,7 @@ from curtainwall.model import (
 from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
 from curtainwall.runtime.orphans import Orphans
+from curtainwall.runtime.preparing import Preparing
 from curtainwall.runtime.results import keep, load, shorten
 from curtainwall.runtime.under_way import UnderWay
 from curtainwall.runtime.words import human_words
@@ -101,6 +102,7 @@ class _Wish:
     place: Place
     save: Save | None = None
     by_house: bool = False
+    server: str = ""
 
 
 class SessionGate:
@@ -109,9 +111,9 @@ class SessionGate:
     def __init__(self, house: House, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
         self._house = house
         self._tools = tools
+        self._preparing = Preparing(tools)
         self._hooks = hooks or NoHooks()
         self._approver = approver
-        self._uncounted: dict[SessionId, int] = {}
         self._orphans = Orphans(house)
         self._waited_for: set[CallId] = set()
         self._under_way = UnderWay()
@@ -124,11 +126,11 @@ class SessionGate:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
         async with self._under_way, self._house.hold(session) as actor:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house)
+            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house, ask.server)
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:
-                await self._count(actor, session)
+                self._count(actor)
                 return Answer(call=wish.call, verdict=denial("call-budget", str(refusal)))
 
     async def take_up(self, session: SessionId) -> Sequence[Answer]:
@@ -185,7 +187,7 @@ class SessionGate:
         """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
         open_ = actor.state.calls.get(wish.call)
         approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
-        if approval is not None and has_left and approval.calls == (wish.call,):
+        if approval is not None and has_left and tuple(approval.calls) == (wish.call,):
             is_kept = self._orphans.keep(wish.place.session, wish.call, approval.asked.approval, actor.seq)
             if is_kept:
                 return
@@ -205,12 +207,14 @@ class SessionGate:
             spec = self._tools.find(wish.tool)
             if spec is not None and spec.for_house and not wish.by_house:
                 raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            if wish.server and wish.tool.partition(".")[0] != wish.server:
+                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for whoever comes for those of `{wish.server}`")
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:
                 # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
                 wish = replace(wish, arguments=dict(reply.arguments))
-                prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+                prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             return await self._refuse(actor, wish, bad)
         cursor = actor.seq
@@ -338,7 +342,7 @@ class SessionGate:
     async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
         """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
         try:
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             # The yes was to something that cannot be read any more: it answers nothing else either.
             await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad), keep_answer=False))
@@ -408,11 +412,12 @@ class SessionGate:
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
         return Answer(call=wish.call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
 
-    async def _count(self, actor: Actor, session: SessionId) -> None:
+    def _count(self, actor: Actor) -> None:
         """Past the budget of logged calls: one event for many denials."""
-        self._uncounted[session] = self._uncounted.get(session, 0) + 1
-        if self._uncounted[session] >= _COUNT_EVERY:
-            await actor.submit(CountDenials(by=SYSTEM, count=self._uncounted.pop(session)))
+        actor.uncounted += 1
+        if actor.uncounted >= _COUNT_EVERY:
+            actor.owe(CountDenials(by=SYSTEM, count=actor.uncounted))
+            actor.uncounted = 0
 
 
 def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:

@@ -35,7 +35,8 @@ def writes(home: Home, name: str = "note.txt", content: str = "x") -> dict[str, 
 
 @covers("matrix.conversation")
 def test_a_conversation_in_an_encrypted_room_with_an_ask_that_an_operator_approves(home: Home, synapse: Synapse, tmp_path: Path) -> None:
-    configure(home, synapse, model=script(home, {"text": "hello **you**"}, writes(home), {"text": "it is written"}))
+    content = "".join(f"{number}.\n" for number in range(200))
+    configure(home, synapse, model=script(home, {"text": "hello **you**"}, writes(home, content=content), {"text": "it is written"}))
     wall = synapse.user("wall")
 
     async def talk() -> None:
@@ -50,10 +51,16 @@ def test_a_conversation_in_an_encrypted_room_with_an_ask_that_an_operator_approv
             card = await ann.hears(room, wall, "waits for an answer")
             approval = card.text.split()[0]
             assert not (home.outside / "note.txt").exists()
+            form = str(card.source["content"]["formatted_body"])
+            assert f"<p>tool: filesystem.write_file<br>wants write-path {home.outside}/note.txt (change-outside)<br>" in form
+            assert "+100." not in card.text
+            await ann.say(room, f"/pending {approval}")
+            await ann.hears(room, wall, "+100.")
             await ann.say(room, f"/approve {approval}")
             await ann.hears(room, wall, "it is written")
             await ann.until(lambda: f"was approved by {ann.user}" in card.text)
-            assert (home.outside / "note.txt").read_text() == "x"
+            assert "waits for an answer" not in card.text
+            assert (home.outside / "note.txt").read_text() == content
             assert here.health == ""
 
     run(talk())
@@ -277,7 +284,8 @@ def test_a_session_whose_owner_is_stopped_keeps_no_other_room_from_being_heard(h
                 await ann.say(stuck, "second")
                 await ann.say(other, "are you there?")
                 await ann.hears(other, wall, "heard: are you there?")
-                words = f"process {owner} has not decided yet; this is kept and counts as soon as it does"
+                holds = f"process {owner} holds session `{here.session_at(stuck)}` and has not decided yet"
+                words = f"{holds}; this is kept and counts as soon as it does"
                 await ann.until(lambda: sum(words in it.text for it in ann.heard(stuck, wall)) == 2)
                 assert here.accepted(stuck) == ["good morning"]
             await ann.until(lambda: any("second" in it.text and "heard:" in it.text for it in ann.heard(stuck, wall)))

@@ -78,6 +78,7 @@ def paths(web: Web, session: SessionId) -> list[str]:
     own = [f"/sessions/{session}", f"/sessions/{session}/why?about=", f"/rules?session={session}", f"/audit?session={session}"]
     return [
         *own,
+        f"/asks/{session}/{web.asks(session)[-1]}",
         "/",
         "/sessions",
         "/sessions/new",

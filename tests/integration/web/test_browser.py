@@ -183,6 +183,23 @@ async def _rename(web: Web, session: Any, name: str) -> None:
     await web.served.work.desk.send(session, RenameSession(by=Who(name="olga", channel="web"), name=name))
 
 
+@covers("web.long-lists")
+def test_what_comes_live_does_not_get_into_a_search(screens: Screens, web: Web) -> None:
+    page = screens.window()
+    first = web.session("a needle")
+    page.goto(f"{web.base}/sessions")
+    expect(page.locator(".live.on")).to_be_visible()
+    page.get_by_label("Search by name or workspace").fill("needle")
+    page.wait_for_url("**/sessions?q=needle*")
+    expect(page.locator(".row")).to_have_count(1)
+    web.session("a haystack")
+    web.do(_rename(web, first, "a needle with an eye"))
+    expect(page.locator(".row")).to_contain_text(["a needle with an eye"])
+    expect(page.locator(".row")).to_have_count(1)
+    page.go_back()
+    expect(page.locator(".row", has_text="a haystack")).to_be_visible()
+
+
 def test_the_colours_can_be_chosen_and_stay(screens: Screens, web: Web) -> None:
     page = screens.window("ann", color_scheme="light")
     light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")

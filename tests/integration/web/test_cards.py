@@ -134,3 +134,24 @@ def test_a_session_that_waits_without_an_ask_is_found_in_the_inbox(screens: Scre
     expect(parked).to_contain_text("out of steps")
     parked.get_by_role("link").click()
     page.wait_for_url(f"{web.base}/sessions/{session}")
+
+
+@covers("web.answers-hit-what-was-aimed-at")
+def test_whoever_points_stays_where_they_are_and_reads_what_they_answered(screens: Screens, web: Web) -> None:
+    session = web.session("by finger")
+    for name in ("hostname", "hosts", "passwd", "group"):
+        web.an_ask(session, f"/etc/{name}")
+    page = screens.window("ann", viewport=PHONE, has_touch=True)
+    waiting = page.locator(".card:not(.settled)")
+    expect(waiting).to_have_count(4)
+    page.locator(".live.on").wait_for()
+    waiting.first.get_by_role("button", name="Deny").tap()
+    expect(waiting).to_have_count(3)
+    expect(page.locator("#words")).to_contain_text("filesystem.read_file /etc/hostname")
+    expect(page.locator(".card.settled")).to_be_in_viewport()
+    assert page.evaluate("document.activeElement.closest('.card') === document.querySelector('.card:not(.settled)')"), (
+        "the focus is not lost"
+    )
+    page.locator(".menu summary").tap()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Sign out", exact=True)).to_be_hidden()

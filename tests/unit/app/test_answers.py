@@ -67,6 +67,16 @@ def test_an_answer_to_what_is_not_here_says_which_home_was_searched(run: Run, pl
         assert "CURTAINWALL_HOME chooses another home" in said.err
 
 
+def test_an_approval_of_another_session_is_told_with_its_own(run: Run, places: Places) -> None:
+    asking, _ = session_in(places.workspace, OUTSIDE)
+    other, _ = session_in(places.workspace)
+    approval = run("approvals", "list", "--output", "json").json[0]["id"]
+    said = run("approve", approval, "--session", other)
+    assert (said.code, f"is not of session `{other}`; leave --session out, or name one of `{asking}`" in said.err) == (1, True)
+    assert "there is no session `zz`" in run("approve", approval, "--session", "zz").err
+    assert run("approve", approval, "--session", asking).code == 0
+
+
 def test_a_project_grant_stands_for_the_next_session_there(run: Run, places: Places) -> None:
     session_in(places.workspace, OUTSIDE, own=False)
     approval = run("approvals", "list", "--output", "json").json[0]["id"]

@@ -55,7 +55,7 @@ def test_a_new_file_is_shown_and_cuts_are_stated() -> None:
     assert lines(write("/a", "one\ntwo\n"))[-3:] == ["the whole new content, 2 lines:", "+one", "+two"]
     told = lines(write("/a", "".join(f"{n}\n" for n in range(1_000))))
     assert "the whole new content, 1000 lines, of which 940 are not shown here:" in told
-    assert "…[940 lines are not shown here; `/pending ID` shows all of them]…" in told
+    assert "…[940 lines are not shown here; `/pending abc123` shows all of them]…" in told
     assert told[-1] == "+999"
     assert len(told) < 80
 

@@ -23,6 +23,7 @@ from curtainwall.model import (
     CallPermitted,
     ChangeMode,
     CloseSession,
+    DenialsCounted,
     DropCall,
     Effect,
     GrantScope,
@@ -433,6 +434,20 @@ def test_calls_past_the_budget_are_denied_and_counted_rather_than_logged(workspa
                 assert answer.verdict.because == ("call-budget",)
             assert kinds(h, session)[before:] == ["DenialsCounted", "DenialsCounted"]
             assert len(far.lines) == 3
+
+    run(story())
+
+
+def test_denials_that_were_not_counted_yet_are_counted_when_the_house_is_left(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        store = MemoryStore(SystemClock())
+        async with house(store, Rules(policy=policy(), calls=0)) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            for number in range(7):
+                await gate.request(session, write(workspace / str(number)))
+        async with house(store) as h:
+            assert [event.count for event in events(h, session) if isinstance(event, DenialsCounted)] == [7]
 
     run(story())
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.beginning import take_up
 from curtainwall.app.brokered import Brokered, all_agents
 from curtainwall.app.cloning import Cloning
 from curtainwall.app.config_agents import BUILTIN
@@ -21,7 +22,7 @@ from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_h
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.counting import counted
 from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot, wants_colour
-from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, ReadySession, SessionId, Who
+from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, SessionId, Who
 from curtainwall.session import inert
 
 _LONGEST_INPUT = 4 * 1024 * 1024
@@ -94,7 +95,9 @@ def start(
     if agent is not None and agent not in all_agents(setup.config):
         raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    told = _with_input(" ".join(task or ()))
+    told = _with_input(" ".join(task or ()).strip())
+    if task and told is None:
+        raise Misuse("the task is empty; say what to do, or leave it out for a conversation")
     if told is None and resume is None and not is_terminal:
         raise Misuse("there is no terminal for a conversation; give a TASK, or pipe one in")
     if told is None and is_terminal and output is not Shape.TEXT:
@@ -196,8 +199,7 @@ async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> Sessio
         session = opened.session
     elif wish.resume is not None:
         session = find_session(wired.store.index, wish.resume).session
-        # Where a process ended in the middle of opening, whoever comes next completes it.
-        await wired.house.send(session, ReadySession(by=by))
+        await take_up(wired.house, session, by)
     else:
         return await open_new(wired, wanted, by)
     if wish.model is not None:

@@ -6,10 +6,13 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from curtainwall.channels.asks import Board, Card, Key
-from curtainwall.channels.matrix.memory import Memory, transaction
+from curtainwall.channels.cards import CardLine
+from curtainwall.channels.matrix.markdown import with_code
+from curtainwall.channels.matrix.memory import CHANNEL, Memory, transaction
 from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words
 from curtainwall.channels.plain import plain_line
@@ -18,6 +21,8 @@ from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId
 
 _LONGEST: Final = 12_000
 _PATIENCE: Final = 30.0
+_WAITS: Final = " waits for an answer"
+_BLOCKS: Final = frozenset({"argument", "added", "removed", "place", "note"})
 
 YES: Final = frozenset({"👍", "✅", "✔", "☑"})
 NO: Final = frozenset({"👎", "❌", "✖"})
@@ -93,7 +98,7 @@ class Asking:
 
     async def _show(self, card: Card) -> None:
         name = self._name(card.session, card.approval)
-        words = _words(card, self._operators)
+        words = _words(card, self._operators, self._room)
         before = json.loads(self._memory.get(f"asked {name}") or "{}")
         if not before:
             # Remembered before it is said: where we die in between, whoever comes next knows that there may be a card to settle.
@@ -111,7 +116,7 @@ class Asking:
         told = json.loads(self._memory.get(f"asked {name}") or "{}")
         if told and not told.get("settled"):
             first, _, rest = str(told["text"]).partition("\n")
-            card = rest.rpartition("\n\n")[0]
+            first, card = first.replace(_WAITS, "", 1), rest.rpartition("\n\n")[0]
             text = f"{how}\n{first}\n{card}"
             words = Words(
                 text, html=f"<strong>{html.escape(how)}</strong><br>{html.escape(first)}<pre><code>{html.escape(card)}</code></pre>"
@@ -128,21 +133,26 @@ class Asking:
         return f"{self._room} {session} {approval}"
 
 
-def _words(card: Card, operators: Sequence[str]) -> Words:
+def _words(card: Card, operators: Sequence[str], room: str) -> Words:
     lines = "\n".join(line.text for line in card.lines)
+    cut = ""
     if len(lines) > _LONGEST:
-        cut = len(lines) - _LONGEST
-        lines = f"{lines[:_LONGEST]}\n…[{cut} characters are not shown here; `/pending {card.approval}` shows all of it]…"
-    tag = plain_line(f"{card.approval} waits for an answer {card.tag}", 500)
+        cut = f"\n…[{len(lines) - _LONGEST} characters are not shown here; `/pending {card.approval}` shows all of it]…"
+    # Whoever is in the room that it comes from need not be told its name.
+    where = f"[session {card.session}]" if card.origin == f"{CHANNEL}: {room}" else card.tag
+    tag = plain_line(f"{card.approval}{_WAITS} {where}", 500)
     how = f"`/approve {card.approval}` · `/approve {card.approval} session` · `/deny {card.approval} REASON` · `/why {card.approval}`"
-    form = f"<strong>{html.escape(tag)}</strong><pre><code>{html.escape(lines)}</code></pre>{_code(how)}"
-    return Words(f"{tag}\n{lines}\n\n{how}", html=form, mention=tuple(operators))
+    form = f"<strong>{html.escape(tag)}</strong>{_form(card.lines)}{with_code(how)}"
+    return Words(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{how}", html=None if cut else form, mention=tuple(operators))
 
 
-def _code(text: str) -> str:
-    """Return a text in which what stands between backticks is code."""
-    parts = text.split("`")
-    return "".join(f"<code>{html.escape(part)}</code>" if number % 2 else html.escape(part) for number, part in enumerate(parts))
+def _form(lines: Sequence[CardLine]) -> str:
+    """Return a card whose sentences fit any screen, with arguments and changes as blocks."""
+    made = ""
+    for is_block, those in groupby(lines, lambda line: line.kind in _BLOCKS):
+        told = [html.escape(line.text) for line in those]
+        made += "<pre><code>" + "\n".join(told) + "</code></pre>" if is_block else f"<p>{'<br>'.join(told)}</p>"
+    return made
 
 
 def _end_of(card: Card) -> str:

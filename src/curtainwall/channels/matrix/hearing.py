@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from curtainwall.channels.asks import AskDesk, Board
+from curtainwall.channels.cards import whole_card
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.asking import NO, YES, Asking
 from curtainwall.channels.matrix.events import Event, Head, Reacted, Said, Sealed, Shown
+from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
@@ -196,7 +198,7 @@ class Hearing:
 
     async def _whole_ask(self, head: Head, approval: str) -> None:
         card = self._doors.board(head.room).find(approval)
-        await self._reply(head, "\n".join(plain_line(line, 20_000) for line in card.shown.split("\n")))
+        await self._reply(head, "\n".join(line.text for line in whole_card(card.ask)))
 
     async def _answer(
         self,
@@ -210,34 +212,18 @@ class Hearing:
     ) -> None:
         """Answer an ask that is shown in this room, of whichever session it is."""
         begun = f"doing {head.event}"
-        desk = self._doors.desk(_key(head))
-        board = self._doors.board(head.room, desk)
+        board = self._doors.board(head.room, self._doors.desk(_key(head)))
         kept = self._memory.get(begun)
         if kept is not None:
             # A restart came in between: what this very message answered is answered by it again, and by nobody else.
-            await self._again(head, desk, kept, granted=granted, scope=scope, reason=reason)
-            return
-        card = board.find(approval, of)
-        await self._memory.set({begun: json.dumps([[session, ask] for session, ask in card.joined])})
-        answered = await board.answer(card, granted=granted, by=_who(head), scope=scope, reason=reason)
-        await self._reply(head, plain_line(answered.text))
+            asks = tuple((SessionId(session), ApprovalId(ask)) for session, ask in json.loads(kept))
+        else:
+            asks = board.find(approval, of).joined
+            await self._memory.set({begun: json.dumps(asks)})
+        command = AnswerApproval(by=_who(head), approval=asks[0][1], granted=granted, scope=scope, reason=reason)
+        answered = await board.answer_all(asks, command)
+        await self._reply(head, plain_line(answered.text, _LONGEST_LIST))
         await self._memory.set({begun: None})
-
-    async def _again(self, head: Head, desk: Desk, kept: str, *, granted: bool, scope: GrantScope, reason: str) -> None:
-        refusals: list[str] = []
-        asks: Sequence[Sequence[str]] = json.loads(kept)
-        for session, ask in asks:
-            command = AnswerApproval(by=_who(head), approval=ApprovalId(ask), granted=granted, scope=scope, reason=reason)
-            try:
-                await desk.send(SessionId(session), command)
-            except TryLater:
-                raise
-            except CurtainwallError as refusal:
-                refusals.append(str(refusal))
-        verb = "approved" if granted else "denied"
-        words = f"{verb}: {asks[0][1]}" if len(refusals) < len(asks) else refusals[0]
-        await self._reply(head, plain_line(words))
-        await self._memory.set({f"doing {head.event}": None})
 
     async def _reacted(self, reacted: Reacted, asking: Asking | None) -> None:
         """Take a sign as an answer, where the homeserver is trusted not to make them up."""
@@ -271,11 +257,11 @@ class Hearing:
                 await insist(lambda room=room, words=words: self._speaking.say(room, f"{room} flood {look}", words), _TRIES)
 
     async def _reply(self, head: Head, text: str, about: str = "") -> None:
-        parts = pieces(text[:_LONGEST_LIST])
+        cut = len(text) - _LONGEST_LIST
+        parts = pieces(text if cut <= 0 else f"{text[:_LONGEST_LIST]}\n…[{cut} characters are not shown here]…")
         name = f"{head.room} reply {head.event}"
-        first = await insist(
-            lambda: self._speaking.say(head.room, name, Words(parts[0], notice=True, reply_to=about or head.event)), _TRIES
-        )
+        begin = Words(parts[0], html=with_code(parts[0]), notice=True, reply_to=about or head.event)
+        first = await insist(lambda: self._speaking.say(head.room, name, begin), _TRIES)
         for number, part in enumerate(parts[1:] if first else ()):
             words = Words(part, notice=True, thread=first or "")
             await insist(lambda number=number, words=words: self._speaking.say(head.room, f"{name} {number}", words), _TRIES)

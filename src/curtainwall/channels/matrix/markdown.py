@@ -1,5 +1,6 @@
 """What an agent wrote, for a Matrix client: markdown becomes a little HTML, and nothing in it can load, run or call anybody."""
 
+import html
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,17 @@ def to_html(text: str) -> str | None:
     """Return the text as HTML, or None where it has no form that would be worth it."""
     if len(text) > _LONGEST:
         return None
-    html = _reader().render(text).rstrip("\n")
-    plain = html.removeprefix("<p>").removesuffix("</p>")
-    return html if "<" in plain else None
+    form = _reader().render(text).rstrip("\n")
+    plain = form.removeprefix("<p>").removesuffix("</p>")
+    return form if "<" in plain else None
+
+
+def with_code(text: str) -> str | None:
+    """Return a line of ours in which what stands between backticks is code, whoever wrote that; None where nothing does."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0 or len(parts) == 1 or "\n" in text:
+        return None
+    return "".join(f"<code>{html.escape(part)}</code>" if number % 2 else html.escape(part) for number, part in enumerate(parts))
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.events import table
 from curtainwall.channels.matrix.homeserver import Refused
-from curtainwall.channels.matrix.markdown import to_html
+from curtainwall.channels.matrix.markdown import to_html, with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
 from curtainwall.channels.plain import plain, short
@@ -197,7 +197,7 @@ class Replies:
         return f"{self._room} {self._turn} {self._count}"
 
     async def _remark(self, name: str, text: str) -> None:
-        words = Words(plain(text), notice=True)
+        words = Words(plain(text), html=with_code(plain(text)), notice=True)
         await insist(lambda: self._speaking.say(self._room, f"{self._room} {self._turn} remark {name}", words))
 
     async def _type(self) -> None:

@@ -35,7 +35,7 @@ class Looking:
             Route("/", guarded(self._inbox), methods=["GET"]),
             Route("/asks/{session}/{approval}", guarded(self._ask), methods=["GET"]),
             Route("/sessions", guarded(self._sessions), methods=["GET"]),
-            Route("/sessions/new", guarded(self._new), methods=["GET"]),
+            Route("/sessions/new", guarded(self._new, operators=True), methods=["GET"]),
             Route("/sessions/{session}", guarded(self._session), methods=["GET"]),
             Route("/sessions/{session}/why", guarded(self._why), methods=["GET"]),
             Route("/grants", guarded(self._grants), methods=["GET"]),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.channels.matrix.markdown import to_html
+from curtainwall.channels.matrix.markdown import to_html, with_code
 
 
 def test_markdown_becomes_html() -> None:
@@ -29,3 +29,8 @@ def test_nothing_in_it_loads_or_runs(text: str) -> None:
     assert "<img" not in html
     assert "<script" not in html
     assert 'href="javascript' not in html
+
+
+def test_code_in_a_line_of_ours_is_code_and_nothing_else_is_markup() -> None:
+    assert with_code("say `/approve <b>` & go") == "say <code>/approve &lt;b&gt;</code> &amp; go"
+    assert [with_code(text) for text in ("no code", "one ` tick", "`a`\n`b`")] == [None, None, None]

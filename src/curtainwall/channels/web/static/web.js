@@ -29,7 +29,7 @@
       const isSettled = piece.dataset.settled === "yes";
       // An open card stays as it was asked, with whatever somebody has typed into it.
       if (old.classList.contains("card") && !isSettled) return;
-      if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old);
+      if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old, byKeys);
       if (old.matches(".card, .asked") || piece.matches(".asked")) hold();
       // What was folded stays folded, unless it became a question or stopped being one.
       if (!isSettled && !piece.classList.contains("asked") && !old.classList.contains("asked")) {
@@ -40,6 +40,8 @@
     } else {
       const into = id(piece.dataset.into || "");
       if (!into || piece.dataset.settled === "yes") return;
+      // Whether a session fits a search, the server alone knows.
+      if (into.id === "rows" && [...new URLSearchParams(location.search).values()].some(Boolean)) return;
       const stays = atBottom();
       if (piece.matches(".asked") || (piece.matches(".card") && !cards().length)) hold();
       if (piece.dataset.at === "start") into.prepend(piece); else into.append(piece);
@@ -145,8 +147,8 @@
   }
 
   function only(told) {
-    const kept = new Set(told.ids);
-    for (const card of [...(id(told.in)?.children || [])]) if (!kept.has(card.id)) { card.remove(); hold(); }
+    const open = new Set(told.ids);
+    for (const card of [...(id(told.in)?.children || [])]) if (!open.has(card.id)) { card.remove(); hold(); }
     settleEmptiness();
   }
 
@@ -162,14 +164,19 @@
 
   const cards = () => [...document.querySelectorAll("#asks .card:not(.settled)")];
 
-  function move(by, from) {
+  // Whoever points sees where they are, and the page stays there; whoever goes by keys is taken along.
+  let byKeys = false;
+  document.addEventListener("pointerdown", () => { byKeys = false; }, true);
+  document.addEventListener("keydown", () => { byKeys = true; }, true);
+
+  function move(by, from, scrolls = true) {
     const all = cards();
     if (!all.length) return;
     const at = all.indexOf(from || document.querySelector(".card.at") || document.activeElement.closest?.(".card"));
     const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
     for (const card of all) card.classList.toggle("at", card === next);
     next.focus({ preventScroll: true });
-    next.scrollIntoView({ block: "nearest" });
+    if (scrolls) next.scrollIntoView({ block: "nearest" });
   }
 
   document.addEventListener("keydown", (event) => {
@@ -179,6 +186,8 @@
       field.form.requestSubmit();
       return;
     }
+    const menu = document.querySelector("details.menu[open]");
+    if (menu && event.key === "Escape") { menu.open = false; menu.querySelector("summary").focus(); return; }
     const isField = field.matches?.("input, textarea, select");
     if (isField && event.key === "Escape") { field.blur(); return; }
     if (isField && field.name === "reason" && event.key === "Enter") {
@@ -213,11 +222,12 @@
 
   // What is typed outlives a reload of the page, in this window alone and until somebody signs in anew.
 
-  const draft = () => `draft ${location.pathname}`;
-  function keepDraft(text) { if (text) sessionStorage.setItem(draft(), text); else sessionStorage.removeItem(draft()); }
-  if (!body.dataset.live) sessionStorage.clear();
+  // A browser may keep nothing at all, and says so by a fault.
+  const kept = (does) => { try { return does(window.sessionStorage, `draft ${location.pathname}`); } catch { return null; } };
+  function keepDraft(text) { kept((store, name) => { if (text) store.setItem(name, text); else store.removeItem(name); }); }
+  if (!body.dataset.live) kept((store) => store.clear());
   if (id("text")) {
-    if (!id("text").value) id("text").value = sessionStorage.getItem(draft()) || "";
+    id("text").value ||= kept((store, name) => store.getItem(name)) || "";
     id("text").addEventListener("input", () => keepDraft(id("text").value));
   }
 

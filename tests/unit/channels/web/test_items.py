@@ -1,0 +1,37 @@
+"""The conversation on a page, made from events alone."""
+
+from curtainwall.channels.web.items import Conversation, Note
+from curtainwall.model import (
+    AnyEvent,
+    BudgetExhausted,
+    BudgetKind,
+    ModelFailed,
+    Recorded,
+    SessionId,
+    TurnEnded,
+    TurnId,
+    TurnStatus,
+    session_stream,
+)
+
+TURN = TurnId("t1")
+
+
+def notes(*events: AnyEvent) -> list[tuple[str, str]]:
+    told = Conversation()
+    for seq, event in enumerate(events, 1):
+        told.take(Recorded(session_stream(SessionId("s1")), seq, event))
+    return [(item.tone, item.text) for item in told.items.values() if isinstance(item, Note)]
+
+
+def test_what_a_turn_failed_of_is_told_once() -> None:
+    lost = "the provider cannot be reached"
+    failed = ModelFailed(at=1, turn=TURN, request="r1", failure=lost)
+    assert notes(failed, TurnEnded(at=2, turn=TURN, status=TurnStatus.FAILED, failure=lost)) == [("bad", f"the turn failed: {lost}")]
+    assert len(notes(failed, TurnEnded(at=2, turn=TURN, status=TurnStatus.FAILED, failure="something else"))) == 2
+    assert len(notes(failed, TurnEnded(at=2, turn=TURN, status=TurnStatus.INTERRUPTED))) == 2
+
+
+def test_a_page_names_no_words_that_it_does_not_take() -> None:
+    ((_, told),) = notes(BudgetExhausted(at=1, kind=BudgetKind.STEPS, used=3, limit=3))
+    assert told == "the budget of steps is used up (3 of 3); raise it to go on"
