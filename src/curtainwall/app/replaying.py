@@ -7,7 +7,7 @@ from pathlib import Path
 from curtainwall.app.exports import read_export
 from curtainwall.app.finding import find_session
 from curtainwall.app.home import find_home
-from curtainwall.app.wiring import open_store
+from curtainwall.app.looking import open_to_look
 from curtainwall.model import BlobRef, Blobs, Broken, Entry, NotFound, session_stream
 from curtainwall.session import Violation, fold, lift, replay
 
@@ -24,7 +24,7 @@ class Replayed:
 
 def replay_session(text: str) -> Replayed:
     """Replay a session of this home."""
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         row = find_session(store.index, text)
         return _replay(store.log.read(session_stream(row.session)), store.blobs)
 
@@ -37,7 +37,7 @@ def replay_file(path: Path) -> Replayed:
         raise Broken(f"`{path}` is not UTF-8 and so no export of ours") from None
     if not told.entries:
         raise Broken(f"`{path}` holds no whole entry; give a file that `curtainwall sessions export` wrote to its end")
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         found = _replay(told.entries, store.blobs)
     return Replayed(found.entries, found.status, found.violations, told.torn)
 

@@ -444,15 +444,10 @@ class Actor:
 
     def _refold(self) -> None:
         """Fold what is stored, page by page, so that a long log does not have to fit into memory."""
-        seq = logged = 0
-
-        def stored() -> Generator[AnyEvent]:
-            nonlocal seq, logged
-            while page := self._log.read(self.stream, seq, _PAGE):
-                yield from map(lift, page)
-                seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
-
-        state = fold(stored())
+        state, seq, logged = SessionState(), 0, 0
+        while page := self._log.read(self.stream, seq, _PAGE):
+            state = fold(map(lift, page), state)
+            seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
         self.state, self.tail, self._logged = state, Tail(self.stream, seq), logged
         self._tell_grown()
         self._project = ProjectState()

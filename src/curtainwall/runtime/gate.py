@@ -187,7 +187,7 @@ class SessionGate:
         """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
         open_ = actor.state.calls.get(wish.call)
         approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
-        if approval is not None and has_left and tuple(approval.calls) == (wish.call,):
+        if approval is not None and has_left and approval.calls == (wish.call,):
             is_kept = self._orphans.keep(wish.place.session, wish.call, approval.asked.approval, actor.seq)
             if is_kept:
                 return

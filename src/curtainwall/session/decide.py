@@ -335,9 +335,8 @@ def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tupl
 
 def _next_messages(state: SessionState) -> tuple[MessageId, ...]:
     """Return what one turn is about: all up to the first message of a team, or that one alone, which gets an answer of its own."""
-    first = next(iter(state.queue))
-    if first in state.peers:
-        return (first,)
+    if state.queue[0] in state.peers:
+        return (state.queue[0],)
     return tuple(takewhile(lambda message: message not in state.peers, state.queue))
 
 

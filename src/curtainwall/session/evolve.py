@@ -1,7 +1,7 @@
 """One event further: the state after something happened."""
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, assert_never
 
 from curtainwall.model import (
     AgentSpoke,
@@ -76,6 +76,9 @@ from curtainwall.model import (
 from curtainwall.session.breaker import newest, remember_ask, remember_repeat
 from curtainwall.session.state import SETTLED_KEPT, OpenApproval, OpenCall, SessionState, Settled, Standing
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 def evolve(state: SessionState, event: AnyEvent) -> SessionState:
     """Return the state after the event; the given one stays as it was."""
@@ -111,16 +114,16 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case MessageAccepted():
             state.totals.messages += 1
             if event.role == "human":
-                state.queue, state.repeats = state.put(state.queue, event.message, None), {}
+                state.queue, state.repeats = (*state.queue, event.message), {}
             if event.peer is not None:
-                state.peers = state.put(state.peers, event.message, event.peer)
+                state.peers = {**state.peers, event.message: event.peer}
                 if event.expires is not None:
-                    state.expiries = state.put(state.expiries, event.message, event.expires)
+                    state.expiries = {**state.expiries, event.message: event.expires}
         case TurnStarted():
             state.totals.turns += 1
             state.turn, state.turn_waits, state.interrupting = event.turn, False, False
-            for message in event.messages:
-                state.queue = state.drop(state.queue, message)
+            taken = frozenset(event.messages)
+            state.queue = tuple(message for message in state.queue if message not in taken)
             state.turn_messages, state.turn_began = event.messages, state.spent.copy()
             state.spoken, state.notes = "", ()
         case TurnEnded():
@@ -133,29 +136,29 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case CallRequested():
             state.totals.calls += 1
             opened = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
-            state.calls = state.put(state.calls, event.call, opened)
+            state.calls = {**state.calls, event.call: opened}
             if event.subject.effect is not ToolEffect.INSPECT:
                 state.repeats = remember_repeat(state.repeats, event.subject.digest, event.at)
         case CallPermitted():
             call = state.calls.get(event.call)
             if call is not None:
-                state.calls = state.put(state.calls, event.call, call._replace(standing=Standing.PERMITTED, permit=event.permit))
+                state.calls = {**state.calls, event.call: call._replace(standing=Standing.PERMITTED, permit=event.permit)}
             _label(state, event.labels)
         case CallFinished() | CallLost() | CallDropped():
             _close(state, event.call)
         case PeerMessageSent():
-            state.sent = state.put(state.sent, event.message, event.team)
+            state.sent = {**state.sent, event.message: event.team}
         case PeerAnswerTaken():
-            state.sent = state.drop(state.sent, event.answer.message)
+            state.sent = _without(state.sent, event.answer.message)
             _label(state, event.answer.labels)
             state.spent.add(event.answer.usage)
         case PeerAnswered():
             _answered(state, event.answer.message)
         case ModelRequested():
-            state.requests = state.put(state.requests, event.request, event.turn)
+            state.requests = {**state.requests, event.request: event.turn}
             state.spent.steps += 1
         case ModelResponded():
-            state.requests = state.drop(state.requests, event.request)
+            state.requests = _without(state.requests, event.request)
             state.spent.add(event.usage)
         case ContextMeasured():
             state.context_used, state.context_size, state.context_measured = event.used, event.size, event.measured
@@ -172,7 +175,7 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.totals.denials += 1
             _close(state, event.call)
         case ModelFailed():
-            state.requests = state.drop(state.requests, event.request)
+            state.requests = _without(state.requests, event.request)
             if event.usage.input_tokens or event.usage.output_tokens:
                 state.spent.add(event.usage)
         case TurnResumed():
@@ -180,9 +183,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case InterruptAsked():
             state.interrupting = True
         case MessageWithdrawn():
-            state.queue = state.drop(state.queue, event.message)
+            state.queue = tuple(message for message in state.queue if message != event.message)
         case PeerAnswerHeld():
-            state.owed = state.put(state.owed, event.answer.message, event.answer)
+            state.owed = {**state.owed, event.answer.message: event.answer}
         case DenialsCounted():
             state.totals.uncounted_denials += event.count
         case ApprovalJoined():
@@ -192,9 +195,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case ApprovalWithdrawn():
             _settle(state, event.approval, Settlement.WITHDRAWN, event.why, event.at)
         case GrantGiven():
-            state.grants = state.put(state.grants, event.grant.id, event.grant)
+            state.grants = {**state.grants, event.grant.id: event.grant}
         case GrantUsed() | GrantRevoked():
-            state.grants = state.drop(state.grants, event.grant)
+            state.grants = _without(state.grants, event.grant)
         case SessionOpened():
             state.opened = event
             state.name, state.model, state.mode, state.limits = event.name, event.model, event.mode, event.limits
@@ -242,11 +245,15 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             assert_never(event)
 
 
+def _without(held: Mapping[K, V], key: K) -> Mapping[K, V]:
+    return {other: value for other, value in held.items() if other != key} if key in held else held
+
+
 def _answered(state: SessionState, message: MessageId) -> None:
-    state.peers = state.drop(state.peers, message)
-    state.expiries = state.drop(state.expiries, message)
-    state.owed = state.drop(state.owed, message)
-    state.queue = state.drop(state.queue, message)
+    state.peers = _without(state.peers, message)
+    state.expiries = _without(state.expiries, message)
+    state.owed = _without(state.owed, message)
+    state.queue = tuple(waiting for waiting in state.queue if waiting != message)
 
 
 def _label(state: SessionState, sources: tuple[LabelSource, ...]) -> None:
@@ -262,35 +269,31 @@ def _ask(state: SessionState, event: ApprovalAsked) -> None:
     state.totals.asks += 1
     call = state.calls[event.call]
     state.recent_asks = remember_ask(state.recent_asks, event.at)
-    state.approvals = state.put(state.approvals, event.approval, OpenApproval(asked=event, calls={event.call: None}))
+    state.approvals = {**state.approvals, event.approval: OpenApproval(asked=event, calls=(event.call,))}
     _wait_for(state, event.call, call, event.approval, event.at)
 
 
 def _join(state: SessionState, event: ApprovalJoined) -> None:
     approval, call = state.approvals[event.approval], state.calls[event.call]
-    state.approvals = state.put(state.approvals, event.approval, approval._replace(calls=state.put(approval.calls, event.call, None)))
+    state.approvals = {**state.approvals, event.approval: approval._replace(calls=(*approval.calls, event.call))}
     _wait_for(state, event.call, call, event.approval, event.at)
 
 
 def _wait_for(state: SessionState, name: CallId, call: OpenCall, approval: ApprovalId, at: Millis) -> None:
-    state.calls = state.put(state.calls, name, call._replace(standing=Standing.ASKED, approval=approval, covers=()))
+    state.calls = {**state.calls, name: call._replace(standing=Standing.ASKED, approval=approval, covers=())}
     if call.subject.effect is ToolEffect.INSPECT:
         state.repeats = remember_repeat(state.repeats, call.subject.digest, at)
 
 
 def _answer(state: SessionState, event: ApprovalAnswered) -> None:
     found = state.approvals[event.approval]
-    primary = next(iter(found.calls), None)
-    if primary is None:
-        raise LookupError("nobody waits for this answer")
+    primary = found.calls[0]
     call = state.calls[primary]._replace(standing=Standing.ANSWERED, covers=found.asked.covers, answered_by=event.by)
-    state.calls = state.put(state.calls, primary, call)
+    state.calls = {**state.calls, primary: call}
 
 
 def _settle(state: SessionState, approval: ApprovalId, how: Settlement, by: str, at: Millis) -> None:
-    if approval in state.approvals:
-        state.forget(state.approvals[approval].calls)
-        state.approvals = state.drop(state.approvals, approval)
+    state.approvals = _without(state.approvals, approval)
     state.settled = newest({**state.settled, approval: Settled(how, by, at)}, SETTLED_KEPT)
 
 
@@ -298,17 +301,17 @@ def _close(state: SessionState, call: CallId) -> None:
     closed = state.calls.get(call)
     if closed is None:
         return
-    state.calls = state.drop(state.calls, call)
+    state.calls = _without(state.calls, call)
     if closed.approval is None:
         return
     approval = state.approvals.get(closed.approval)
     if approval is not None:
-        left = approval._replace(calls=state.drop(approval.calls, call))
-        state.approvals = state.put(state.approvals, closed.approval, left)
+        left = approval._replace(calls=tuple(other for other in approval.calls if other != call))
+        state.approvals = {**state.approvals, closed.approval: left}
     elif closed.standing is Standing.ANSWERED:
         # An answer that was not used goes to the next call that had joined the question.
         for other, heir in state.calls.items():
             if heir.approval == closed.approval and heir.standing is Standing.ASKED:
                 answered = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
-                state.calls = state.put(state.calls, other, answered)
+                state.calls = {**state.calls, other: answered}
                 return

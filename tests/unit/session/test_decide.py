@@ -389,9 +389,9 @@ def test_messages_queue_in_order_and_a_turn_takes_them_all() -> None:
         SendMessage(by=SYSTEM, message=MessageId("m3"), text="by the way", role="context"),
         SendMessage(by=ANN, message=two, text="second"),
     )
-    assert tuple(here.state.queue) == (one, two)
+    assert here.state.queue == (one, two)
     here = here.when(StartTurn(by=SYSTEM, turn=TURN)).then(TurnStarted(at=NOW, turn=TURN, messages=(one, two)))
-    assert not here.state.queue
+    assert here.state.queue == ()
     assert here.state.phase is Phase.WORKING
     assert here.state.totals.messages == 3
 

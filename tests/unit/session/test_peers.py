@@ -1,7 +1,5 @@
 """Talk between teams, decided: cycles end, labels and cost travel, each message gets one answer, and a sensitive one waits for a yes."""
 
-import time
-
 import pytest
 
 from curtainwall.model import (
@@ -62,7 +60,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.policy import Lists, Protection, Source, load, shipped
-from curtainwall.session import Rules, SessionState, apply, decide, fold, posts_of
+from curtainwall.session import Rules, SessionState, decide, fold, posts_of
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, PROJECT, RULES, moment
 
@@ -384,21 +382,3 @@ def test_after_so_many_messages_a_summary_is_asked_for_once() -> None:
     assert any(isinstance(event, CompactionAsked) for event in here.works(turn="t2"))
     here.is_asked("q3")
     assert not any(isinstance(event, CompactionAsked) for event in here.works(turn="t3"))
-
-
-@covers("session.folding-is-linear")
-def test_an_answer_costs_the_same_to_take_in_however_many_are_waited_for() -> None:
-    def cost(count: int) -> float:
-        names = [MessageId(f"m{number}") for number in range(count)]
-        sent = (PeerMessageSent(at=NOW, message=name, to=THERE, team="frontend", text="", peer=FRONTEND) for name in names)
-        state = fold((*Session().log, *sent))
-        taken = [
-            TakePeerAnswer(by=SYSTEM, answer=PeerAnswer(message=name, status=PeerStatus.DONE, text="", usage=Usage())) for name in names
-        ]
-        began = time.process_time()
-        for command in taken:
-            for event in decide(state, command, RULES, moment()):
-                apply(state, event)
-        return (time.process_time() - began) / count
-
-    assert min(cost(8_000) for _ in range(2)) < 3 * min(cost(500) for _ in range(3))

@@ -10,6 +10,7 @@ import typer
 from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined
+from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp, when
 from curtainwall.app.wiring import local_user, open_store, set_up
 from curtainwall.channels.asks import MOST_OPEN, Key
@@ -47,7 +48,7 @@ def list_approvals(
 
     As JSON each ask is a row of its own, and `identical` names the others that an answer to it answers as well.
     """
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         only = find_session(store.index, session).session if session else None
         rows = store.index.approvals(ApprovalQuery(session=only, open_only=not everything, limit=MOST_OPEN))
         origins = {row.session: origin_of(store.index.routes_to(row.session)) for row in rows}

@@ -11,9 +11,10 @@ import typer
 from curtainwall.app.finding import find_session
 from curtainwall.app.following import last_lines, lines_as_they_come
 from curtainwall.app.home import find_home
+from curtainwall.app.looking import open_to_look
 from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.app.wiring import open_house, open_store, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.channels.when import clock_time
 from curtainwall.model import HOUSE, Broken, CurtainwallError, ExtensionNoted, NotFound, SessionId, SessionQuery, session_of, session_stream
@@ -27,15 +28,13 @@ _EVERY_SESSION = 1_000_000_000
 
 
 @contextmanager
-def _store() -> Generator[SqliteStore]:
+def _store(*, only_look: bool = True) -> Generator[SqliteStore]:
     home = find_home()
     if not home.database.exists():
         raise NotFound(f"there is no log in `{home.root}` yet; it begins with the first session")
-    store = SqliteStore.open(home.root, SystemClock(), decode=lift)
-    try:
+    with open_to_look(home) if only_look else open_store(home) as store:
+        assert isinstance(store, SqliteStore)
         yield store
-    finally:
-        store.close()
 
 
 @app.command()
@@ -123,7 +122,7 @@ def _next_step(lost: SessionId | None) -> str:
 @app.command("rebuild")
 def rebuild_(output: OutputOption = Output.TEXT) -> None:
     """Tell the lists, and every `audit.jsonl` that is wrong, anew from the log; a file that is replaced is kept beside the new one."""
-    with _store() as store:
+    with _store(only_look=False) as store:
         fault = store.verify()
         if fault is not None:
             raise Broken(f"the log itself is not what was written, so nothing is told from it: {fault}; {_next_step(None)}")

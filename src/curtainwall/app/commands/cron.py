@@ -10,8 +10,9 @@ import typer
 
 from curtainwall.app.home import find_home
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
+from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
-from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, open_store, set_up
+from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.channels.cron import Firing, FiringRow, Past, firing_rows, job_rows, pasts
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
@@ -26,7 +27,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="the job, as `cr
 def list_jobs(output: OutputOption = Output.TEXT) -> None:
     """List the jobs of the configuration: when each is due next, and what became of its last firing."""
     setup = set_up()
-    with open_store(setup.home) as store:
+    with open_to_look(setup.home) as store:
         rows = job_rows(jobs_in(setup.config), _pasts(store), status_in(store), SystemClock().now())
     if output is Output.JSON:
         show_json(
@@ -74,7 +75,7 @@ def history(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List past firings, the last first: the session that each became, or why it did not run."""
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         told = _pasts(store)
         found = firing_rows(told, status_in(store), limit, job)
     # What has fired can be looked at also while the rules of a job do not load.

@@ -7,6 +7,7 @@ import typer
 
 from curtainwall.app.finding import find_grant
 from curtainwall.app.home import find_home
+from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.model import GrantRow
@@ -20,7 +21,7 @@ def list_grants(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the answers that stand in every session and project."""
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         rows = store.index.grants(all_of_them=everything)
     if output is Output.JSON:
         show_json([_as_json(row) for row in rows])

@@ -9,6 +9,7 @@ import typer
 from curtainwall.app.finding import find_session
 from curtainwall.app.home import Home, find_home
 from curtainwall.app.knowledge import notebook_of
+from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import (
     Misuse,
     Output,
@@ -23,7 +24,7 @@ from curtainwall.app.screen import (
     timestamp,
     when,
 )
-from curtainwall.app.wiring import judging_masker, open_store
+from curtainwall.app.wiring import judging_masker
 from curtainwall.channels import short
 from curtainwall.model import NotFound, Workspace
 from curtainwall.runtime import SystemClock
@@ -130,7 +131,7 @@ def _pages(home: Home, workspace: Path | None, session: str | None) -> Sequence[
         see_that_it_is_a_directory(workspace, "--workspace")
         place = Workspace(path=str(workspace.resolve()), own=False)
     elif session is not None:
-        with open_store(home) as store:
+        with open_to_look(home) as store:
             row = find_session(store.index, session)
         place = Workspace(path=row.workspace, own=row.own_workspace)
     else:

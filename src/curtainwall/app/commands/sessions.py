@@ -16,6 +16,7 @@ from curtainwall.app.exports import export_lines
 from curtainwall.app.finding import find_session
 from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
+from curtainwall.app.looking import open_to_look
 from curtainwall.app.removing import Removal, remove_leftovers, remove_rest, remove_sessions
 from curtainwall.app.replaying import replay_file, replay_session
 from curtainwall.app.screen import (
@@ -88,7 +89,7 @@ def list_sessions(
         without_agent=None if callers or agent == OUTSIDE or channel == MCP else OUTSIDE,
         limit=limit,
     )
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         rows = store.index.sessions(query)
         stopped = [row.session for row in rows if _is_stopped(store, row)]
     if output is Output.JSON:
@@ -106,7 +107,7 @@ def list_sessions(
 @app.command("show")
 def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> None:
     """Show what a session is and what is open in it."""
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
@@ -153,7 +154,7 @@ def history(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print what was said in a session, also before it was forked off another."""
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         said = said_in(store.log, find_session(store.index, session).session)
     if output is Output.JSON:
         show_json([{"by": it.by or None, "text": it.text, "end": it.end} for it in said[-count:]])
@@ -244,7 +245,7 @@ def export(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print a session's log as JSON lines, with the very bytes that were logged; with --output json as one document."""
-    with open_store(find_home()) as store:
+    with open_to_look(find_home()) as store:
         row = find_session(store.index, session)
         entries = store.log.read(session_stream(row.session))
     lines = list(export_lines(entries))
