@@ -1,6 +1,7 @@
 """What talk between teams adds to an agent that answers at once, beside the bare pipe to that agent and bare commits to the same disk."""
 
 import asyncio
+import gc
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -239,6 +240,9 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
         turns = Turns(wired.house, lambda _: agent, NoHooks(), lambda _: "", wired.gate)
         stack.push_async_callback(turns.close)
         await stack.enter_async_context(Keeper(wired, turns, Crew(lambda _: "echo")).at_work())
+        # As `serve` does.
+        gc.freeze()
+        stack.callback(gc.unfreeze)
         yield wired
 
 

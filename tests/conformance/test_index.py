@@ -164,6 +164,32 @@ def test_filters_narrow_the_list(store: Store) -> None:
     assert ids(store, SessionQuery(text="/work/B1")) == ["b1"]
     assert ids(store, SessionQuery(text="0% s")) == ["b1"]
     assert ids(store, SessionQuery(text="%")) == ["b1"]
+    assert ids(store, SessionQuery(workspace="/work/b1")) == ["b1"]
+    assert ids(store, SessionQuery(workspace="/work")) == []
+
+
+def test_sessions_are_found_that_touched_more_than_is_known(store: Store) -> None:
+    write(store, StreamId("session:a1"), opened("a1", NOON, agent="claude"), labelled("sensitive"))
+    write(store, StreamId("session:a2"), opened("a2", NOON + 1), labelled("sensitive"), labelled("untrusted-content"))
+    write(store, StreamId("session:a3"), opened("a3", NOON + 2))
+    assert ids(store, SessionQuery(labels_beyond=frozenset())) == ["a2", "a1"]
+    assert ids(store, SessionQuery(labels_beyond=frozenset(), agent="claude")) == ["a1"]
+    assert ids(store, SessionQuery(labels_beyond=frozenset({"sensitive"}))) == ["a2"]
+    assert ids(store, SessionQuery(labels_beyond=frozenset({"sensitive", "untrusted-content", "other"}))) == []
+
+
+def test_sessions_and_approvals_are_counted_by_how_they_stand(store: Store) -> None:
+    empty = store.tallies.tally()
+    assert (sum(empty.sessions.values()), sum(empty.asks.values()), empty.oldest_ask) == (0, 0, None)
+    write(store, A, opened("a"), READY, requested("c1"), *(asked(f"ap{n}", "c1", at=NOON + n) for n in range(4)))
+    write(store, A, answered("ap0", granted=True), expired("ap1"))
+    write(store, B, opened("b"), READY)
+    write(store, StreamId("session:c"), opened("c"), READY, turn_started(), requested("c1"), asked("ap9", "c1", at=NOON + 9))
+    write(store, StreamId("session:d"), opened("d"), READY, CLOSED)
+    tally = store.tallies.tally()
+    assert {how: count for how, count in tally.sessions.items() if count} == {"waiting": 1, "ready": 1, "working": 1, "closed": 1}
+    assert {how: count for how, count in tally.asks.items() if count} == {"open": 3, "granted": 1, "expired": 1}
+    assert tally.oldest_ask == NOON + 2
 
 
 def test_an_open_approval_is_listed_with_its_tool_and_covers(store: Store) -> None:
@@ -209,6 +235,8 @@ def test_grants_of_sessions_and_projects_stand_until_they_are_revoked_or_used(st
     write(store, project, granted("g4", NOON + 3))
     write(store, A, revoked("g1"), used("g2", NOON + 9))
     assert [(row.grant.id, row.stream) for row in store.index.grants()] == [("g4", project), ("g3", A)]
+    assert [row.grant.id for row in store.index.grants(of=A)] == ["g3"]
+    assert [row.grant.id for row in store.index.grants(of=B)] == []
     every = store.index.grants(all_of_them=True)
     assert [(row.grant.id, row.revoked) for row in every] == [("g4", None), ("g3", None), ("g2", NOON + 9), ("g1", NOON + 3)]
     assert every[0].grant == granted("g4", NOON + 3).grant

@@ -9,6 +9,8 @@ from curtainwall.model import (
     AgentSpoke,
     Batch,
     Conflict,
+    Consumed,
+    Outcome,
     Post,
     SessionQuery,
     StreamId,
@@ -163,8 +165,11 @@ def test_erasing_takes_the_stream_its_inbox_and_its_rows_and_keeps_the_record(st
     run(store.log.append(batch(A, 0, opened("a"), granted())))
     run(store.log.append(batch(project, 0, granted("g2"))))
     run(store.inbox.post(Post(A, "key", message())))
-    run(store.log.erase(A, Batch(writes=(Write(A, 2, ()), Write(HOUSE, 0, (spoke("a is gone"),))))))
+    gone = Outcome(code="not-found", message="a is gone")
+    record = (Write(A, 2, ()), Write(HOUSE, 0, (spoke("a is gone"),)))
+    run(store.log.erase(A, Batch(record, (Consumed(A, "key", gone),))))
     assert (store.log.head(A), store.log.read(A), store.inbox.waiting(A)) == (0, [], [])
+    assert store.inbox.outcome(A, "key") == gone, "whoever waits for it is told"
     assert store.index.sessions(SessionQuery()) == []
     assert [row.stream for row in store.index.grants(all_of_them=True)] == [project]
     assert texts(store, HOUSE) == ["a is gone"]
@@ -177,6 +182,24 @@ def test_erasing_a_stream_that_went_on_meanwhile_is_a_conflict(store: Store) -> 
     with pytest.raises(Conflict):
         run(store.log.erase(A, Batch(writes=(Write(A, 1, ()), Write(HOUSE, 0, (spoke("a is gone"),))))))
     assert (store.log.head(A), store.log.head(HOUSE)) == (2, 0)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_erasing_a_stream_for_which_a_command_came_meanwhile_is_a_conflict(store: Store, at_once: bool) -> None:
+    record = Batch((Write(A, 1, ()), Write(HOUSE, 0, (spoke("a is gone"),))))
+
+    async def posted_and_erased() -> None:
+        if at_once:
+            await asyncio.gather(store.inbox.post(Post(A, "key", message())), store.log.erase(A, record))
+        else:
+            await store.inbox.post(Post(A, "key", message()))
+            await store.log.erase(A, record)
+
+    run(store.log.append(batch(A, 0, opened("a"))))
+    with pytest.raises(Conflict):
+        run(posted_and_erased())
+    assert (store.log.head(A), store.log.head(HOUSE)) == (1, 0)
+    assert [row.key for row in store.inbox.waiting(A)] == ["key"]
 
 
 def test_a_cancelled_append_leaves_the_store_usable(store: Store) -> None:

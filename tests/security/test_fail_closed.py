@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def test_an_inbox_that_cannot_be_read_tells_everyone_who_waits(tmp_path: Path) -
 def test_a_row_that_nobody_can_read_stops_its_session_and_no_other(places: Places) -> None:
     one, _ = session_in(places.workspace)
     two, _ = session_in(places.workspace)
-    with sqlite3.connect(places.home / "curtainwall.db") as db:
+    with closing(sqlite3.connect(places.home / "curtainwall.db")) as db, db:
         db.execute("INSERT INTO inbox (stream, key, kind, payload) VALUES (?, 'k', 'AnswerApproval', x'7b7d')", (f"session:{one}",))
 
     async def work() -> None:
@@ -234,7 +235,7 @@ def test_a_full_disk_permits_nothing(tmp_path: Path) -> None:
 
 def test_a_log_of_another_version_permits_nothing(places: Places) -> None:
     session_in(places.workspace, read("/etc/hosts"))
-    with sqlite3.connect(places.home / "curtainwall.db") as db:
+    with closing(sqlite3.connect(places.home / "curtainwall.db")) as db, db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(Broken):
         session_in(places.workspace, read("/etc/hosts"))

@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,7 +17,7 @@ Run = Callable[..., Said]
 
 
 def sql(places: Places, *statements: str) -> None:
-    with sqlite3.connect(places.home / "curtainwall.db", isolation_level=None) as db:
+    with closing(sqlite3.connect(places.home / "curtainwall.db", isolation_level=None)) as db, db:
         for statement in statements:
             db.execute(statement)
 
@@ -153,6 +154,49 @@ def test_a_forged_stream_is_never_sealed_by_our_own_next_write(places: Places, s
     sql(places, "UPDATE head SET hash = zeroblob(32)")
     said = run("sessions", "rename", session, "other")
     assert (said.code, "forged" in said.err) == (1, True)
+
+
+def test_a_session_that_was_set_back_is_not_made_good_by_a_rescue(places: Places, session: str, run: Run, tmp_path: Path) -> None:
+    """Its old head carries our seal; only the seal over all heads tells, and a rescue makes a new one."""
+    database = places.home / "curtainwall.db"
+    kept = run("audit", "head").out
+    with closing(sqlite3.connect(database)) as db:
+        before = db.execute("SELECT seq, hash, mac FROM head WHERE stream = ?", (f"session:{session}",)).fetchone()
+    assert run("sessions", "rename", session, "what nobody should see any more").code == 0
+    after = run("audit", "head").out
+    with closing(sqlite3.connect(database)) as db:
+        (number,) = db.execute("SELECT id FROM head WHERE stream = ?", (f"session:{session}",)).fetchone()
+        db.execute("UPDATE head SET seq = ?, hash = ?, mac = ? WHERE id = ?", (*before, number))
+        db.execute("DELETE FROM entry WHERE place > ? AND place >> 32 = ? >> 32", ((number << 32) + before[0], number << 32))
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'session_agent'").fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        db.commit()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert run("audit", "verify").code == 1
+    with database.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    assert "may be older" in run("audit", "rescue").out
+    said = run("audit", "verify")
+    assert (said.code, "seal did not fit" in said.out) == (1, True)
+    heads = tmp_path / "heads"
+    heads.write_text(after)
+    assert "older copy" in run("audit", "verify", "--against", heads).out
+    heads.write_text(kept)
+    assert run("audit", "verify", "--against", heads).code == 0, "it is what it was then"
+
+
+def test_a_rescue_of_all_that_was_sealed_is_made_good(places: Places, session: str, run: Run) -> None:
+    database = places.home / "curtainwall.db"
+    with closing(sqlite3.connect(database)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'session_agent'").fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with database.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    assert run("audit", "rescue").code == 0
+    assert run("audit", "verify").code == 0
 
 
 def test_another_key_is_seen_and_a_missing_one_stops_everything(places: Places, session: str, run: Run) -> None:

@@ -95,8 +95,9 @@ _FORBID = '@id("none") forbid (principal, action, resource);'
         ('[hooks]\nfile = "NAMED"', "{}"),
         ('[notify]\nurl = "https://ntfy.example.org/x"\ntoken-file = "NAMED"', "secret"),
         ('[webhooks.hooks.x]\nsecret-file = "NAMED"\nprompt = "p"', "s" * 40),
+        ('[approvals]\napprover = ["python3", "NAMED"]', "print('{}')"),
     ],
-    ids=["house", "job", "team", "hooks", "token", "webhook"],
+    ids=["house", "job", "team", "hooks", "token", "webhook", "approver"],
 )
 @pytest.mark.parametrize("way", ["a file", "a directory", "a directory that is left again"])
 def test_every_link_on_the_way_to_what_is_ours_is_protected(places: Places, config: str, content: str, way: str) -> None:

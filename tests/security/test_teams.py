@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from curtainwall import open_teams
 from curtainwall.app.callers import McpCaller, OutsideCaller
-from curtainwall.model import SYSTEM, AddLabels, Ask, Effect, Label, LabelSource, SessionId
+from curtainwall.model import SYSTEM, AddLabels, Ask, Effect, Label, LabelSource, Mode, SessionId
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
 from tests.support.teams import TeamHome, house_of, pair_sessions, state_in, team_home, wired_of
@@ -36,6 +36,34 @@ def test_nobody_speaks_for_a_team_by_saying_so(tool: str, team_home: TeamHome) -
             assert answer.verdict.effect is Effect.DENY, "and no human was asked about it"
             assert "you are known here as `nobody`, not as `mobile`" in answer.verdict.reason
             assert len(pair_sessions(teams)) == 1
+
+    run(story())
+
+
+@covers("teams.the-caller-is-known")
+@pytest.mark.parametrize("kind", [OutsideCaller, McpCaller])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("shell.run", {"command": "id"}),
+        ("filesystem.write_file", {"path": "a", "content": "x"}),
+        ("session.recall", {"query": "what is known here"}),
+        ("session.propose_plan", {"steps": [{"tool": "shell.run", "arguments": {"command": "id"}}]}),
+        ("git.push", {}),
+        ("fetch.get", {"url": "https://listed.example.com"}),
+    ],
+)
+def test_whoever_was_let_in_to_talk_to_teams_has_no_other_tools(
+    kind: type[OutsideCaller], tool: str, arguments: dict[str, JsonValue], team_home: TeamHome
+) -> None:
+    team_home.write(backend="demo")
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            caller = kind(wired_of(teams), ANN)
+            answer = await caller.request(caller.session, Ask(tool=tool, arguments=arguments), wait=False)
+            assert (answer.result, answer.verdict.because) == (None, ("unknown-tool",))
+            assert f"there is no tool `{tool}`" in answer.verdict.reason
 
     run(story())
 
@@ -70,6 +98,25 @@ def test_whoever_reads_a_conversation_has_touched_what_it_was_written_from(tool:
             reader = OutsideCaller(wired_of(teams), ANN)
             await reader.request(reader.session, calling(tool, team="backend"))
             assert state_in(teams, reader.session).labels[Label("sensitive")].origin == "the conversation with team backend"
+
+    run(story())
+
+
+@covers("teams.labels-travel")
+def test_whoever_says_what_a_summary_should_keep_has_its_labels_there(team_home: TeamHome) -> None:
+    team_home.write(backend=team_home.script("backend", json.dumps({"text": "nothing special"})))
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            await teams.ask("backend", "hello")
+            (pair,) = pair_sessions(teams)
+            caller = OutsideCaller(wired_of(teams), ANN, mode=Mode.BYPASS)
+            await caller.request(caller.session, calling("list"))
+            await house_of(teams).send(caller.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
+            asked = await caller.request(caller.session, calling("compact", team="backend", instructions="keep that the code is 4711"))
+            assert asked.result is not None
+            assert asked.result.ok
+            assert Label("sensitive") in state_in(teams, SessionId(pair)).labels
 
     run(story())
 

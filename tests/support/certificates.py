@@ -10,6 +10,19 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+# What newer versions of Python ask of an authority.
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 class Authority:
     """Signs certificates that only `trust` believes."""
@@ -18,9 +31,10 @@ class Authority:
         self._scratch = scratch
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test's own authority")])
-        made = self._builder(self._name, self._key.public_key()).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
-        )
+        made = self._builder(self._name, self._key.public_key())
+        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        made = made.add_extension(_SIGNS, critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         self._certificate = made.sign(self._key, hashes.SHA256())
 
     @property
@@ -41,6 +55,8 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         told = [x509.IPAddress(ip_address(name)) if name[0].isdigit() else x509.DNSName(name) for name in names]
         builder = self._builder(subject, key.public_key(), expired=expired).add_extension(x509.SubjectAlternativeName(told), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
         path = self._scratch / f"{names[0]}.pem"
         path.write_bytes(
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

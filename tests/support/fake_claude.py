@@ -94,7 +94,7 @@ def answer(text: str, mark: str) -> None:
             type="result",
             subtype="error_max_turns",
             is_error=True,
-            errors=["it was too much" + "!" * (10**6 * (LOUDLY in text))],
+            errors=["it was too much" + "!" * (10**6 * (LOUDLY in text)), f"and it had read ghp_{'b1' * 18}"],
             session_id=CONVERSATION,
         )
         return

@@ -107,6 +107,7 @@ class FailingStore:
         self.refused = 0
         self.log, self.inbox = _FailingLog(self, inner), _FailingInbox(self, inner)
         self.leases, self.index, self.marks = _FailingLeases(self, inner), inner.index, inner.marks
+        self.tallies = inner.tallies
         self.blobs: Blobs = inner.blobs
 
 
@@ -166,10 +167,12 @@ def tools(far: FarSide, home: str = "/home/nobody") -> NativeTools:
 
 
 @asynccontextmanager
-async def house(stores: Stores, rules: Rules | None = None, clock: Clock | None = None, linger: float = 2.0) -> AsyncGenerator[House]:
+async def house(
+    stores: Stores, rules: Rules | None = None, clock: Clock | None = None, linger: float = 2.0, patience: float = 10.0
+) -> AsyncGenerator[House]:
     """Open a house on a store."""
     in_force = rules or Rules(policy=policy())
-    async with House(stores, clock or SystemClock(), lambda: in_force, linger=linger) as opened:
+    async with House(stores, clock or SystemClock(), lambda: in_force, linger=linger, patience=patience) as opened:
         yield opened
 
 

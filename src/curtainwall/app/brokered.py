@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from curtainwall.app.config import Config
-from curtainwall.app.config_agents import BUILTIN, contained_agents
-from curtainwall.app.config_processes import LOCAL
+from curtainwall.app.config_agents import agent_names, contained_agents
 from curtainwall.app.wiring import Wired
 from curtainwall.model import Journal
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def all_agents(config: Config) -> tuple[str, ...]:
     """Return the names of all agents that a session can have."""
-    return (BUILTIN, LOCAL, *contained_agents(config.agents))
+    return agent_names(config.agents)
 
 
 class Brokered:

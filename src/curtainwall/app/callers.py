@@ -26,6 +26,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
+from curtainwall.tools.teams import SERVER
 
 _MANY = 1_000_000
 
@@ -34,11 +35,15 @@ def see_that_there_is(team: str, teams: Iterable[str]) -> None:
     """Raise `NotFound`, with the teams that there are, for one that is not configured."""
     known = sorted(teams)
     if team not in known:
-        raise NotFound(f"there is no team `{team}`; there are: {', '.join(f'`{each}`' for each in known) or 'none is configured'}")
+        there = f"there are: {', '.join(f'`{each}`' for each in known)}" if known else "none is configured"
+        raise NotFound(f"there is no team `{team}`; {there}")
 
 
 class OutsideCaller:
-    """The gate for one caller from outside; it speaks for a team, or for nobody."""
+    """The gate for one caller from outside; it speaks for a team, or for nobody.
+
+    INVARIANT: it was let in to talk to teams. Whatever else its session could do, nobody meant to give it.
+    """
 
     def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT, name: str = "") -> None:
         if team:
@@ -55,7 +60,7 @@ class OutsideCaller:
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps in this caller's session, which is opened first where it was not."""
         await self._open()
-        return await self._wired.gate.request(session, ask, wait=wait, save=save)
+        return await self._wired.gate.request(session, ask.model_copy(update={"server": SERVER}), wait=wait, save=save)
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         """Go on with a call that was asked for."""
@@ -104,6 +109,7 @@ class McpCaller(OutsideCaller):
     def _others(self, known: Set[str]) -> Iterator[SessionId]:
         """Yield the other sessions of this caller that have touched more, oldest first, so that the first cause is kept."""
         peers, index = self._wired.peers, self._wired.store.index
-        for row in reversed(index.sessions(SessionQuery(agent=OUTSIDE, channel=MCP, limit=_MANY))):
-            if row.session != self.session and not known >= set(row.labels) and peers.team_of(row.session) == self._wanted.team:
+        more = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=frozenset(known), limit=_MANY)
+        for row in reversed(index.sessions(more)):
+            if row.session != self.session and peers.team_of(row.session) == self._wanted.team:
                 yield row.session

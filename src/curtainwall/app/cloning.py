@@ -10,7 +10,9 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalAnswered,
     Ask,
+    CallFinished,
     CallId,
+    CallRequested,
     CommandRefused,
     NotFound,
     SessionId,
@@ -20,7 +22,8 @@ from curtainwall.model import (
 from curtainwall.session import inert
 
 _TOOL = "git.clone"
-_NOBODY = "nobody is there to be asked"
+_DENIED = "whoever started this task has every ask denied (--on-ask deny)"
+_HERE = "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,14 @@ class Cloning:
     async def begin(self, url: str) -> int | None:
         """Clone a repository into the workspace; return an exit code where that has to wait for somebody."""
         note(f"cloning {inert(url)}")
-        ask = Ask(tool=_TOOL, arguments={"url": url, "path": "."})
+        ask = Ask(tool=_TOOL, arguments={"url": url, "path": _HERE})
         return await self._come_to(await self.wired.gate.request(self.session, ask, wait=False))
 
     async def go_on(self) -> int | None:
-        """Go on with a clone that was asked for before the session was left; return an exit code where it still waits."""
+        """Go on with a clone that was asked for before the session was left; return an exit code where it still waits.
+
+        The task was meant for the repository: where nothing came of the clone, it is asked for again, and raised why it is denied.
+        """
         if self.line.desk.view(self.session).turns:
             # It comes before the first turn; a later call of the same tool is the agent's own, and its agent goes on with it.
             return None
@@ -50,7 +56,23 @@ class Cloning:
         for call in waiting:
             if (code := await self._come_to(await self.wired.gate.go_on(self.session, call))) is not None:
                 return code
-        return None
+        if (url := self._uncloned()) is None:
+            return None
+        note("the repository was not cloned when the session began, so that is asked for again; a session without --repo does without it")
+        return await self.begin(url)
+
+    def _uncloned(self) -> str | None:
+        """Return the repository that the session should have begun with, where that was asked for and nothing came of it."""
+        wanted: dict[CallId, str] = {}
+        for event in (recorded.event for recorded in self.line.feed.read(session_stream(self.session))):
+            match event:
+                case CallRequested(turn=None, subject=subject) if subject.tool == _TOOL and subject.raw.get("path") == _HERE:
+                    wanted[event.call] = str(subject.raw.get("url"))
+                case CallFinished(ok=True) if event.call in wanted:
+                    return None
+                case _:
+                    continue
+        return next(reversed(wanted.values()), None)
 
     async def _come_to(self, answer: Answer) -> int | None:
         while answer.waiting:
@@ -58,7 +80,7 @@ class Cloning:
             if ask is not None and self.telling.on_ask == "park":
                 return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=False)
             if ask is not None and self.telling.on_ask == "deny":
-                no = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_NOBODY)
+                no = AnswerApproval(by=self.by, approval=ask.approval, granted=False, reason=_DENIED)
                 await self.line.desk.send(self.session, no)
             elif ask is not None and not await until_settled(self.line, self.session, self.by, ask, self.telling):
                 return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=True)

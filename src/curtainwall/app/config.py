@@ -8,7 +8,7 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from curtainwall.app.config_agents import Agents, AgentSection, ContainersSection
+from curtainwall.app.config_agents import Agents, AgentSection, ContainersSection, SessionsSection, agent_names
 from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.app.config_lines import line_of
@@ -107,6 +107,11 @@ class ApprovalsSection(Section):
     remind: Duration | None = Field(None, description='how often `serve` says again that an ask still waits, as `"1h"`; left out, once')
     targets: tuple[Annotated[str, AfterValidator(_place)], ...] = Field(
         (), description='places where the asks of every new session are shown besides its own: `"web"`, `"matrix:!room:server"`'
+    )
+    approver: tuple[str, ...] = Field(
+        (),
+        description='a program that may say yes in your place: `["~/bin/approver"]` (docs/policy.md); no agent can touch it, '
+        "and no workspace may hold it",
     )
 
 
@@ -278,6 +283,7 @@ class HooksSection(Section):
 class Config(Section):
     """The whole file."""
 
+    sessions: SessionsSection = SessionsSection.model_construct()
     model: ModelSection = ModelSection.model_construct()
     code: CodeSection = CodeSection.model_construct()
     models: dict[ModelName, NamedModelSection] = Field(
@@ -311,6 +317,11 @@ class Config(Section):
     def _everybody_named_is_there(self) -> "Config":
         if self.matrix.homeserver is not None and "matrix" not in self.channels:
             raise ValueError("`channels.matrix.operators` is missing; without anybody who may answer asks there, Matrix is not served")
+        there, tables = agent_names(self.agents), {"cron": self.cron, "webhooks.hooks": self.webhooks.hooks, "teams": self.teams}
+        named = {f"{table}.{name}": it.agent for table, told in tables.items() for name, it in told.items()}
+        for place, agent in {"sessions": self.sessions.agent, **named}.items():
+            if agent not in there:
+                raise ValueError(f"`{place}.agent` names `{agent}`, which is no agent here; there are: {', '.join(there)}")
         for name, team in self.teams.items():
             for asker in team.askers or ():
                 if asker not in self.teams and asker != NOBODY:

@@ -1,6 +1,6 @@
 """What a user sets about agents in containers: images, agents of their own, and how much containers may use."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
@@ -10,6 +10,7 @@ from curtainwall.app.config_processes import LOCAL
 from curtainwall.model import BUILTIN_AGENT
 
 BUILTIN: Final = BUILTIN_AGENT
+_AUTO: Final = "auto"
 SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
 """The agents in containers that need no configuration; their adapters are in `agents/container`."""
 
@@ -17,6 +18,11 @@ SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
 def contained_agents(own: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the agents that work in containers: those that ship, and the user's own."""
     return tuple(dict.fromkeys((*SHIPPED, *own)))
+
+
+def agent_names(own: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of all agents that a session can have."""
+    return (BUILTIN, LOCAL, *contained_agents(own))
 
 
 def _not_ours(name: str) -> str:
@@ -34,6 +40,12 @@ AgentName = Annotated[
 
 Variable = Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*=.*", "write it as `NAME=value`")]
 Lent = Annotated[str, written(r"/[^:]+:/[^:]+", "write two whole paths, as `/opt/agent:/usr/local/bin/agent`")]
+
+
+class SessionsSection(Section):
+    """What a new session is where nobody says otherwise: on the terminal, on the web, in rooms and on channels of your own."""
+
+    agent: str = Field(BUILTIN, min_length=1, description="which agent works: `builtin`, `claude-local`, `claude-code` …")
 
 
 class AgentSection(Section):
@@ -73,6 +85,17 @@ def _known(agents: dict[str, AgentSection]) -> dict[str, AgentSection]:
 
 Agents = Annotated[dict[AgentName, AgentSection], AfterValidator(_known)]
 """The agents that the file names."""
+
+
+def own_choice(agents: Mapping[str, AgentSection], agent: str) -> str:
+    """Return the model of a foreign agent's new session where none is named: its section's, or whatever it takes itself."""
+    section = agents.get(agent)
+    return (section.model if section else "") or _AUTO
+
+
+def model_for(agents: Mapping[str, AgentSection], agent: str, usual: str) -> str:
+    """Return the model of an agent's new session where none is named; the usual one is our own agent's."""
+    return usual if agent == BUILTIN else own_choice(agents, agent)
 
 
 class ContainersSection(Section):

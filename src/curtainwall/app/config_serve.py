@@ -40,9 +40,10 @@ class NotifySection(Section):
 
 
 class ServeSection(Section):
-    """How `serve` tells how it is."""
+    """How `serve` tells how it is, and how it ends."""
 
     status_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
         None, alias="status-port", description="a port on this machine alone for `/health` and `/metrics`"
     )
+    grace: Duration = Field(5, description="calls that run when `serve` is told to stop may take so long to come to their end")
     traces: bool = Field(False, description="give turns, model requests and calls to OpenTelemetry, as its own variables configure it")

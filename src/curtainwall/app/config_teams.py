@@ -40,7 +40,9 @@ class TeamSection(Section):
     model: str | None = Field(None, min_length=1, description="its model; left out, that of new sessions")
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits` or `bypass`")
     policy: FileName | None = Field(None, description="a rule file for this team alone, which forbids something besides those of the house")
-    colour: Annotated[str, written(r"#[0-9A-Fa-f]{6}", "write a colour as `#E91E63`")] | None = Field(None, description="its colour")
+    colour: Annotated[str, written(r"#[0-9A-Fa-f]{6}", "write a colour as `#E91E63`")] | None = Field(
+        None, description="its colour where teams are shown or listed, as `#E91E63`"
+    )
     askers: tuple[str, ...] | None = Field(
         None, description='the teams that may ask it, `"nobody"` for those without one; left out, everybody whom the rules let'
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from curtainwall.app.screen import timestamp, when
 from curtainwall.channels import Utterance, short, utterances
 from curtainwall.channels.counting import counted
-from curtainwall.model import Log, Recorded, SessionId, StreamId
+from curtainwall.model import HOUSE_CHANNELS, Log, Recorded, SessionId, StreamId
 from curtainwall.session import SessionState, Transcript, Turn, lift
 
 LAST_TURNS = 3
@@ -29,13 +29,15 @@ def said_in(log: Log, session: SessionId) -> Sequence[Utterance]:
 
 
 def conversation_lines(told: Transcript, state: SessionState) -> Iterator[tuple[str, str]]:
-    """Yield the last turns, what the turn waits for, and the messages behind it, each with its title."""
+    """Yield the last turns, what the turn waits for and where that is shown, and the messages behind it, each with its title."""
     if len(told.turns) > LAST_TURNS:
         yield "before", f"{counted(len(told.turns) - LAST_TURNS, 'more turn')}; `sessions history` shows them"
     for turn in told.turns[-LAST_TURNS:]:
         for said in turn.asked:
             yield "asked", f"{when(said.at)}  {said.by}: {short(said.text, _ROOM)}"
         yield _how(turn), _answer(turn)
+    if state.approvals:
+        yield "shown at", ", ".join(_places(state)) or "no place: `curtainwall approve` answers"
     for id_, open_ in state.approvals.items():
         yield "waits", f"{id_}: {open_.asked.covers[0].role} {open_.asked.covers[0].value}"
     assert state.opened is not None
@@ -51,7 +53,15 @@ def conversation_json(told: Transcript, state: SessionState) -> dict[str, object
         "conversation": [_turn_json(turn) for turn in told.turns[-LAST_TURNS:]],
         "queue": [{"message": it.message, "by": it.by, "text": it.text} for it in told.queued],
         "exhausted": sorted(state.exhausted),
+        "shown_at": [f"{route.channel}:{route.reference}" if route.reference else route.channel for route in state.routes],
     }
+
+
+def _places(state: SessionState) -> Iterator[str]:
+    """Yield where the session's asks are shown."""
+    for route in state.routes:
+        here = {"terminal": "its terminal", "library": "its program"}.get(route.reference) if route.channel in HOUSE_CHANNELS else None
+        yield here or (f"{route.channel}:{route.reference}" if route.reference else route.channel)
 
 
 def _how(turn: Turn) -> str:

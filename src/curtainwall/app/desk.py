@@ -37,7 +37,6 @@ from curtainwall.model import (
     project_stream,
     session_stream,
 )
-from curtainwall.runtime import PATIENCE
 from curtainwall.session import SessionState, lift
 
 Attend = Callable[[SessionId], None]
@@ -47,6 +46,7 @@ KindOf = Callable[[str], Kind]
 """Finds the kind that an agent of some name is of; raises, with the names there are, where it is of none."""
 
 
+_PAGE = 500
 _WRITTEN = ("text", "reason", "instructions", "name")
 """Where a command holds words of people."""
 
@@ -66,7 +66,7 @@ class HouseDesk:
         """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
         if key is not None and self._wired.store.inbox.outcome(session_stream(session), key) is not None:
             # It was decided before, and hooks have heard it then.
-            return await self._wired.house.send(session, command, key, PATIENCE)
+            return await self._wired.house.send(session, command, key)
         if isinstance(command, RevokeGrant) and not _stands(self._state(session), command.grant):
             await self._wired.house.revoke(command.grant, command.by)
             return self._wired.house.feed.head(session_stream(session))
@@ -77,18 +77,23 @@ class HouseDesk:
             # A name that leads nowhere is refused here, or every turn from now on would fail.
             agent = self._wired.names.of(session)
             self._kind_of(agent).see_model(agent, command.model)
-        return await self._wired.house.send(session, command, key, PATIENCE)
+        return await self._wired.house.send(session, command, key)
 
     def view(self, session: SessionId) -> SessionView:
         """Return the session as it is now; raise `NotFound`."""
         state = self._state(session)
         stream = project_stream(state.workspace.path)
-        for_project = tuple(row.grant for row in self._wired.store.index.grants() if row.stream == stream)
+        for_project = tuple(row.grant for row in self._wired.store.index.grants(of=stream))
         return view_of(state, self._told_in(session), self._threshold, for_project)
 
     def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
-        for entry in self._wired.store.log.read(session_stream(session)):
-            yield lift(entry)
+        """Go back through a log, as far as whoever wants to know goes."""
+        log, stream = self._wired.store.log, session_stream(session)
+        end = log.head(stream)
+        while end > 0:
+            begin = max(end - _PAGE, 0)
+            yield from map(lift, reversed(log.read(stream, begin, end - begin)))
+            end = begin
 
     def find(self, query: SessionQuery) -> Sequence[SessionRow]:
         """Return sessions, newest first."""
@@ -156,7 +161,7 @@ class HouseDesk:
             note = SendMessage(by=SYSTEM, message=MessageId(self._wired.house.mint()), text=reply.context, role="context")
             # It is kept where nobody decides it now, and the message has to come after it all the same.
             with suppress(Undecided):
-                await self._wired.house.send(session, note, None if key is None else f"{key} context", PATIENCE)
+                await self._wired.house.send(session, note, None if key is None else f"{key} context")
         return said
 
     def _state(self, session: SessionId) -> SessionState:

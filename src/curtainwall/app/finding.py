@@ -1,15 +1,19 @@
-"""What people name on the command line, found in the lists: sessions by their id or its beginning, approvals by their whole id."""
+"""What people name on the command line, found in the lists: sessions and grants by an id or its beginning, approvals by the whole of it."""
 
+from curtainwall.app.home import VARIABLE, find_home
+from curtainwall.app.screen import when
 from curtainwall.model import (
     ApprovalId,
     ApprovalQuery,
     ApprovalRow,
+    GrantId,
     Index,
     NotFound,
-    SessionId,
     SessionQuery,
     SessionRow,
 )
+
+_ELSEWHERE = f"; {VARIABLE} chooses another home"
 
 
 def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
@@ -21,7 +25,7 @@ def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
     if whole and found:
         raise NotFound(f"`{text}` is only the beginning of an id; give the whole of it")
     if not found:
-        raise NotFound(f"there is no session `{text}`; `curtainwall sessions list` shows them")
+        raise NotFound(f"there is no session `{text}` {_here()}; `curtainwall sessions list` shows them{_ELSEWHERE}")
     if len(found) > 1:
         raise NotFound(f"more than one session begins with `{text}`; give more of the id")
     return found[0]
@@ -29,7 +33,7 @@ def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
 
 def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:
     """Return the approval of that id: the open one, where several sessions have used the same."""
-    within = SessionId(session) if session else None
+    within = find_session(index, session).session if session else None
     found = index.approvals(ApprovalQuery(approval=ApprovalId(text), session=within, open_only=False))
     open_ = [row for row in found if row.status == "open"]
     if len(open_) > 1:
@@ -37,6 +41,28 @@ def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:
         raise NotFound(f"approval `{text}` is open in more than one session; add --session with one of {where}")
     if open_ or found:
         return (open_ or [*found])[0]
+    if within and (elsewhere := index.approvals(ApprovalQuery(approval=ApprovalId(text), open_only=False))):
+        where = ", ".join(f"`{row.session}`" for row in elsewhere)
+        raise NotFound(f"approval `{text}` is not of session `{within}`; leave --session out, or name one of {where}")
     others = [row.approval for row in index.approvals(ApprovalQuery(limit=10))]
     listed = f"open are {', '.join(f'`{id_}`' for id_ in others)}" if others else "none is open"
-    raise NotFound(f"there is no approval `{text}`; {listed}")
+    raise NotFound(f"there is no approval `{text}` {_here()}; {listed}{_ELSEWHERE}")
+
+
+def find_grant(index: Index, text: str) -> GrantId:
+    """Return the whole id of a grant that stands, or of a plan that has such grants, by the id or the only one that begins so."""
+    rows = index.grants(all_of_them=True)
+    standing = {name for row in rows if row.revoked is None for name in (row.grant.id, row.grant.plan) if name is not None}
+    found = [text] if text in standing else [name for name in standing if text and name.startswith(text)]
+    if len(found) == 1:
+        return GrantId(found[0])
+    if found:
+        raise NotFound(f"more than one grant begins with `{text}`; give more of the id")
+    ended = max((row.revoked or 0 for row in rows if text in (row.grant.id, row.grant.plan)), default=None)
+    gone = f"there is no grant `{text}` {_here()}" if ended is None else f"grant `{text}` does not stand any more, since {when(ended)}"
+    raise NotFound(f"{gone}; `curtainwall grants list` shows those that stand{_ELSEWHERE if ended is None else ''}")
+
+
+def _here() -> str:
+    """Return which home was searched: an id that is not found may be one of another home."""
+    return f"in `{find_home().root}`"

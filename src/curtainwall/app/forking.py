@@ -1,16 +1,20 @@
 """A fork: a new session that knows what its parent knew. Labels come along, grants do not; a workspace of its own is copied."""
 
+import asyncio
 import json
-import shutil
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.app.copying import Copied, copy_tree
-from curtainwall.app.openings import begin, inherited
+from curtainwall.app.openings import begin, inherited, state_of
+from curtainwall.app.removing import remove_tree
 from curtainwall.app.wiring import Wired, workspace_at
 from curtainwall.channels.places import parse_place
 from curtainwall.model import (
     TEAMS,
+    CurtainwallError,
     InheritHistory,
     Limits,
     Mode,
@@ -55,7 +59,9 @@ async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits:
     place = wired.setup.home.session(session)
     place.prepare()
     try:
-        copied = copy_tree(Path(state.workspace.path), place.workspace) if state.workspace.own else None
+        copied = await asyncio.to_thread(copy_tree, Path(state.workspace.path), place.workspace) if state.workspace.own else None
+        # INVARIANT: read after the copy. A parent that is at work has its labels before it has what it could write down in there.
+        labels = state_of(wired, parent).labels.values()
         workspace = workspace_at(place.workspace if state.workspace.own else state.workspace.path, wired.setup, own=state.workspace.own)
         told = [
             {"seq": it.seq, "type": it.kind, "version": it.version, "event": json.loads(it.payload)} for it in entries if it.kind in _TOLD
@@ -74,14 +80,39 @@ async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits:
             limits=limits or wired.setup.limits,
             policy=wired.setup.rules.of_session(state.opened).policy.version,
             parent=parent,
-            labels=tuple(inherited(source, parent) for source in state.labels.values()),
+            labels=tuple(inherited(source, parent) for source in labels),
             routes=tuple(dict.fromkeys((*here, *map(parse_place, wired.setup.config.approvals.targets)))),
             team=state.opened.team,
             job=state.opened.job,
             channel=TEAMS if state.opened.channel == TEAMS else "",
         )
-        await begin(wired, opening, InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork"))
+        inherits = InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork")
+        await _to_its_end(begin(wired, opening, inherits))
     except BaseException:
-        shutil.rmtree(place.root, ignore_errors=True)
+        if not _may_be_there(wired, session):
+            # A copy that nobody waits for any more may still be at it.
+            with suppress(OSError):
+                await asyncio.to_thread(remove_tree, place.root)
         raise
     return Forked(session, workspace.path, opening.mode, copied)
+
+
+async def _to_its_end(writing: Coroutine[None, None, None]) -> None:
+    """Wait for something until it is known whether it was written, however often somebody wants to stop; then stop."""
+    task, stopped = asyncio.ensure_future(writing), False
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            stopped = True
+    task.result()
+    if stopped:
+        raise asyncio.CancelledError
+
+
+def _may_be_there(wired: Wired, session: SessionId) -> bool:
+    """Tell whether a session has a log, also where that cannot be told now: its files are not to be taken from it."""
+    try:
+        return wired.store.log.head(session_stream(session)) > 0
+    except CurtainwallError:
+        return True

@@ -13,7 +13,7 @@ from curtainwall.app.config import Config
 from curtainwall.app.home import Home, user_homes
 from curtainwall.app.plain_files import read_plain
 from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId, Undecided
-from curtainwall.runtime import PATIENCE, House
+from curtainwall.runtime import House
 from curtainwall.tools.hooks import FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
 
 _LOG = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def user_hooks(configured: Settings, around: Surroundings, home: Home, house: Ho
         noted = ExtensionNoted(at=house.clock.now(), extension="hooks", data=told)
         # Whoever waits for the hook must not wait for ever for an owner that is stopped; the note is kept for it.
         with suppress(Undecided):
-            await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)), patience=PATIENCE)
+            await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)))
 
     return UserHooks(configured, around, pins_of(home), note)
 

@@ -19,7 +19,7 @@ from curtainwall.model import (
     SessionId,
     session_stream,
 )
-from curtainwall.runtime import PATIENCE, Stores
+from curtainwall.runtime import Stores
 from curtainwall.session import fold, lift
 
 
@@ -56,7 +56,7 @@ async def answer_together(setup: Setup, asks: tuple[Key, ...], command: AnswerAp
         is_running = any(wired.store.leases.owner(session_stream(session)) is not None for session, _ in asks)
 
         async def send(session: SessionId, answer: AnswerApproval) -> int:
-            return await wired.house.send(session, answer, patience=PATIENCE)
+            return await wired.house.send(session, answer)
 
         refused = await answer_each(send, asks, command)
         new = tuple(found for found in index.grants() if found.grant.id not in before and found.grant.covers == covers)

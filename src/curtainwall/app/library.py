@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.agents.builtin import Model
+from curtainwall.app.beginning import take_up
 from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.finding import find_session
 from curtainwall.app.openings import open_new, state_of
@@ -41,7 +42,6 @@ from curtainwall.model import (
     OpeningFailed,
     PendingAsk,
     RaiseBudget,
-    ReadySession,
     Recorded,
     RenameSession,
     RevokeGrant,
@@ -359,8 +359,7 @@ async def open_session(
             await kind.see_that_it_can(who)
             by = local_user()
             session = await open_new(wired, wanted, by) if resume is None else find_session(wired.store.index, resume).session
-            # Where a process ended in the middle of opening, whoever comes next completes it.
-            await wired.house.send(session, ReadySession(by=by))
+            await take_up(wired.house, session, by)
             if told is not None and state_of(wired, session).model != told:
                 await wired.house.send(session, ChangeModel(by=by, model=told))
             await stack.enter_async_context(files_of(wired, session))

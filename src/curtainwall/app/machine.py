@@ -24,7 +24,7 @@ from curtainwall.app.soundness import fault_in_config
 from curtainwall.app.wiring import open_store, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
-from curtainwall.model import Broken, CurtainwallError, SessionQuery
+from curtainwall.model import Broken, CurtainwallError
 
 Standing = Literal["ok", "warn", "fail"]
 
@@ -301,7 +301,7 @@ def _policy(home: Home) -> Finding:
 def _log(home: Home) -> Finding:
     def act() -> str:
         with open_store(home) as store:
-            waiting = sum(row.pending for row in store.index.sessions(SessionQuery(limit=1_000_000)))
+            waiting = store.tallies.tally().asks.get("open", 0)
         return f"opens; {counted(waiting, 'approval')} {'is' if waiting == 1 else 'are'} open" if home.database.exists() else "empty so far"
 
     return _tried("log", act, "see `curtainwall audit verify`")

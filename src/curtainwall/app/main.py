@@ -1,5 +1,6 @@
 """The program `curtainwall`: finds the command, imports that one alone, and turns every fault into one line and an exit code."""
 
+import errno
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ COMMANDS = {
     "cron": Command("cron", "list jobs, let one fire now, see what became of them"),
     "teams": Command("teams", "ask teams, tell them something, see how it goes"),
     "skills": Command("skills", "list and show the instructions that agents can load"),
+    "memory": Command("memory", "list, show, forget what agents noted for later"),
     "tools": Command("tools", "list tools and what their arguments mean"),
     "servers": Command("servers", "list, add, test, annotate, remove tool servers of others"),
     "hooks": Command("hooks", "list your hooks, trust those of a workspace"),
@@ -112,6 +114,9 @@ def _run(arguments: list[str]) -> int:
     group = cast("TyperGroup", get_command(app))
     # The overview as it is written above, where a newcomer's first commands come first; typer puts groups last.
     group.commands = {name: group.commands[name] for name in COMMANDS}
+    for below in (command for it in group.commands.values() if isinstance(it, TyperGroup) for command in it.commands.values()):
+        # The whole line: the library would cut it to what fits beside the name.
+        below.short_help = (below.help or "").strip().partition("\n")[0]
     try:
         told = group.main(arguments, prog_name=NAME, standalone_mode=False)
     except SystemExit as ended:
@@ -120,6 +125,12 @@ def _run(arguments: list[str]) -> int:
             raise ended.__context__ from None
         raise
     return told if isinstance(told, int) else 0
+
+
+def _wanted_path() -> str:
+    """Return the command as far as it can be told from what was written."""
+    first = next((word for word in sys.argv[1:] if word in COMMANDS), None)
+    return NAME if first is None else f"{NAME} {first}"
 
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -139,7 +150,9 @@ def _say_what_failed(error: Exception) -> int:
             return USAGE
         from curtainwall.app.usage import usage_words
 
-        _complain(usage_words(message, getattr(getattr(error, "ctx", None), "command_path", NAME)))
+        context = getattr(error, "ctx", None)
+        options = [word for option in context.command.params for word in option.opts] if context else ()
+        _complain(usage_words(message, context.command_path if context else _wanted_path(), options))
         return error.exit_code
     if isinstance(error, typer.Abort):
         _complain("nothing was done")
@@ -147,7 +160,8 @@ def _say_what_failed(error: Exception) -> int:
         _complain(str(error))
         return getattr(error, "exit_code", FAILED)
     elif isinstance(error, OSError):
-        _complain(f"{(error.strerror or type(error).__name__).lower()}{f': `{error.filename}`' if error.filename else ''}")
+        room = "; make room on that disk, nothing that was there is lost" if error.errno == errno.ENOSPC else ""
+        _complain(f"{(error.strerror or type(error).__name__).lower()}{f': `{error.filename}`' if error.filename else ''}{room}")
     else:
         _complain(f"a fault of ours: {type(error).__name__}: {error}; set CURTAINWALL_DEBUG=1 to see where, and please report it")
     return FAILED

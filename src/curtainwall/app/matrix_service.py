@@ -14,6 +14,7 @@ from curtainwall.app.openings import Wanted
 from curtainwall.app.places import HousePlaces
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
+from curtainwall.app.working import usual_mode
 from curtainwall.channels.asks import AskDesk, Board
 from curtainwall.channels.matrix import CHANNEL, Account, House, Matrix, People, Terms
 from curtainwall.host import FromEnvironment, FromFile
@@ -105,7 +106,8 @@ def services(serving: Serving) -> Iterable[Service]:
     workspace = None if section.workspace is None else Path(_expanded(section.workspace, os.environ))
 
     def wanted_at(place: Route) -> Wanted:
-        return replace(serving.wanted_at(place), workspace=workspace)
+        wanted = serving.wanted_at(place)
+        return replace(wanted, workspace=workspace, mode=usual_mode(wanted.agent, workspace))
 
     async def find_account() -> Account:
         return await account_of(serving.wired.setup.home, serving.config, serving.wired.masker.learn)

@@ -44,12 +44,6 @@ def default_model_name(config: Config, learn: Callable[[str, str], None]) -> str
     return default_model(model_settings(config, learn)) if told == AUTO else told
 
 
-def own_choice(config: Config, agent: str) -> str:
-    """Return the model of a foreign agent's new session where none is named: its section's, or whatever it takes itself."""
-    section = config.agents.get(agent)
-    return AUTO if section is None else section.model or AUTO
-
-
 def key_in(section: NamedModelSection, environ: Mapping[str, str]) -> Source | None:
     """Return where the key of a section is, if it names a place."""
     if section.env:

@@ -2,8 +2,10 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from curtainwall.app.beginning import begin_once
 from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.wiring import Wired, workspace_at
 from curtainwall.channels.places import parse_place
@@ -48,10 +50,7 @@ async def open_new(wired: Wired, wanted: Wanted, by: Who, session: SessionId | N
     One whose id was promised before, to a place that leads there, is opened under it, once, whoever is quicker.
     """
     session = session or SessionId(wired.house.mint())
-    if wired.house.feed.head(session_stream(session)) == 0:
-        # The keys make one command of what several processes want at once.
-        await wired.house.send(session, _opening(wired, wanted, by, session), "opening")
-    await wired.house.send(session, ReadySession(by=by), "ready")
+    await begin_once(wired.house, session, by, partial(_opening, wired, wanted, by, session))
     return session
 
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from curtainwall.app.beginning import begin_once
 from curtainwall.app.config import Config
 from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.home import Home
@@ -26,7 +27,6 @@ from curtainwall.model import (
     PeerAnswer,
     PeerAnswerTaken,
     Place,
-    ReadySession,
     SessionId,
     SessionQuery,
     Workspace,
@@ -178,8 +178,8 @@ class HousePeers:
     def _team(self, name: str) -> TeamSection:
         found = self._config().teams.get(name)
         if found is None:
-            known = ", ".join(f"`{team}`" for team in sorted(self._config().teams)) or "none is configured"
-            raise NotFound(f"there is no team `{name}`; there are: {known}")
+            known = ", ".join(f"`{team}`" for team in sorted(self._config().teams))
+            raise NotFound(f"there is no team `{name}`; {f'there are: {known}' if known else 'none is configured'}")
         return found
 
     def _see_that_it_may(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
@@ -198,8 +198,9 @@ class HousePeers:
             session = await house.bind(pair.route, SessionId(house.mint()), SYSTEM)
         self._home.session(session).prepare()
         targets = (*(() if team.approval_target is None else (team.approval_target,)), *self._config().approvals.targets)
-        if house.feed.head(session_stream(session)) == 0:
-            opening = OpenSession(
+
+        def opening() -> OpenSession:
+            return OpenSession(
                 by=SYSTEM,
                 session=session,
                 name=str(pair),
@@ -213,9 +214,8 @@ class HousePeers:
                 team=pair.team,
                 channel=TEAMS,
             )
-            # The keys make one command of what several processes want at once.
-            await house.send(session, opening, "opening")
-        await house.send(session, ReadySession(by=SYSTEM), "ready")
+
+        await begin_once(house, session, SYSTEM, opening)
         return session
 
 

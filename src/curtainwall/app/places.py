@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Wired
-from curtainwall.model import AddRoute, Route, SessionId, SessionQuery, Who
+from curtainwall.model import AddRoute, Route, SessionId, SessionQuery, Undecided, Who
 
 WantedAt = Callable[[Route], Wanted]
 """Says what a session should be that is opened at a place."""
@@ -40,9 +40,17 @@ class HousePlaces:
 
     async def move(self, place: Route, session: SessionId, by: Who, instead_of: SessionId | None) -> SessionId:
         """Let a place lead to another session, show that one's asks there, and return the session that it leads to now."""
-        await self._wired.house.send(session, AddRoute(by=by, route=place))
+        undecided: Undecided | None = None
+        try:
+            await self._wired.house.send(session, AddRoute(by=by, route=place))
+        except Undecided as waits:
+            # Where a place leads is the house's to say; that session's asks are shown there as soon as its owner decides.
+            undecided = waits
         led = await self._wired.house.bind(place, session, by, instead_of=instead_of)
         self._attend(led)
+        if undecided is not None:
+            meanwhile = "this place leads there all the same, and what is written here counts as soon as it does"
+            raise Undecided(undecided.session, undecided.owner, meanwhile)
         return led
 
     def may_control(self, who: Who) -> bool:

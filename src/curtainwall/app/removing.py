@@ -2,19 +2,19 @@
 
 import asyncio
 import os
-import shutil
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from curtainwall.app.home import Home
+from curtainwall.app.home import Home, private_directory
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
-from curtainwall.model import CommandRefused, SessionId, SessionQuery, SessionRow, TryLater, session_stream
+from curtainwall.model import HOUSE, CommandRefused, ExtensionNoted, SessionId, SessionQuery, SessionRow, TryLater, session_stream
 from curtainwall.runtime import Stores
-from curtainwall.store import SqliteStore
+from curtainwall.session import lift
+from curtainwall.store import RESCUE, SqliteStore
 
-_MANY = 1_000_000
 _LET_GO_SECONDS = 6.0
 """A process that has nothing to do in a session any more lets go of it sooner than this."""
 
@@ -26,13 +26,16 @@ class Removal:
     session: SessionId
     why_not: str | None
     about: str = ""
+    aside: Path | None = None
+    """Where its workspace lies now, where that may belong to a session whose log is lost."""
 
 
 async def remove_sessions(rows: Sequence[SessionRow]) -> list[Removal]:
     """Delete sessions one by one; one that is in use or has open approvals stays, and the others go all the same."""
     async with open_house(set_up()) as wired:
         until = asyncio.get_running_loop().time() + _LET_GO_SECONDS
-        done = [await _remove(wired, row, until) for row in rows]
+        files = _Files(wired.store, wired.setup.home)
+        done = [await _remove(wired, row, until, files) for row in rows]
         if any(removal.why_not is None for removal in done) and isinstance(wired.store, SqliteStore):
             wired.store.collect_blobs()
     return done
@@ -52,7 +55,7 @@ async def remove_leftovers() -> int | None:
         await engine.close()
 
 
-async def _remove(wired: Wired, row: SessionRow, until: float) -> Removal:
+async def _remove(wired: Wired, row: SessionRow, until: float, files: "_Files") -> Removal:
     while True:
         try:
             await wired.house.delete(row.session, local_user())
@@ -61,52 +64,97 @@ async def _remove(wired: Wired, row: SessionRow, until: float) -> Removal:
             if isinstance(refusal, CommandRefused) or asyncio.get_running_loop().time() > until:
                 return Removal(row.session, str(refusal), row.name)
             await asyncio.sleep(0.1)
-    _remove_files(wired.store, wired.setup.home, row.session)
-    return Removal(row.session, None, row.name)
+    _, aside = files.remove(row.session)
+    return Removal(row.session, None, row.name, aside)
 
 
-def remove_rest(store: Stores, home: Home) -> int:
-    """Remove the files of sessions whose deletion was cut off behind their logs, and tell how many these were."""
+def remove_rest(store: Stores, home: Home) -> list[Removal]:
+    """Remove the files of sessions whose deletion was cut off behind their logs, and tell whose there were."""
     if not isinstance(store, SqliteStore):
-        return 0
-    gone = (session for session in store.deleted() if store.log.head(session_stream(session)) == 0)
-    return sum([_remove_files(store, home, session) for session in gone])
+        return []
+    files = _Files(store, home)
+    gone = [session for session in store.deleted() if store.log.head(session_stream(session)) == 0]
+    return [Removal(session, None, aside=aside) for session in gone for found, aside in (files.remove(session),) if found]
 
 
-def _remove_files(store: Stores, home: Home, session: SessionId) -> bool:
-    """Remove what lies in a session's directory, but for a workspace that another one works in; tell whether there was anything."""
-    remove_tree(home.root / "run" / session)
-    place = home.session(session)
-    if not place.root.exists():
-        return False
-    others = store.index.sessions(SessionQuery(text=str(place.workspace), limit=_MANY))
-    if not any(other.workspace == str(place.workspace) for other in others):
-        remove_tree(place.root)
-        return True
-    # A session that was reset left its workspace to the next one.
-    left = [path for path in place.root.iterdir() if path != place.workspace]
-    for path in left:
-        remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-    return bool(left)
+class _Files:
+    """What lies in the directories of sessions that are deleted."""
+
+    def __init__(self, store: Stores, home: Home) -> None:
+        self._store = store
+        self._home = home
+        # INVARIANT: where sessions were lost, nobody can tell in whose workspace they worked, and none is deleted.
+        notes = (lift(entry) for entry in store.log.read(HOUSE) if entry.kind == ExtensionNoted.__name__)
+        self._were_lost = any(isinstance(event, ExtensionNoted) and event.extension == RESCUE for event in notes)
+
+    def remove(self, session: SessionId) -> tuple[bool, Path | None]:
+        """Remove what lies in a session's directory, but for a workspace that another one works in, or may have worked in.
+
+        Tell whether there was anything, and where such a workspace was put aside.
+        """
+        remove_tree(self._home.root / "run" / session)
+        place = self._home.session(session)
+        if not place.root.exists():
+            return False, None
+        if not self._store.index.sessions(SessionQuery(workspace=str(place.workspace), limit=1)):
+            aside = self._put_aside(place.workspace, session) if self._were_lost else None
+            remove_tree(place.root)
+            return True, aside
+        # A session that was reset left its workspace to the next one.
+        left = [path for path in place.root.iterdir() if path != place.workspace]
+        for path in left:
+            remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        return bool(left), None
+
+    def _put_aside(self, workspace: Path, session: SessionId) -> Path | None:
+        if not workspace.is_dir() or not any(workspace.iterdir()):
+            return None
+        aside = self._home.root / "aside" / session
+        private_directory(aside.parent)
+        workspace.rename(aside)
+        return aside
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory, also where an agent took the rights away from its own files; links are removed, not followed."""
+    """Remove a directory, however deep, also where an agent took the rights away from its own files; links are removed, not followed.
 
-    def open_up(_remove: Callable[..., object], failed: str, _error: object) -> None:
-        # Somebody else may be removing the same: what is gone is as it should be.
+    Somebody else may be removing the same: what is gone is as it should be.
+    """
+    if path.is_symlink() or not path.is_dir():
+        return
+    with suppress(FileNotFoundError):
+        _open_up(str(path))
+        while below := _without_files(str(path)):
+            for directory in below:
+                with suppress(FileNotFoundError):
+                    _lift(directory, str(path))
+        path.rmdir()
+
+
+def _without_files(directory: str) -> list[str]:
+    """Remove what is no directory from one, and return the directories in it."""
+    with os.scandir(directory) as entries:
+        kinds = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for path, is_directory in kinds:
+        if not is_directory:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+    return [path for path, is_directory in kinds if is_directory]
+
+
+def _lift(directory: str, top: str) -> None:
+    """Move the directories of a directory up to the top, so that no path ever gets too long, and remove it."""
+    _open_up(directory)
+    for inner in _without_files(directory):
         with suppress(FileNotFoundError):
-            again(failed)
+            _open_up(inner)
+            os.rename(inner, f"{top}/{secrets.token_hex(16)}")
+    os.rmdir(directory)
 
-    def again(failed: str) -> None:
-        above = os.path.dirname(failed)
-        if not os.path.islink(above):
-            os.chmod(above, 0o700)
-        if os.path.islink(failed) or not os.path.isdir(failed):
-            os.unlink(failed)
-        else:
-            os.chmod(failed, 0o700)
-            shutil.rmtree(failed)
 
-    if path.exists():
-        shutil.rmtree(path, onerror=open_up)
+def _open_up(directory: str) -> None:
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{opened}", 0o700)
+    finally:
+        os.close(opened)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.tables import folded, laid_out
 from curtainwall.model import CurtainwallError, Effect, Millis
 from curtainwall.session import inert, visible
 
@@ -91,12 +93,19 @@ def timestamp(at: Millis | None) -> str | None:
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as aligned columns; whatever stands in them is inert."""
+    """Return rows as aligned columns that fit the terminal; whatever stands in them is inert. In a pipe each row is one line."""
     cells = [[inert(str(cell)) for cell in row] for row in rows]
-    widths = [max(len(row[place]) for row in [list(heads), *cells]) for place in range(len(heads))]
-    lines = [[paint(head.ljust(width), "dim") for head, width in zip(heads, widths, strict=True)]]
-    lines += [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    return laid_out(heads, cells, room(), lambda head: paint(head, "dim"))
+
+
+def hanging(text: str, indent: int) -> str:
+    """Return one line of text that begins so far to the right, folded there where the terminal is narrow."""
+    return text if (most := room()) is None else f"\n{' ' * indent}".join(folded(text, most - indent))
+
+
+def room() -> int | None:
+    """Return how broad a line may be: as the terminal is, or as COLUMNS says of it; None where no terminal is written to."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -105,5 +114,14 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Misuse("nobody can be asked here; add --yes if you mean it")
-    if not typer.confirm(question, err=True):
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort as gone:
+        # The question's own line is not over yet.
+        note("")
+        if isinstance(gone.__context__, KeyboardInterrupt):
+            note("nothing was done")
+            raise KeyboardInterrupt from None
+        raise
+    if not agreed:
         raise typer.Abort

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Protocol, cast
 
 from curtainwall.agents.builtin import Model
 from curtainwall.app.config import Config
+from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.logs import Logbook
 from curtainwall.app.openings import Wanted
@@ -102,7 +103,7 @@ class Serving:
 
     def wanted_at(self, place: Route) -> Wanted:
         """Return what a session should be that is opened at a place: its asks are shown there, and where the configuration says."""
-        return Wanted(self.model, name=f"{place.channel} {place.reference}".strip(), routes=(place,))
+        return replace(self.work.desk.usual, name=f"{place.channel} {place.reference}".strip(), routes=(place,))
 
     def board(self, at: ShownAt | None = None) -> Board:
         """Return the board with the asks of a channel, of a place on it, or of the whole house."""
@@ -172,9 +173,10 @@ async def serving(
         supervisor = Supervisor(book.service)
         try:
             own, found = {model.name: model for model in models}, models_of(wired)
-            wanted = Wanted(models[0].name if models else default_model_of(wired))
+            agent, model = setup.config.sessions.agent, models[0].name if models else default_model_of(wired)
+            wanted = Wanted(model_for(setup.config.agents, agent, model), agent=agent)
             async with agents_at_work(wired, lambda name: own.get(name) or found(name), wanted) as work:
-                served = Serving(work, book, supervisor, wired.house.clock.now(), wanted.model)
+                served = Serving(work, book, supervisor, wired.house.clock.now(), model)
                 taken = served.taking_up.take_up()
                 served.run()
                 try:
@@ -187,7 +189,8 @@ async def serving(
                     )
                     yield served
                 finally:
-                    await supervisor.stop()
+                    # What is cut off would be told to its agent as something that may have happened.
+                    await asyncio.gather(wired.gate.finish(served.config.serve.grace), supervisor.stop())
         finally:
             lease.release()
 

@@ -9,11 +9,12 @@ from typing import cast
 from pydantic import JsonValue
 
 from curtainwall.app.callers import OutsideCaller, see_that_there_is
+from curtainwall.app.keeper import KEEPER
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
 from curtainwall.channels.teams import Pair, PairFigures
-from curtainwall.model import OUTSIDE, ApprovalQuery, Ask, CommandRefused, Mode, SessionId, TurnFailed
+from curtainwall.model import OUTSIDE, ApprovalQuery, Ask, CommandRefused, Mode, SessionId, TurnFailed, session_stream
 
 Told = Mapping[str, JsonValue]
 
@@ -106,6 +107,12 @@ def open_approvals(wired: Wired, session: SessionId | None) -> tuple[str, ...]:
     if session is None:
         return ()
     return tuple(row.approval for row in reversed(wired.store.index.approvals(ApprovalQuery(session=session))))
+
+
+def is_worked_on(wired: Wired, session: SessionId) -> bool:
+    """Tell whether a process works for the teams, or on this session."""
+    leases = wired.store.leases
+    return any(leases.owner(stream) is not None for stream in (KEEPER, session_stream(session)))
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """A session's state as channels show it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from curtainwall.model import (
     AnyEvent,
@@ -53,21 +53,25 @@ def view_of(state: SessionState, events: Iterable[AnyEvent], threshold: float | 
     )
 
 
-def _queued(waiting: Sequence[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
+def _queued(waiting: Collection[MessageId], events: Iterable[AnyEvent]) -> tuple[QueuedMessage, ...]:
     if not waiting:
         return ()
-    wanted = frozenset(waiting)
-    words = {event.message: event for event in events if isinstance(event, MessageAccepted) and event.message in wanted}
+    words: dict[MessageId, MessageAccepted] = {}
+    for event in events:
+        if isinstance(event, MessageAccepted) and event.message in waiting:
+            words[event.message] = event
+            if len(words) == len(waiting):
+                break
     return tuple(QueuedMessage(message=it, text=words[it].text, by=str(words[it].by)) for it in waiting if it in words)
 
 
 def _pending(state: SessionState, open_: OpenApproval) -> PendingAsk:
-    asked = open_.asked
+    asked, first = open_.asked, next(iter(open_.calls))
     rules: dict[RuleId, None] = dict.fromkeys(rule for cover in asked.covers for rule in cover.rules)
     return PendingAsk(
         approval=asked.approval,
-        call=open_.calls[0],
-        subject=state.calls[open_.calls[0]].subject,
+        call=first,
+        subject=state.calls[first].subject,
         because=tuple(rules),
         shown=asked.shown,
         asked=asked.at,

@@ -13,12 +13,13 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from curtainwall.app.advice import explained
+from curtainwall.app.config_agents import model_for
 from curtainwall.app.following import lines_backwards
 from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, read_json
 from curtainwall.app.machine import examine
 from curtainwall.app.web_people import WEB
 from curtainwall.app.wiring import Setup, Wired, judging_tools, workspace_at
-from curtainwall.app.working import AtWork
+from curtainwall.app.working import AtWork, default_model_of, usual_mode
 from curtainwall.channels.status import HealthNow
 from curtainwall.channels.web import Finding, Spending, Trial, Tried, Wish
 from curtainwall.model import (
@@ -28,6 +29,7 @@ from curtainwall.model import (
     CurtainwallError,
     Log,
     Millis,
+    Mode,
     ModelFailed,
     ModelResponded,
     Opened,
@@ -105,9 +107,18 @@ class HouseBeginnings:
         """Open a session whose agent works here; raise a refusal that says what is wrong with the wish."""
         usual = self._work.desk.usual
         workspace = _directory(wish.workspace) if wish.workspace else None
-        here = Route(channel=WEB, reference=by.name)
-        wanted = replace(usual, model=wish.model or usual.model, workspace=workspace, name=wish.name, mode=wish.mode, routes=(here,))
-        return await self._work.desk.begin(wanted, by)
+        here, agent = Route(channel=WEB, reference=by.name), wish.agent or usual.agent
+        mode = usual_mode(agent, workspace) if wish.mode is Mode.DEFAULT else wish.mode
+        wanted = replace(
+            usual, agent=agent, model=wish.model or self._model_of(agent), workspace=workspace, name=wish.name, mode=mode, routes=(here,)
+        )
+        opened = await self._work.desk.begin(wanted, by)
+        given = f"`{workspace}` is given to `{agent}`, which can read and change everything in it without asking"
+        return Opened(session=opened.session, notes=(given,) if mode is not wish.mode else ())
+
+    def _model_of(self, agent: str) -> str:
+        wired, usual = self._work.wired, self._work.desk.usual
+        return usual.model if agent == usual.agent else model_for(wired.setup.config.agents, agent, default_model_of(wired))
 
     def attend(self, session: SessionId) -> None:
         """Let the session's agent go on here, where nobody else does."""
@@ -117,6 +128,10 @@ class HouseBeginnings:
         """Return the names of models that could be chosen, the usual one first."""
         named = (f"{name}:{it.model}" for name, it in self._work.wired.setup.config.models.items() if it.model)
         return tuple(dict.fromkeys((self._work.desk.usual.model, *named, "demo")))
+
+    def agents(self) -> Sequence[str]:
+        """Return the names of agents that could be chosen, the usual one first."""
+        return tuple(dict.fromkeys((self._work.desk.usual.agent, *self._work.crew.names)))
 
 
 class HouseRecords:

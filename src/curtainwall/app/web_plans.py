@@ -45,7 +45,15 @@ class HousePairing:
     def teams(self) -> Sequence[TeamTold]:
         """Return the teams of the configuration."""
         return [
-            TeamTold(name, team.agent, team.mode, team.project, team.description, None if team.askers is None else tuple(team.askers))
+            TeamTold(
+                name,
+                team.agent,
+                team.mode,
+                team.project,
+                team.description,
+                None if team.askers is None else tuple(team.askers),
+                team.colour or "",
+            )
             for name, team in sorted(self._wired.setup.config.teams.items())
         ]
 

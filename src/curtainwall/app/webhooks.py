@@ -5,6 +5,7 @@ import hmac
 import os
 from collections.abc import Callable, Mapping, Set
 
+from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_webhooks import HookSection
 from curtainwall.app.keys import house_key
 from curtainwall.app.openings import Wanted, open_new, state_of
@@ -124,7 +125,7 @@ class HouseDeliveries:
     def _wanted(self, hook: str, told: HookSection) -> Wanted:
         setup = self._wired.setup
         return Wanted(
-            told.model or self._model,
+            told.model or model_for(setup.config.agents, told.agent, self._model),
             told.folder,
             f"webhook {hook}",
             told.agent,

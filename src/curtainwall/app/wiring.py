@@ -3,14 +3,15 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
+from curtainwall.app.approving import approver_files, approver_of
 from curtainwall.app.config import Config, load_config
-from curtainwall.app.config_agents import BUILTIN, contained_agents
+from curtainwall.app.config_agents import BUILTIN, contained_agents, own_choice
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
@@ -56,12 +57,13 @@ from curtainwall.model import (
     SendMessage,
     SessionId,
     SessionQuery,
+    Undecided,
     UserPromptSubmit,
     Who,
     Workspace,
 )
 from curtainwall.policy import Lists, Policy, Protection, RuleCard, load
-from curtainwall.runtime import PATIENCE, House, SessionGate, Stores, SystemClock
+from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, Whose, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from curtainwall.tools import Hub, Mounts, Runner
@@ -200,7 +202,7 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
     """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
     hooks = hook_file(config, environ)
-    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)))
+    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
     rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
     never = (*config.protected.never, *ours, *rules)
     return protection_of(home, user_homes(environ), never, config.protected.readonly)
@@ -295,7 +297,7 @@ def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable
 
     async def send(session: SessionId, command: AnswerApproval) -> int:
         # Under the approval's name: looked at again while the session's owner is stopped, the file is still one answer.
-        return await wired.house.send(session, command, f"file {command.approval} {command.granted}", PATIENCE)
+        return await wired.house.send(session, command, f"file {command.approval} {command.granted}")
 
     return Rendezvous(wired.house.feed, send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
 
@@ -362,7 +364,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         if reply.blocked is not None:
             raise CommandRefused(f"a hook keeps this message away from the agent: {reply.blocked}")
         if reply.context:
-            await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
+            # It is kept where nobody decides it now, and the message has to come after it all the same.
+            with suppress(Undecided):
+                await house.send(session, SendMessage(by=SYSTEM, message=MessageId(house.mint()), text=reply.context, role="context"))
 
     def listens(place: Place) -> bool:
         return hooks.listens("UserPromptSubmit", place)
@@ -396,7 +400,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         ):
             around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
             hooks = user_hooks(setup.hooks, around, setup.home, house)
-            gate = SessionGate(house, tools, hooks, parts.approver)
+            gate = SessionGate(house, tools, hooks, parts.approver or approver_of(lambda: in_force.setup.config, around, setup.home))
             async with aclosing(lifecycle_of(hooks, setup.home, house)) as lifecycle:
                 yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes)
 
@@ -409,6 +413,6 @@ def _teller() -> Tell | None:
 
 def _model_of_new_sessions(config: Config, masker: Masker, agent: str) -> str:
     # Start-up time: most commands open no session.
-    from curtainwall.app.models import default_model_name, own_choice
+    from curtainwall.app.models import default_model_name
 
-    return default_model_name(config, masker.learn) if agent == BUILTIN else own_choice(config, agent)
+    return default_model_name(config, masker.learn) if agent == BUILTIN else own_choice(config.agents, agent)

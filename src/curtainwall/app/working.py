@@ -18,7 +18,7 @@ from curtainwall.agents.builtin import (
 )
 from curtainwall.agents.builtin.models import Patient, find_model
 from curtainwall.app.brokered import Brokered
-from curtainwall.app.config_agents import BUILTIN
+from curtainwall.app.config_agents import BUILTIN, own_choice
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
@@ -27,7 +27,7 @@ from curtainwall.app.keeper import Keeper
 from curtainwall.app.keys import house_key
 from curtainwall.app.knowledge import prompted_skills, shelf_of
 from curtainwall.app.local import Local
-from curtainwall.app.models import default_model_name, model_settings, own_choice
+from curtainwall.app.models import default_model_name, model_settings
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Setup, Wired
 from curtainwall.channels.live import FarListening, LiveEndpoint
@@ -160,10 +160,13 @@ def wanted_of(
     """Return what a new session should be: as the user says, and where they say nothing, as fits the agent."""
     if agent == BUILTIN:
         return Wanted(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
-    own = own_choice(wired.setup.config, agent)
-    # Giving a project to an agent that has it mounted is granting edits in it.
-    usual = Mode.DEFAULT if workspace is None or agent == LOCAL else Mode.ACCEPT_EDITS
-    return Wanted(model or own, workspace, name, agent, mode or usual, (route,))
+    own = own_choice(wired.setup.config.agents, agent)
+    return Wanted(model or own, workspace, name, agent, mode or usual_mode(agent, workspace), (route,))
+
+
+def usual_mode(agent: str, workspace: Path | None) -> Mode:
+    """Return the mode of an agent's new session: giving a project to an agent that has it mounted is granting edits in it."""
+    return Mode.DEFAULT if workspace is None or agent in (BUILTIN, LOCAL) else Mode.ACCEPT_EDITS
 
 
 def default_model_of(wired: Wired) -> str:

@@ -187,17 +187,28 @@ class Board:
 
     async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> Answered:
         """Answer every ask of a card and return what to say; whoever is late hears who settled it, and when."""
-        command = AnswerApproval(by=by, approval=card.approval, granted=granted, scope=scope, reason=reason)
-        refusals = await answer_each(self._desk.send, card.joined, command)
-        refused = {key: self._late(key) if isinstance(why, NotFound) else str(why) for key, why in refusals.items()}
-        settled = len(card.joined) - len(refused)
+        return await self.answer_all(
+            card.joined, AnswerApproval(by=by, approval=card.approval, granted=granted, scope=scope, reason=reason)
+        )
+
+    async def answer_all(self, asks: Sequence[Key], command: AnswerApproval) -> Answered:
+        """Give one answer to several asks and return what to say: which of them it settled, and why it did not settle the others.
+
+        A fault is raised where nothing was settled: whatever passes, the same answer can be given again then.
+        """
+        faults = await answer_each(self._desk.send, asks, command)
+        refused = {key: self._late(key) if isinstance(why, NotFound) else str(why) for key, why in faults.items()}
+        settled = [key for key in asks if key not in refused]
         if not settled:
-            return Answered(refused.get(card.key) or next(iter(refused.values())), counted=False)
-        how_far = "once" if scope is GrantScope.ONCE else f"for the {scope}"
-        words = f"{f'approved {how_far}' if granted else 'denied'}: {card.approval}"
-        if len(card.joined) > 1:
-            words += f", {settled} of {len(card.joined)} identical asks"
-        return Answered("; ".join((words, *dict.fromkeys(refused.values()))), counted=True)
+            passing = (fault for fault in faults.values() if not isinstance(fault, CommandRefused | Undecided))
+            if (fault := next(passing, None)) is not None:
+                raise fault
+            return Answered(refused[asks[0]] if len(set(refused.values())) == 1 else _each(refused), counted=False)
+        how_far = "once" if command.scope is GrantScope.ONCE else f"for the {command.scope}"
+        words = f"{f'approved {how_far}' if command.granted else 'denied'}: {_named(settled) if refused else settled[0][1]}"
+        if len(asks) > 1:
+            words += f", {len(settled)} of {len(asks)} identical asks"
+        return Answered(f"{words}; {_each(refused)}" if refused else words, counted=True)
 
     def _card(self, row: ApprovalRow) -> Card | None:
         """Return the card of a row; what it shows stays as it was asked, so it is made once."""
@@ -266,9 +277,22 @@ async def answer_each(send: SendAnswer, asks: Sequence[Key], command: AnswerAppr
     for session, approval in reversed(asks):
         try:
             await send(session, command.model_copy(update={"approval": approval}))
-        except (CommandRefused, Undecided) as refusal:
-            refused[session, approval] = refusal
+        except CurtainwallError as fault:
+            # The log of one may be damaged, and its owner stopped; the others are answered all the same.
+            refused[session, approval] = fault
     return refused
+
+
+def _named(asks: Iterable[Key]) -> str:
+    return ", ".join(f"{approval} in session {session}" for session, approval in asks)
+
+
+def _each(refused: Mapping[Key, str]) -> str:
+    """Return which asks were not settled, each with why, those with the same reason together."""
+    alike: dict[str, list[Key]] = {}
+    for key, why in refused.items():
+        alike.setdefault(why, []).append(key)
+    return "; ".join(f"not settled by this: {_named(keys)}: {why}" for why, keys in alike.items())
 
 
 def _likeness(card: Card) -> object:

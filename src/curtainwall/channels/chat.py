@@ -43,6 +43,7 @@ BoardAt = Callable[[ShownAt], Board]
 """Makes the board of a place."""
 
 _REMEMBERED = 64
+_LONGEST_ANSWER = 20_000
 _NO_SCREEN = "this place stays with its session; `/new` begins another, and `/resume` goes to one"
 
 
@@ -102,13 +103,13 @@ class Chat:
         if message in self._heard_at(reference):
             return Heard(again=True)
         who = self.who(name)
-        session = await self._house.places.lead(self.place(reference), who)
         try:
+            session = await self._house.places.lead(self.place(reference), who)
             heard = await self._take(reference, session, who, text, message)
         except CommandRefused as refusal:
             heard = Heard((plain_line(str(refusal)),), refused=True)
         except Undecided as waits:
-            # It is kept under its id, so it is not brought again.
+            # It is kept under its id, or whoever wrote it is told otherwise: it is not brought again.
             heard = Heard((plain_line(str(waits)),))
         kept = [*self._heard_at(reference), message][-_REMEMBERED:]
         await self._house.marks.set(self.channel, {f"heard {reference}": json.dumps(kept)})
@@ -189,7 +190,9 @@ class Chat:
                     told = await board.answer(card, granted=True, by=who, scope=request.scope)
                 else:
                     told = await board.answer(card, granted=False, by=who, reason=request.reason)
-                return Outcome((plain_line(told.text),), refused=not told.counted, answered=card.approval if told.counted else None)
+                return Outcome(
+                    (plain_line(told.text, _LONGEST_ANSWER),), refused=not told.counted, answered=card.approval if told.counted else None
+                )
             case Pending(approval=None):
                 lines = [f"{card.tag} {ask_in_a_line(card.ask)}" for card in board.cards()]
                 return Outcome(tuple(lines)) if lines else None

@@ -1,5 +1,6 @@
 """Events in a line for people: what happened, in which tone, and nothing where it need not be told."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,7 +43,6 @@ from curtainwall.model import (
 Tone = Literal["dim", "good", "warn", "bad"]
 
 _BY_HUMAN = "denied-by-human"
-_RAISES = {BudgetKind.TOKENS: "2m", BudgetKind.STEPS: "400", BudgetKind.SECONDS: "4h", BudgetKind.DOLLARS: "10"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,28 @@ class Told:
     text: str
 
 
-def tell(event: AnyEvent, before: Tale, why: str = "/why", *, has_words: bool = True) -> Told | None:
-    """Return what is worth telling of an event; `before` is the tale without it, `why` what explains a denial where this is read.
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What is typed where this is read: slash words in a conversation, commands at a shell; without a budget, nothing."""
 
-    Without `has_words`, it is read where slash words are not taken.
-    """
+    why: str = "/why"
+    budget: str = "/budget"
+    revoke: str = "/revoke"
+
+
+_SLASH = Typed()
+ON_PAGES = Typed(budget="")
+"""Where slash words are not taken."""
+
+
+def twice(kind: BudgetKind, used: float, limit: float) -> str:
+    """Return twice what there was of a budget, as somebody types it to allow more."""
+    amount = 2 * max(used, limit)
+    return f"{max(amount, 0.01):.2f}" if kind is BudgetKind.DOLLARS else f"{math.ceil(amount)}"
+
+
+def tell(event: AnyEvent, before: Tale, typed: Typed = _SLASH) -> Told | None:
+    """Return what is worth telling of an event; `before` is the tale without it."""
     match event:
         case CallFinished():
             subject = before.subjects.get(event.call)
@@ -71,7 +88,7 @@ def tell(event: AnyEvent, before: Tale, why: str = "/why", *, has_words: bool = 
         case CallDenied():
             subject = before.subjects.get(event.call)
             rules = ", ".join(event.verdict.because)
-            words = f"✗ denied {call_in_words(subject) if subject else ''}: {event.verdict.reason} ({rules}); `{why} {event.call}`"
+            words = f"✗ denied {call_in_words(subject) if subject else ''}: {event.verdict.reason} ({rules}); `{typed.why} {event.call}`"
             return Told("bad", plain_line(words))
         case CallLost():
             words = call_in_words(before.subjects[event.call]) if event.call in before.subjects else str(event.call)
@@ -83,7 +100,7 @@ def tell(event: AnyEvent, before: Tale, why: str = "/why", *, has_words: bool = 
         case ModelFailed() if event.failure != "interrupted" and not before.holds_calls:
             return Told("warn", f"the model gave no reply: {plain_line(event.failure)}")
         case _:
-            return _tell_asks(event, before) or _tell_session(event, has_words=has_words)
+            return _tell_asks(event, before, typed) or _tell_session(event, typed)
 
 
 def tell_change(event: AnyEvent, who: Who) -> Told | None:
@@ -121,7 +138,7 @@ def _turn_ended(event: TurnEnded) -> Told | None:
             return None
 
 
-def _tell_asks(event: AnyEvent, before: Tale) -> Told | None:
+def _tell_asks(event: AnyEvent, before: Tale, typed: Typed) -> Told | None:
     match event:
         case ApprovalAnswered():
             ask = before.asks.get(event.approval)
@@ -135,20 +152,19 @@ def _tell_asks(event: AnyEvent, before: Tale) -> Told | None:
         case ApprovalWithdrawn():
             return Told("dim", plain_line(f"ask {event.approval} no longer stands: {event.why}"))
         case GrantGiven() if event.grant.scope is not GrantScope.ONCE and event.grant.digest is None:
-            return Told("dim", f"this stands as grant {event.grant.id}; `/revoke {event.grant.id}` takes it back")
+            return Told("dim", f"this stands as grant {event.grant.id}; `{typed.revoke} {event.grant.id}` takes it back")
         case _:
             return None
 
 
-def _tell_session(event: AnyEvent, *, has_words: bool) -> Told | None:
+def _tell_session(event: AnyEvent, typed: Typed) -> Told | None:
     match event:
         case BudgetWarned():
             return Told("warn", f"{event.used / event.limit:.0%} of the budget of {event.kind} is used" if event.limit else "")
         case BudgetExhausted():
             words = f"the budget of {event.kind} is used up ({event.used:,.10g} of {event.limit:,.10g})"
-            return Told(
-                "warn", f"{words}; `/budget {event.kind} {_RAISES[event.kind]}` allows more" if has_words else f"{words}; raise it to go on"
-            )
+            more = f"`{typed.budget} {event.kind} {twice(event.kind, event.used, event.limit)}` allows more"
+            return Told("warn", f"{words}; {more if typed.budget else 'raise it to go on'}")
         case LoopDetected():
             what = "the same call" if event.what == "repeat" else "asking"
             return Told("warn", f"the agent goes round in circles: {what}, {event.count} times")

@@ -8,7 +8,9 @@ from typing import NoReturn
 
 from curtainwall.facts.refusal import Unclear, quoted
 
-_MAX_CONFIG = 1 << 20
+# Everybody waits while it is read, and a plan may name many repositories; real ones have a few hundred lines.
+_MAX_CONFIG = 1 << 18
+_MAX_ENTRIES = 10_000
 _MAX_POINTER = 4_096
 _SECTION = re.compile(r"\[([A-Za-z0-9.-]+)(?:[ \t\r]+\"((?:[^\"\\\n\0]|\\[^\n\0])*)\")?\]")
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:(=)|(?=\n))")
@@ -58,6 +60,8 @@ def read_entries(text: str) -> tuple[Entry, ...]:
             if key is None or section is None:
                 _refuse(text, at)
             value, at = _value(text, key.end()) if key[2] else (None, key.end())
+            if len(entries) == _MAX_ENTRIES:
+                raise Unclear(f"the repository's config has more than {_MAX_ENTRIES} entries")
             entries.append(Entry(section[0], section[1], key[1].lower(), value))
     return tuple(entries)
 

@@ -14,6 +14,7 @@ from curtainwall.facts.urls import canonical_url
 from curtainwall.model.subjects import HostFacts
 
 _MAX_REMOTE = 4_096
+_MAX_PLACES = 32
 _TREACHEROUS = re.compile(r"[\x00-\x20\x7f\\]")
 _HELPER = re.compile(r"[A-Za-z0-9+.-]*::")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -65,7 +66,10 @@ def canonical_remotes(text: object, *, repository: str | None, push: bool) -> tu
     if found is None:
         return (_read_url(text),)
     remotes: dict[str, Remote] = {}
-    for address in _addresses(found, text, push=push):
+    addresses = _addresses(found, text, push=push)
+    if len(addresses) > _MAX_PLACES:
+        raise Unclear(f"the remote {quoted(text)} pushes to {len(addresses)} places, more than {_MAX_PLACES}")
+    for address in addresses:
         remote = _read_url(address)
         if _addresses(found, remote.url, push=push) != (remote.url,):
             raise Unclear(f"the repository's config would rewrite {quoted(remote.url)} once more")

@@ -214,6 +214,7 @@ from curtainwall.model.listings import (
     SessionRow,
     SessionStatus,
     ShownAt,
+    Tally,
 )
 from curtainwall.model.misfits import (
     misfit,
@@ -264,6 +265,7 @@ from curtainwall.model.ports import (
     Place,
     Places,
     Save,
+    Tallies,
     ToolHost,
     TurnAt,
     TurnResult,
@@ -552,6 +554,8 @@ __all__ = [
     "Subject",
     "SubjectKind",
     "TakePeerAnswer",
+    "Tallies",
+    "Tally",
     "TextStreamed",
     "ToolEffect",
     "ToolFacts",

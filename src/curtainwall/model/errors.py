@@ -78,7 +78,17 @@ class TryLater(CurtainwallError):
 
 
 class Undecided(CurtainwallError):
-    """The command is kept, and whoever owns the session has not decided it yet; sending it again would be saying it twice."""
+    """Whoever owns the session has not decided yet. The command is kept, and sending it again would be saying it twice.
+
+    Whatever would have come after the command was not done; whoever had that in mind says so in place of the usual `meanwhile`.
+    """
+
+    def __init__(self, session: str, owner: int | None, meanwhile: str = "this is kept and counts as soon as it does") -> None:
+        self.session = session
+        self.owner = owner
+        self.who = f"process {owner}" if owner else "another process"
+        remedy = f" (if it was stopped, `kill -CONT {owner}` lets it go on)" if owner else ""
+        super().__init__(f"{self.who} holds session `{session}` and has not decided yet; {meanwhile}{remedy}")
 
 
 class Broken(CurtainwallError):

@@ -1,5 +1,6 @@
 """Rows for lists and searches: projections of the log, never read by a decision."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,6 +69,10 @@ class SessionQuery:
     before: Millis | None = None
     prefix: str | None = None
     text: str | None = None
+    workspace: str | None = None
+    """Only those that work in exactly this directory."""
+    labels_beyond: frozenset[str] | None = None
+    """Only those that have touched something that these labels do not tell of."""
     without_agent: str | None = None
     """Leaves out the sessions of an agent, except those in which a human is asked something."""
     limit: int = 50
@@ -90,3 +95,13 @@ class ApprovalQuery:
     shown_at: ShownAt | None = None
     open_only: bool = True
     limit: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many sessions and approvals there are, by how they stand."""
+
+    sessions: Mapping[str, int]
+    asks: Mapping[str, int]
+    oldest_ask: Millis | None
+    """When the open ask that waits longest was asked."""

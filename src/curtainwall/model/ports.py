@@ -13,7 +13,7 @@ from curtainwall.model.events import AnyEvent, CallPermitted, Progress, SavedPro
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.hooks import HookEvent
 from curtainwall.model.ids import CallId, Millis, SessionId, StreamId, TurnId
-from curtainwall.model.listings import ApprovalQuery, ApprovalRow, GrantRow, SessionQuery, SessionRow
+from curtainwall.model.listings import ApprovalQuery, ApprovalRow, GrantRow, SessionQuery, SessionRow, Tally
 from curtainwall.model.people import Route, Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
@@ -41,7 +41,10 @@ class Log(Protocol):
         ...
 
     async def erase(self, stream: StreamId, batch: Batch) -> None:
-        """Delete a stream and everything projected from it, together with the batch that records so."""
+        """Delete a stream and everything projected from it, together with the batch that records so.
+
+        Raise `Conflict` where a command waits for the stream that the batch does not decide.
+        """
         ...
 
 
@@ -108,8 +111,8 @@ class Index(Protocol):
         """Return approvals, newest first."""
         ...
 
-    def grants(self, *, all_of_them: bool = False) -> Sequence[GrantRow]:
-        """Return standing answers of every session and project; revoked ones only when all are wanted."""
+    def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
+        """Return standing answers of every session and project, or of one; revoked ones only when all are wanted."""
         ...
 
     def session_at(self, route: Route) -> SessionId | None:
@@ -118,6 +121,14 @@ class Index(Protocol):
 
     def routes_to(self, session: SessionId) -> Sequence[Route]:
         """Return the places that lead to a session."""
+        ...
+
+
+class Tallies(Protocol):
+    """How many there are of everything, without a look at each."""
+
+    def tally(self) -> Tally:
+        """Count sessions and approvals by how they stand."""
         ...
 
 
@@ -205,13 +216,14 @@ class Approver(Protocol):
 
 
 class Ask(Frozen):
-    """One wish of an agent at the gate."""
+    """One wish of an agent at the gate; where `server` is named, whoever makes it has the tools of that one and no others."""
 
     tool: str
     arguments: JsonValue
     call: CallId | None = None
     turn: TurnId | None = None
     by_house: bool = False
+    server: str = ""
 
 
 class Answer(Frozen):

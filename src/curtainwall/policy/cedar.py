@@ -19,6 +19,7 @@ _OPENING = ("(", "[", "{")
 _CLOSING = (")", "]", "}")
 _DEEPEST = 64
 _LONGEST = 600
+_MOST_LEVELS = 900
 _ACTIONS = frozenset({LABEL, *(role.value for role in Role)})
 
 Expr = Mapping[str, object]
@@ -128,6 +129,8 @@ def parse_rules(source: str, text: str) -> tuple[Written, ...]:
         raise Broken(f"`{source}` holds a rule that is nested too deeply; make several of it") from None
     except ValueError as error:
         raise Broken(f"`{source}`, line {_first_bad(text)}, is no Cedar: {error}; correct the file or take it away") from None
+    if _levels_of(whole) > _MOST_LEVELS:
+        raise Broken(f"`{source}` holds a rule that is nested too deeply; make several of it")
     if whole["templates"]:
         raise Broken(f"`{source}` holds a template (`?principal` or `?resource`), which would never apply; name what you mean")
     # Cedar numbers the rules of a file and hands them back unsorted.
@@ -165,6 +168,22 @@ def _is_too_deep(text: str) -> bool:
         if len(levels) > _DEEPEST or total > _LONGEST:
             return True
     return False
+
+
+def _levels_of(value: object) -> int:
+    """Count how deep a parsed rule is, without going as deep; how deep one may go differs between versions of Python."""
+    level: list[object] = [value]
+    many = 0
+    while level:
+        many += 1
+        level = [inner for held in level for inner in _held_by(held)]
+    return many
+
+
+def _held_by(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _pieces(text: str) -> Iterable[tuple[str, int]]:

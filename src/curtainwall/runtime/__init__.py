@@ -21,9 +21,6 @@ from curtainwall.runtime.house import (
 from curtainwall.runtime.journal import (
     HouseJournal,
 )
-from curtainwall.runtime.patience import (
-    PATIENCE,
-)
 from curtainwall.runtime.results import (
     SHOWN_LIMIT,
     keep,
@@ -41,7 +38,6 @@ from curtainwall.runtime.wakes import (
 )
 
 __all__ = [
-    "PATIENCE",
     "SHOWN_LIMIT",
     "Actor",
     "AgentOf",

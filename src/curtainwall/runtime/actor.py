@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 
 from curtainwall.model import (
     SYSTEM,
@@ -16,6 +17,7 @@ from curtainwall.model import (
     CommandRefused,
     Conflict,
     Consumed,
+    CountDenials,
     CurtainwallError,
     ExpireApprovals,
     GrantGiven,
@@ -34,7 +36,7 @@ from curtainwall.model import (
     project_stream,
 )
 from curtainwall.runtime.feed import Tail
-from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift, posts_of
+from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift, posts_of, turned_away
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
@@ -51,9 +53,10 @@ Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
 
 
 class Neighbours:
-    """The sessions that are in memory in this process."""
+    """The sessions that are in memory in this process, and how another one gets there."""
 
-    def __init__(self) -> None:
+    def __init__(self, take_up: Callable[[StreamId], object] = lambda _: None) -> None:
+        self.take_up = take_up
         self.actors: dict[StreamId, Actor] = {}
         self.arrivals = 0
         """How many have come so far. Whoever comes may have posted commands when another process decided for it."""
@@ -85,6 +88,8 @@ class Actor:
         self.holders = 0
         # How often the session was used: whoever wants to drop it sees by this that nobody did meanwhile.
         self.uses = 0
+        # Denials that no event tells of so far.
+        self.uncounted = 0
         # Whether another process waits for the session.
         self.is_wanted = False
         self._lease = lease
@@ -212,7 +217,7 @@ class Actor:
         tasks = [task for task in (self._task, self._alarm) if task is not None]
         for task in tasks:
             task.cancel()
-        if not self._is_deciding and not self._tickets:
+        if not self._is_deciding and not self._tickets and not self.uncounted:
             # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the tasks have ended.
             self._lease.release()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -267,6 +272,8 @@ class Actor:
     async def _settle_debts(self) -> None:
         """Write down what is owed before somebody else can decide."""
         owed = [ticket for ticket in self._tickets if ticket.is_owed]
+        if self.uncounted:
+            owed.append(_Ticket(CountDenials(by=SYSTEM, count=self.uncounted), None, None, is_owed=True))
         with suppress(CurtainwallError):
             if owed:
                 await self._settle(owed)
@@ -345,11 +352,16 @@ class Actor:
         return True
 
     def _tell_neighbours(self, posts: Sequence[Post]) -> None:
-        """See to it that no later command of ours overtakes one that has just been posted."""
+        """See to it that no later command of ours overtakes one that was just posted, and that none waits for a session that is gone."""
         for post in posts:
             there = self._neighbours.actors.get(post.stream)
             if there is not None:
                 there.look_at_inbox()
+                continue
+            with suppress(CurtainwallError):
+                if self._log.head(post.stream) == 0:
+                    # It was deleted a moment ago, and nobody else would ever look there.
+                    self._neighbours.take_up(post.stream)
 
     def _decide_all(self, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
         draft, batch = self._decide_with(self._rules_now(), tickets)
@@ -391,7 +403,8 @@ class Actor:
         if draft.opened is not None and (for_project or _used_project(own, self._project)):
             # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
             writes.append(Write(project_stream(draft.workspace.path), self._project.seq, tuple(for_project)))
-        return draft, Batch(tuple(writes), tuple(consumed), posts_of(own))
+        refused = (turned_away(ticket.command, str(ticket.refusal)) for ticket in tickets if ticket.refusal is not None)
+        return draft, Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
 
     def _decide_one(self, draft: SessionState, ticket: _Ticket, rules: Rules) -> None:
         moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
@@ -431,10 +444,15 @@ class Actor:
 
     def _refold(self) -> None:
         """Fold what is stored, page by page, so that a long log does not have to fit into memory."""
-        state, seq, logged = SessionState(), 0, 0
-        while page := self._log.read(self.stream, seq, _PAGE):
-            state = fold(map(lift, page), state)
-            seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
+        seq = logged = 0
+
+        def stored() -> Generator[AnyEvent]:
+            nonlocal seq, logged
+            while page := self._log.read(self.stream, seq, _PAGE):
+                yield from map(lift, page)
+                seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
+
+        state = fold(stored())
         self.state, self.tail, self._logged = state, Tail(self.stream, seq), logged
         self._tell_grown()
         self._project = ProjectState()

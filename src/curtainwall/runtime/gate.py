@@ -62,7 +62,10 @@ from curtainwall.model import (
 from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
 from curtainwall.runtime.orphans import Orphans
+from curtainwall.runtime.preparing import Preparing
 from curtainwall.runtime.results import keep, load, shorten
+from curtainwall.runtime.under_way import UnderWay
+from curtainwall.runtime.words import human_words
 from curtainwall.session import Standing
 
 _COUNT_EVERY = 100
@@ -99,6 +102,7 @@ class _Wish:
     place: Place
     save: Save | None = None
     by_house: bool = False
+    server: str = ""
 
 
 class SessionGate:
@@ -107,27 +111,32 @@ class SessionGate:
     def __init__(self, house: House, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
         self._house = house
         self._tools = tools
+        self._preparing = Preparing(tools)
         self._hooks = hooks or NoHooks()
         self._approver = approver
-        self._uncounted: dict[SessionId, int] = {}
         self._orphans = Orphans(house)
         self._waited_for: set[CallId] = set()
+        self._under_way = UnderWay()
+
+    async def finish(self, within: float) -> None:
+        """Let no call begin any more, and those that run come to their end if they do so in time."""
+        await self._under_way.finish(within)
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
-        async with self._house.hold(session) as actor:
+        async with self._under_way, self._house.hold(session) as actor:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house)
+            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house, ask.server)
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:
-                await self._count(actor, session)
+                self._count(actor)
                 return Answer(call=wish.call, verdict=denial("call-budget", str(refusal)))
 
     async def take_up(self, session: SessionId) -> Sequence[Answer]:
         """Go on with the calls that were answered while nobody was there to run them."""
         answers: list[Answer] = []
-        async with self._house.hold(session) as actor:
+        async with self._under_way, self._house.hold(session) as actor:
             # Whoever wants this has seen the answer in the log, where it is a moment before it is here.
             try:
                 await asyncio.wait_for(actor.catch_up(self._house.stores.log.head(actor.stream)), _KNOWN_WITHIN)
@@ -142,7 +151,7 @@ class SessionGate:
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         """Go on with a call that was asked for. Where it means something else by now it is dropped, and asking anew is up to the agent."""
-        async with self._house.hold(session) as actor:
+        async with self._under_way, self._house.hold(session) as actor:
             open_ = actor.state.calls.get(call)
             if open_ is None:
                 raise NotFound(f"there is no open call `{call}`")
@@ -178,7 +187,7 @@ class SessionGate:
         """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
         open_ = actor.state.calls.get(wish.call)
         approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
-        if approval is not None and has_left and approval.calls == (wish.call,):
+        if approval is not None and has_left and tuple(approval.calls) == (wish.call,):
             is_kept = self._orphans.keep(wish.place.session, wish.call, approval.asked.approval, actor.seq)
             if is_kept:
                 return
@@ -198,12 +207,14 @@ class SessionGate:
             spec = self._tools.find(wish.tool)
             if spec is not None and spec.for_house and not wish.by_house:
                 raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            if wish.server and wish.tool.partition(".")[0] != wish.server:
+                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for whoever comes for those of `{wish.server}`")
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:
                 # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
                 wish = replace(wish, arguments=dict(reply.arguments))
-                prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+                prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             return await self._refuse(actor, wish, bad)
         cursor = actor.seq
@@ -272,7 +283,8 @@ class SessionGate:
             # A plan is answered for later, and that is a human's to do.
             return
         try:
-            name = await self._approver.approves(subject, ())
+            words = human_words(self._house.feed, actor.stream, self._house.rules())
+            name = await self._approver.approves(subject, words)
         except Exception:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
             return
         if name:
@@ -285,28 +297,34 @@ class SessionGate:
         open_ = actor.state.approvals.get(approval)
         if not wait and open_ is not None:
             return Answer(call=wish.call, verdict=_asking(open_.asked), waiting=True)
-        finished: CallFinished | None = None
         self._waited_for.add(wish.call)
         try:
-            async for recorded in self._house.feed.follow(actor.stream, cursor):
-                await actor.catch_up(recorded.seq)
-                if _is_answered(actor, wish.call):
-                    return await self._look_again(actor, wish, wait=wait)
-                await self._take_over(actor, wish.call)
-                match recorded.event:
-                    case CallFinished() as event:
-                        finished = event
-                    case CallDenied() as denied if denied.call == wish.call:
-                        return Answer(call=wish.call, verdict=denied.verdict)
-                    case CallDropped() as dropped if dropped.call == wish.call:
-                        if finished is not None and dropped.shares == finished.call:
-                            return self._shared(wish, finished)
-                        return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
-                    case _:
-                        continue
-            raise CommandRefused("the feed ended")
+            with self._under_way.waiting():
+                ended = await self._until_settled(actor, wish, cursor)
+            return ended or await self._look_again(actor, wish, wait=wait)
         finally:
             self._waited_for.discard(wish.call)
+
+    async def _until_settled(self, actor: Actor, wish: _Wish, cursor: int) -> Answer | None:
+        """Wait until a call is answered, or return what else it has come to."""
+        finished: CallFinished | None = None
+        async for recorded in self._house.feed.follow(actor.stream, cursor):
+            await actor.catch_up(recorded.seq)
+            if _is_answered(actor, wish.call):
+                return None
+            await self._take_over(actor, wish.call)
+            match recorded.event:
+                case CallFinished() as event:
+                    finished = event
+                case CallDenied() as denied if denied.call == wish.call:
+                    return Answer(call=wish.call, verdict=denied.verdict)
+                case CallDropped() as dropped if dropped.call == wish.call:
+                    if finished is not None and dropped.shares == finished.call:
+                        return self._shared(wish, finished)
+                    return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
+                case _:
+                    continue
+        raise CommandRefused("the feed ended")
 
     async def _take_over(self, actor: Actor, call: CallId) -> None:
         """Let go of the call that holds the answer this one waits for, where the process that waited for it is gone."""
@@ -324,7 +342,7 @@ class SessionGate:
     async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
         """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
         try:
-            prepared = self._tools.prepare(wish.tool, wish.arguments, wish.place)
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             # The yes was to something that cannot be read any more: it answers nothing else either.
             await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad), keep_answer=False))
@@ -394,11 +412,12 @@ class SessionGate:
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
         return Answer(call=wish.call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
 
-    async def _count(self, actor: Actor, session: SessionId) -> None:
+    def _count(self, actor: Actor) -> None:
         """Past the budget of logged calls: one event for many denials."""
-        self._uncounted[session] = self._uncounted.get(session, 0) + 1
-        if self._uncounted[session] >= _COUNT_EVERY:
-            await actor.submit(CountDenials(by=SYSTEM, count=self._uncounted.pop(session)))
+        actor.uncounted += 1
+        if actor.uncounted >= _COUNT_EVERY:
+            actor.owe(CountDenials(by=SYSTEM, count=actor.uncounted))
+            actor.uncounted = 0
 
 
 def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:

@@ -16,6 +16,7 @@ from curtainwall.model import (
     PeerAnswer,
     SessionId,
     TryLater,
+    Undecided,
     WithholdAnswer,
     session_stream,
 )
@@ -56,8 +57,8 @@ class HeldAnswers:
     async def _bring(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
         try:
             await self._ask(session, team, answer, settled)
-        except CommandRefused:
-            # The session was closed meanwhile, or somebody else has settled it.
+        except (CommandRefused, Undecided):
+            # The session was closed meanwhile, somebody else has settled it, or will with what is kept for them.
             return
         except (TryLater, Broken, Conflict):
             # The disk is full, or worse, which may pass; nothing else would have the session looked at again.

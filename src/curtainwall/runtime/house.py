@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from itertools import chain
 from typing import Protocol, Self
 
 from pydantic import JsonValue
@@ -18,6 +19,7 @@ from curtainwall.model import (
     Clock,
     CommandRefused,
     Conflict,
+    Consumed,
     CurtainwallError,
     ExtensionNoted,
     GrantId,
@@ -29,6 +31,7 @@ from curtainwall.model import (
     Moment,
     NotFound,
     Outcome,
+    PeerStatus,
     Post,
     RevokeGrant,
     Route,
@@ -36,6 +39,7 @@ from curtainwall.model import (
     SessionDeleted,
     SessionId,
     StreamId,
+    Tallies,
     TryLater,
     Who,
     Write,
@@ -47,9 +51,9 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
-from curtainwall.runtime.patience import Patience
+from curtainwall.runtime.patience import PATIENCE, Patience
 from curtainwall.runtime.wakes import Wakes
-from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift
+from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift, posts_of, turned_away, unanswerable
 
 _LOOK_AGAIN = 1.0
 _MANY_TIMES = 20
@@ -85,6 +89,11 @@ class Stores(Protocol):
         ...
 
     @property
+    def tallies(self) -> Tallies:
+        """Return the tallies."""
+        ...
+
+    @property
     def marks(self) -> Marks:
         """Return the marks."""
         ...
@@ -93,14 +102,14 @@ class Stores(Protocol):
 class House:
     """One process's part of the house: it decides for the sessions whose lease it holds, and posts to the others."""
 
-    def __init__(self, stores: Stores, clock: Clock, rules: RulesNow, *, linger: float = 2.0) -> None:
+    def __init__(self, stores: Stores, clock: Clock, rules: RulesNow, *, linger: float = 2.0, patience: float = PATIENCE) -> None:
         self.stores = stores
         self.clock = clock
         self.rules = rules
         self.wakes = Wakes()
-        self._patience = Patience(self._owner_pid)
+        self._patience = Patience(patience, self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
-        self._neighbours = Neighbours()
+        self._neighbours = Neighbours(self._actor)
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
@@ -126,11 +135,11 @@ class House:
         """Return a new time-ordered id."""
         return ordered_id(self.clock.now(), self.clock.entropy(5))
 
-    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None, patience: float | None = None) -> int:
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         """Have a command decided by whoever owns the session, and return where the log ends then; raise its refusal.
 
-        The same key twice is the same command: the second caller gets the first one's outcome. With `patience` another process has so
-        many seconds for its decision; past them `Undecided` is raised, and the command still counts as soon as that process goes on.
+        The same key twice is the same command: the second caller gets the first one's outcome. Another process has so many seconds for
+        its decision as this one has patience; past them `Undecided` is raised, and the command still counts as soon as that one goes on.
         """
         stream, key = session_stream(session), key or self.mint()
         inbox = self.stores.inbox
@@ -139,8 +148,7 @@ class House:
         actor = self._actor(stream)
         if actor is None:
             await inbox.post(Post(stream, key, command))
-            decided = self._outcome(stream, key)
-            return _seq(await (decided if patience is None else self._patience.within(patience, stream, decided)))
+            return _seq(await self._patience.wait(stream, self._outcome(stream, key)))
         try:
             await actor.submit(command, key)
         except Conflict:
@@ -242,8 +250,14 @@ class House:
             many = len(actor.state.approvals)
             raise CommandRefused(f"session `{session}` has {many} open approval{'s' if many > 1 else ''}; answer what is open first")
         [last] = log.read(actor.stream, end - 1, 1)
-        deleted = SessionDeleted(at=self.clock.now(), session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
-        return Batch((Write(actor.stream, end, ()), Write(HOUSE, house_end, (deleted,))))
+        now, why = self.clock.now(), f"session `{session}` was deleted"
+        deleted = SessionDeleted(at=now, session=session, name=actor.state.name, entries=end, head=last.hash.hex(), by=by)
+        # Whoever waits for a decision, or for an answer from here, is told in the same commit.
+        waiting = self.stores.inbox.waiting(actor.stream)
+        consumed = (Consumed(actor.stream, row.key, Outcome(code=NotFound.code, message=why)) for row in waiting)
+        unanswered = unanswerable(actor.state, actor.state.peers, PeerStatus.REFUSED, why, now)
+        posts = (*posts_of(unanswered), *chain.from_iterable(turned_away(row.command, why) for row in waiting))
+        return Batch((Write(actor.stream, end, ()), Write(HOUSE, house_end, (deleted,))), tuple(consumed), posts)
 
     def _actor(self, stream: StreamId) -> Actor | None:
         actor = self._actors.get(stream)

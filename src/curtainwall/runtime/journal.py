@@ -2,11 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from pydantic import JsonValue
 
-from curtainwall.model import SYSTEM, AnyEvent, Live, Payload, Progress, RecordProgress, SessionId
+from curtainwall.model import (
+    SYSTEM,
+    AnyEvent,
+    Broken,
+    Conflict,
+    CurtainwallError,
+    Live,
+    ModelFailed,
+    ModelResponded,
+    Payload,
+    Progress,
+    RecordProgress,
+    SessionId,
+    TryLater,
+)
 from curtainwall.runtime.house import House
 from curtainwall.runtime.results import keep, load
 
@@ -21,9 +35,19 @@ class HouseJournal:
         self._listeners: dict[SessionId, set[asyncio.Queue[Live]]] = {}
 
     async def record(self, session: SessionId, events: Sequence[Progress]) -> Sequence[AnyEvent]:
-        """Keep the events durably and return everything that happened because of them."""
+        """Keep the events durably and return everything that happened because of them.
+
+        Where the disk does not take them, whoever tells them hears so; but what a model call used was used, and is owed to the log.
+        """
         async with self._house.hold(session) as actor:
-            return await actor.submit(RecordProgress(by=SYSTEM, events=tuple(events)))
+            try:
+                return await actor.submit(RecordProgress(by=SYSTEM, events=tuple(events)))
+            except (TryLater, Broken) as fault:
+                used = tuple(_without_words(event, fault) for event in events if isinstance(event, ModelResponded | ModelFailed))
+                with suppress(Conflict):
+                    if used:
+                        actor.owe(RecordProgress(by=SYSTEM, events=used))
+                raise
 
     async def keep(self, value: JsonValue) -> Payload:
         """Return the payload of a value, kept as a blob where it is big."""
@@ -51,6 +75,14 @@ class HouseJournal:
             listeners.discard(heard)
             if not listeners:
                 self._listeners.pop(session, None)
+
+
+def _without_words(event: ModelResponded | ModelFailed, fault: CurtainwallError) -> ModelFailed:
+    """Return the end of a model call that counts, while whoever made it goes on as if nothing had come."""
+    if isinstance(event, ModelFailed):
+        return event
+    why = f"the reply could not be kept: {fault}"
+    return ModelFailed(at=event.at, turn=event.turn, request=event.request, failure=why, usage=event.usage)
 
 
 async def _each(heard: "asyncio.Queue[Live]") -> AsyncIterator[Live]:

@@ -59,6 +59,8 @@ from curtainwall.session.peers import (
     path_of,
     posts_of,
     team_of,
+    turned_away,
+    unanswerable,
 )
 from curtainwall.session.plans import (
     LONGEST_PLAN,
@@ -185,5 +187,7 @@ __all__ = [
     "still_covers",
     "team_of",
     "transcript",
+    "turned_away",
+    "unanswerable",
     "visible",
 ]

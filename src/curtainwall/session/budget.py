@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from curtainwall.model import AnyEvent, Basis, BudgetExhausted, BudgetKind, BudgetWarned, Millis
-from curtainwall.session.state import SessionState
+from curtainwall.session.state import SessionState, Spent
 
 
 class Figure(NamedTuple):
@@ -20,9 +20,9 @@ class Figure(NamedTuple):
         return self.used / self.limit if self.limit > 0 else 1.0
 
 
-def figures(state: SessionState) -> tuple[Figure, ...]:
-    """Return every budget of the session."""
-    spent, limits = state.spent, state.limits
+def figures(state: SessionState, spent: Spent | None = None) -> tuple[Figure, ...]:
+    """Return every budget of the session, as it is or as it would be with other figures."""
+    spent, limits = spent or state.spent, state.limits
     return (
         Figure(BudgetKind.TOKENS, spent.tokens, limits.tokens, spent.tokens_basis),
         Figure(BudgetKind.STEPS, spent.steps, limits.steps, Basis.MEASURED),
@@ -31,11 +31,11 @@ def figures(state: SessionState) -> tuple[Figure, ...]:
     )
 
 
-def budget_events(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
-    """Return the warnings and exhaustions that this state has not told yet."""
+def budget_events(state: SessionState, at: Millis, spent: Spent | None = None) -> tuple[AnyEvent, ...]:
+    """Return the warnings and exhaustions that this state has not told yet, as it is or with other figures."""
     events: list[AnyEvent] = []
     warn_at = state.limits.warn_at
-    for figure in figures(state):
+    for figure in figures(state, spent):
         share = figure.share
         if share >= 1 and figure.kind not in state.exhausted:
             events.append(BudgetExhausted(at=at, kind=figure.kind, used=figure.used, limit=figure.limit))

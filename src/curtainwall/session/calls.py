@@ -141,7 +141,7 @@ def drop(state: SessionState, command: DropCall, moment: Moment) -> tuple[AnyEve
         raise CommandRefused(f"call `{command.call}` is permitted and may be running; finish it instead")
     events: list[AnyEvent] = [CallDropped(at=moment.at, call=command.call, why=command.why)]
     approval = state.approvals.get(call.approval) if call.approval is not None else None
-    if approval is not None and approval.calls == (command.call,):
+    if approval is not None and tuple(approval.calls) == (command.call,):
         events.append(ApprovalWithdrawn(at=moment.at, approval=approval.asked.approval, why=command.why))
     if call.standing is Standing.ANSWERED and command.keep_answer and not _joined_to(state, command.call):
         kept = Grant(

@@ -132,7 +132,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case DeliverMessage():
             return peers.receive(state, command, rules, moment)
         case TakePeerAnswer():
-            return _taken(state, peers.take(state, command, moment), moment)
+            return (*peers.take(state, command, moment), *_cost_of(state, command, moment))
         case OpenSession():
             return _open(command, moment)
         case ReadySession():
@@ -218,7 +218,7 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
             raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not open in mode `{command.mode}`")
         return
     if state.opened is None:
-        raise NotReady("this session was never opened")
+        raise NotReady("there is no such session: it was never opened, or was deleted")
     if state.closed is not None and not isinstance(command, (*_AFTER_CLOSE, FinishCall)):
         # A late answer deserves the truth about its approval before it hears that the session is closed.
         if isinstance(command, AnswerApproval) and command.approval in state.settled:
@@ -285,9 +285,13 @@ def _end_turn(state: SessionState, command: EndTurn, rules: Rules, moment: Momen
     return (*told, ended, *peers.compaction(state, rules, at))
 
 
-def _taken(state: SessionState, events: tuple[AnyEvent, ...], moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return an answer that came, and what its cost does to the budgets; a session that is closed has none to warn of."""
-    return events if state.closed is not None else (*events, *budget_events(fold(events, state), moment.at))
+def _cost_of(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return what the cost of an answer does to the budgets; a session that is closed has none to warn of."""
+    if state.closed is not None:
+        return ()
+    spent = state.spent.copy()
+    spent.add(command.answer.usage)
+    return budget_events(state, moment.at, spent)
 
 
 def _repair(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -331,8 +335,9 @@ def _start_turn(state: SessionState, command: StartTurn, moment: Moment) -> tupl
 
 def _next_messages(state: SessionState) -> tuple[MessageId, ...]:
     """Return what one turn is about: all up to the first message of a team, or that one alone, which gets an answer of its own."""
-    if state.queue[0] in state.peers:
-        return (state.queue[0],)
+    first = next(iter(state.queue))
+    if first in state.peers:
+        return (first,)
     return tuple(takewhile(lambda message: message not in state.peers, state.queue))
 
 

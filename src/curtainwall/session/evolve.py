@@ -1,7 +1,7 @@
 """One event further: the state after something happened."""
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar, assert_never
+from collections.abc import Iterable
+from typing import assert_never
 
 from curtainwall.model import (
     AgentSpoke,
@@ -12,7 +12,6 @@ from curtainwall.model import (
     ApprovalId,
     ApprovalJoined,
     ApprovalWithdrawn,
-    Basis,
     Broken,
     BudgetExhausted,
     BudgetRaised,
@@ -72,14 +71,10 @@ from curtainwall.model import (
     TurnResumed,
     TurnStarted,
     TurnStatus,
-    Usage,
     WorkTimed,
 )
 from curtainwall.session.breaker import newest, remember_ask, remember_repeat
 from curtainwall.session.state import SETTLED_KEPT, OpenApproval, OpenCall, SessionState, Settled, Standing
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 def evolve(state: SessionState, event: AnyEvent) -> SessionState:
@@ -116,16 +111,16 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case MessageAccepted():
             state.totals.messages += 1
             if event.role == "human":
-                state.queue, state.repeats = (*state.queue, event.message), {}
+                state.queue, state.repeats = state.put(state.queue, event.message, None), {}
             if event.peer is not None:
-                state.peers = {**state.peers, event.message: event.peer}
+                state.peers = state.put(state.peers, event.message, event.peer)
                 if event.expires is not None:
-                    state.expiries = {**state.expiries, event.message: event.expires}
+                    state.expiries = state.put(state.expiries, event.message, event.expires)
         case TurnStarted():
             state.totals.turns += 1
             state.turn, state.turn_waits, state.interrupting = event.turn, False, False
-            taken = frozenset(event.messages)
-            state.queue = tuple(message for message in state.queue if message not in taken)
+            for message in event.messages:
+                state.queue = state.drop(state.queue, message)
             state.turn_messages, state.turn_began = event.messages, state.spent.copy()
             state.spoken, state.notes = "", ()
         case TurnEnded():
@@ -138,30 +133,30 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case CallRequested():
             state.totals.calls += 1
             opened = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
-            state.calls = {**state.calls, event.call: opened}
+            state.calls = state.put(state.calls, event.call, opened)
             if event.subject.effect is not ToolEffect.INSPECT:
                 state.repeats = remember_repeat(state.repeats, event.subject.digest, event.at)
         case CallPermitted():
             call = state.calls.get(event.call)
             if call is not None:
-                state.calls = {**state.calls, event.call: call._replace(standing=Standing.PERMITTED, permit=event.permit)}
+                state.calls = state.put(state.calls, event.call, call._replace(standing=Standing.PERMITTED, permit=event.permit))
             _label(state, event.labels)
         case CallFinished() | CallLost() | CallDropped():
             _close(state, event.call)
         case PeerMessageSent():
-            state.sent = {**state.sent, event.message: event.team}
+            state.sent = state.put(state.sent, event.message, event.team)
         case PeerAnswerTaken():
-            state.sent = _without(state.sent, event.answer.message)
+            state.sent = state.drop(state.sent, event.answer.message)
             _label(state, event.answer.labels)
-            _spend(state, event.answer.usage)
+            state.spent.add(event.answer.usage)
         case PeerAnswered():
             _answered(state, event.answer.message)
         case ModelRequested():
-            state.requests = {**state.requests, event.request: event.turn}
+            state.requests = state.put(state.requests, event.request, event.turn)
             state.spent.steps += 1
         case ModelResponded():
-            state.requests = _without(state.requests, event.request)
-            _spend(state, event.usage)
+            state.requests = state.drop(state.requests, event.request)
+            state.spent.add(event.usage)
         case ContextMeasured():
             state.context_used, state.context_size, state.context_measured = event.used, event.size, event.measured
         case WorkTimed():
@@ -177,17 +172,17 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.totals.denials += 1
             _close(state, event.call)
         case ModelFailed():
-            state.requests = _without(state.requests, event.request)
+            state.requests = state.drop(state.requests, event.request)
             if event.usage.input_tokens or event.usage.output_tokens:
-                _spend(state, event.usage)
+                state.spent.add(event.usage)
         case TurnResumed():
             state.turn, state.turn_waits, state.parked_on = event.turn, False, ()
         case InterruptAsked():
             state.interrupting = True
         case MessageWithdrawn():
-            state.queue = tuple(message for message in state.queue if message != event.message)
+            state.queue = state.drop(state.queue, event.message)
         case PeerAnswerHeld():
-            state.owed = {**state.owed, event.answer.message: event.answer}
+            state.owed = state.put(state.owed, event.answer.message, event.answer)
         case DenialsCounted():
             state.totals.uncounted_denials += event.count
         case ApprovalJoined():
@@ -197,9 +192,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case ApprovalWithdrawn():
             _settle(state, event.approval, Settlement.WITHDRAWN, event.why, event.at)
         case GrantGiven():
-            state.grants = {**state.grants, event.grant.id: event.grant}
+            state.grants = state.put(state.grants, event.grant.id, event.grant)
         case GrantUsed() | GrantRevoked():
-            state.grants = _without(state.grants, event.grant)
+            state.grants = state.drop(state.grants, event.grant)
         case SessionOpened():
             state.opened = event
             state.name, state.model, state.mode, state.limits = event.name, event.model, event.mode, event.limits
@@ -247,28 +242,11 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             assert_never(event)
 
 
-def _without(held: Mapping[K, V], key: K) -> Mapping[K, V]:
-    return {other: value for other, value in held.items() if other != key} if key in held else held
-
-
 def _answered(state: SessionState, message: MessageId) -> None:
-    state.peers = _without(state.peers, message)
-    state.expiries = _without(state.expiries, message)
-    state.owed = _without(state.owed, message)
-    state.queue = tuple(waiting for waiting in state.queue if waiting != message)
-
-
-def _spend(state: SessionState, usage: Usage) -> None:
-    spent = state.spent
-    spent.tokens += usage.input_tokens + usage.output_tokens
-    spent.dollars += usage.dollars
-    spent.tokens_basis = _weaker(spent.tokens_basis, usage.tokens_basis)
-    spent.dollars_basis = _weaker(spent.dollars_basis, usage.dollars_basis)
-
-
-def _weaker(one: Basis, other: Basis) -> Basis:
-    order = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
-    return max(one, other, key=order.index)
+    state.peers = state.drop(state.peers, message)
+    state.expiries = state.drop(state.expiries, message)
+    state.owed = state.drop(state.owed, message)
+    state.queue = state.drop(state.queue, message)
 
 
 def _label(state: SessionState, sources: tuple[LabelSource, ...]) -> None:
@@ -284,31 +262,35 @@ def _ask(state: SessionState, event: ApprovalAsked) -> None:
     state.totals.asks += 1
     call = state.calls[event.call]
     state.recent_asks = remember_ask(state.recent_asks, event.at)
-    state.approvals = {**state.approvals, event.approval: OpenApproval(asked=event, calls=(event.call,))}
+    state.approvals = state.put(state.approvals, event.approval, OpenApproval(asked=event, calls={event.call: None}))
     _wait_for(state, event.call, call, event.approval, event.at)
 
 
 def _join(state: SessionState, event: ApprovalJoined) -> None:
     approval, call = state.approvals[event.approval], state.calls[event.call]
-    state.approvals = {**state.approvals, event.approval: approval._replace(calls=(*approval.calls, event.call))}
+    state.approvals = state.put(state.approvals, event.approval, approval._replace(calls=state.put(approval.calls, event.call, None)))
     _wait_for(state, event.call, call, event.approval, event.at)
 
 
 def _wait_for(state: SessionState, name: CallId, call: OpenCall, approval: ApprovalId, at: Millis) -> None:
-    state.calls = {**state.calls, name: call._replace(standing=Standing.ASKED, approval=approval, covers=())}
+    state.calls = state.put(state.calls, name, call._replace(standing=Standing.ASKED, approval=approval, covers=()))
     if call.subject.effect is ToolEffect.INSPECT:
         state.repeats = remember_repeat(state.repeats, call.subject.digest, at)
 
 
 def _answer(state: SessionState, event: ApprovalAnswered) -> None:
     found = state.approvals[event.approval]
-    primary = found.calls[0]
+    primary = next(iter(found.calls), None)
+    if primary is None:
+        raise LookupError("nobody waits for this answer")
     call = state.calls[primary]._replace(standing=Standing.ANSWERED, covers=found.asked.covers, answered_by=event.by)
-    state.calls = {**state.calls, primary: call}
+    state.calls = state.put(state.calls, primary, call)
 
 
 def _settle(state: SessionState, approval: ApprovalId, how: Settlement, by: str, at: Millis) -> None:
-    state.approvals = _without(state.approvals, approval)
+    if approval in state.approvals:
+        state.forget(state.approvals[approval].calls)
+        state.approvals = state.drop(state.approvals, approval)
     state.settled = newest({**state.settled, approval: Settled(how, by, at)}, SETTLED_KEPT)
 
 
@@ -316,17 +298,17 @@ def _close(state: SessionState, call: CallId) -> None:
     closed = state.calls.get(call)
     if closed is None:
         return
-    state.calls = _without(state.calls, call)
+    state.calls = state.drop(state.calls, call)
     if closed.approval is None:
         return
     approval = state.approvals.get(closed.approval)
     if approval is not None:
-        left = approval._replace(calls=tuple(other for other in approval.calls if other != call))
-        state.approvals = {**state.approvals, closed.approval: left}
+        left = approval._replace(calls=state.drop(approval.calls, call))
+        state.approvals = state.put(state.approvals, closed.approval, left)
     elif closed.standing is Standing.ANSWERED:
         # An answer that was not used goes to the next call that had joined the question.
         for other, heir in state.calls.items():
             if heir.approval == closed.approval and heir.standing is Standing.ASKED:
                 answered = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
-                state.calls = {**state.calls, other: answered}
+                state.calls = state.put(state.calls, other, answered)
                 return

@@ -11,6 +11,7 @@ from curtainwall.model import (
     RECEIVE,
     SYSTEM,
     TEAMS,
+    AnyCommand,
     AnyEvent,
     Basis,
     CommandRefused,
@@ -61,6 +62,11 @@ _ENDS = {
     TurnStatus.DONE: PeerStatus.DONE,
     TurnStatus.FAILED: PeerStatus.FAILED,
     TurnStatus.INTERRUPTED: PeerStatus.INTERRUPTED,
+}
+
+_UNTOLD = {
+    PeerStatus.FAILED: "the team's agent failed; in which words is for its own people alone",
+    PeerStatus.INTERRUPTED: "the team's turn was interrupted; in which words is for its own people alone",
 }
 
 
@@ -145,13 +151,15 @@ def answers(
     Without rules nothing of the agent's goes out, only words of ours.
     """
     events: list[AnyEvent] = []
+    # Our notes may name what an agent named: files that it left behind, or what it said when it failed.
+    notes = () if rules is None else state.notes
     for message in state.turn_messages:
         peer = state.peers.get(message)
         if peer is not None and message not in state.owed:
             answer = PeerAnswer(
                 message=message,
                 status=_ENDS[status],
-                text="\n\n".join(filter(None, (*state.notes, state.spoken if status is TurnStatus.DONE else words))),
+                text="\n\n".join(filter(None, (*notes, state.spoken if status is TurnStatus.DONE else words))),
                 fault=fault,
                 labels=tuple(state.labels.values()),
                 usage=_used(state),
@@ -218,11 +226,18 @@ def posts_of(events: Iterable[AnyEvent]) -> tuple[Post, ...]:
                 )
                 posts.append(Post(session_stream(event.to), f"message:{event.message}", command))
             case PeerAnswered():
-                taken = TakePeerAnswer(by=SYSTEM, answer=event.answer)
-                posts.append(Post(session_stream(event.peer.session), f"answer:{event.answer.message}", taken))
+                posts.append(_answer_to(event.peer, event.answer))
             case _:
                 continue
     return tuple(posts)
+
+
+def turned_away(command: AnyCommand, why: str) -> tuple[Post, ...]:
+    """Return the answer to a message for which there is no session, or none that could take it in; whoever sent it waits."""
+    if not isinstance(command, DeliverMessage):
+        return ()
+    answer = PeerAnswer(message=command.message, status=PeerStatus.REFUSED, text=why)
+    return (_answer_to(command.peer, answer),)
 
 
 def in_words(verdict: Verdict) -> str:
@@ -236,10 +251,18 @@ def answer_arguments(team: str, answer: PeerAnswer) -> dict[str, JsonValue]:
     return {"team": team, "message": answer.message, "answer": answer.text}
 
 
+def _answer_to(peer: Peer, answer: PeerAnswer) -> Post:
+    return Post(session_stream(peer.session), f"answer:{answer.message}", TakePeerAnswer(by=SYSTEM, answer=answer))
+
+
 def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules | None, moment: Moment) -> AnyEvent:
-    if answer.status is not PeerStatus.DONE or rules is None:
+    if rules is None:
         return PeerAnswered(at=moment.at, peer=peer, answer=answer)
     verdict = judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
+    if answer.status is not PeerStatus.DONE and verdict.effect is not Effect.ALLOW:
+        # An agent chooses the words in which it fails as it chooses those of an answer.
+        told = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "labels": ()})
+        return PeerAnswered(at=moment.at, peer=peer, answer=told)
     match verdict.effect:
         case Effect.ALLOW:
             return PeerAnswered(at=moment.at, peer=peer, answer=answer)

@@ -1,6 +1,8 @@
 """After a crash: close what nobody will ever finish, and keep what still waits for an answer."""
 
-from curtainwall.model import AnyEvent, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
+from collections.abc import Mapping
+
+from curtainwall.model import AnyEvent, ApprovalId, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
 from curtainwall.session.state import OpenCall, SessionState, Standing
 
 
@@ -11,8 +13,10 @@ def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     open, and the turn waits to be taken up.
     """
     events: list[AnyEvent] = [CallLost(at=at, call=call) for call, open_ in state.calls.items() if open_.standing is Standing.PERMITTED]
+    firsts = _firsts(state)
     for call, open_ in state.calls.items():
-        why, first = _why_dropped(state, open_), _first_of(state, open_)
+        first = firsts.get(open_.approval) if open_.approval is not None else None
+        why = _why_dropped(state, open_, first)
         if open_.standing is Standing.ASKED and first is not None and state.calls[first].standing is Standing.PERMITTED:
             events.append(CallDropped(at=at, call=call, why="it had joined this call", shares=first))
         elif why:
@@ -28,18 +32,19 @@ def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     return tuple(events)
 
 
-def _why_dropped(state: SessionState, call: OpenCall) -> str:
+def _why_dropped(state: SessionState, call: OpenCall, first: CallId | None) -> str:
     """Return why nobody will ever go on with a call that did not run, or nothing."""
     if call.standing is Standing.REQUESTED:
         return "it was never decided"
-    if call.standing is Standing.ASKED and call.approval not in state.approvals and _first_of(state, call) is None:
+    if call.standing is Standing.ASKED and call.approval not in state.approvals and first is None:
         return "the call it had joined is gone"
     return ""
 
 
-def _first_of(state: SessionState, joined: OpenCall) -> CallId | None:
-    """Return the call whose outcome a joined call will share, while that one is answered or permitted."""
+def _firsts(state: SessionState) -> Mapping[ApprovalId, CallId]:
+    """Return, for each approval, the call whose outcome the joined ones will share, while that one is answered or permitted."""
+    firsts: dict[ApprovalId, CallId] = {}
     for call, open_ in state.calls.items():
-        if open_.approval is not None and open_.approval == joined.approval and open_.standing in (Standing.ANSWERED, Standing.PERMITTED):
-            return call
-    return None
+        if open_.approval is not None and open_.standing in (Standing.ANSWERED, Standing.PERMITTED):
+            firsts.setdefault(open_.approval, call)
+    return firsts

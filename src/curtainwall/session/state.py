@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from curtainwall.model import (
     BUILTIN_AGENT,
@@ -31,10 +31,16 @@ from curtainwall.model import (
     Settlement,
     Subject,
     TurnId,
+    Usage,
     Who,
     Workspace,
 )
 from curtainwall.policy import SessionFacts
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_FROM_SURE_TO_UNSURE = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
 SETTLED_KEPT = 128
 """How many settled approvals are remembered at least, so that a late answer is told by whom it was settled."""
@@ -75,7 +81,7 @@ class OpenApproval(NamedTuple):
     """An ask without an answer; the first of its calls is the one that runs, the others share its outcome."""
 
     asked: ApprovalAsked
-    calls: tuple[CallId, ...]
+    calls: Mapping[CallId, None]
 
 
 class Settled(NamedTuple):
@@ -96,6 +102,13 @@ class Spent:
     dollars: float = 0.0
     tokens_basis: Basis = Basis.MEASURED
     dollars_basis: Basis = Basis.MEASURED
+
+    def add(self, usage: Usage) -> None:
+        """Count what was used; a sum is as sure as its least sure part."""
+        self.tokens += usage.input_tokens + usage.output_tokens
+        self.dollars += usage.dollars
+        self.tokens_basis = _weaker(self.tokens_basis, usage.tokens_basis)
+        self.dollars_basis = _weaker(self.dollars_basis, usage.dollars_basis)
 
     def copy(self) -> "Spent":
         """Return the same figures, to go on from."""
@@ -123,8 +136,9 @@ class Totals:
 class SessionState:
     """The fold of a session's log.
 
-    INVARIANT: nobody but `evolve.apply` changes a state; everyone else is handed a copy that stays as it is. What a state holds is
-    exchanged and never changed, but for the figures in `spent` and `totals`, so that a copy costs next to nothing.
+    INVARIANT: nobody but `evolve.apply` changes a state; everyone else is handed a copy that stays as it is. What two states hold is
+    exchanged and never changed, so that a copy costs next to nothing; what one state alone holds grows in its place, so that a fold
+    with thousands of open things stays linear.
     """
 
     opened: SessionOpened | None = None
@@ -149,7 +163,8 @@ class SessionState:
     labels: Mapping[Label, LabelSource] = field(default_factory=dict[Label, LabelSource])
     disabled: frozenset[RuleId] = frozenset()
     routes: tuple[Route, ...] = ()
-    queue: tuple[MessageId, ...] = ()
+    queue: Mapping[MessageId, None] = field(default_factory=dict[MessageId, None])
+    """Messages that no turn has taken up, in their order."""
     calls: Mapping[CallId, OpenCall] = field(default_factory=dict[CallId, OpenCall])
     approvals: Mapping[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
     settled: Mapping[ApprovalId, Settled] = field(default_factory=dict[ApprovalId, Settled])
@@ -173,12 +188,46 @@ class SessionState:
     """What we had to say about the agent in this turn, which goes out with its answer."""
     compacted_at: int = 0
 
+    def __post_init__(self) -> None:
+        # The mappings that no other state holds, by their identity.
+        self._own: dict[int, dict[Any, Any]] = {}
+
     def copy(self) -> "SessionState":
         """Return a state that can go on without changing this one."""
+        if self._own:
+            self._own = {}
         new = object.__new__(SessionState)
         new.__dict__.update(self.__dict__)
-        new.spent, new.totals = self.spent.copy(), self.totals.copy()
+        new.spent, new.totals, new._own = self.spent.copy(), self.totals.copy(), {}
         return new
+
+    def put(self, held: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
+        """Return a mapping of this state with one more in it."""
+        mine = self._own.get(id(held))
+        if mine is not None and mine is held:
+            mine[key] = value
+            return held
+        new = _copied(held)
+        new[key] = value
+        self._own[id(new)] = new
+        return new
+
+    def drop(self, held: Mapping[K, V], key: K) -> Mapping[K, V]:
+        """Return a mapping of this state with one less in it."""
+        if key not in held:
+            return held
+        mine = self._own.get(id(held))
+        if mine is not None and mine is held:
+            del mine[key]
+            return held
+        new = _copied(held)
+        del new[key]
+        self._own[id(new)] = new
+        return new
+
+    def forget(self, held: Mapping[Any, Any]) -> None:
+        """Let go of a mapping that this state does not hold any more."""
+        self._own.pop(id(held), None)
 
     @property
     def phase(self) -> Phase:
@@ -226,3 +275,12 @@ class SessionState:
             labels=frozenset(self.labels),
             team=self.opened.team,
         )
+
+
+def _weaker(one: Basis, other: Basis) -> Basis:
+    return one if one is other else max(one, other, key=_FROM_SURE_TO_UNSURE.index)
+
+
+def _copied(held: Mapping[K, V]) -> dict[K, V]:
+    # A dictionary's own way to copy itself takes a third of the time where something was dropped from it before.
+    return held.copy() if isinstance(held, dict) else dict(held)

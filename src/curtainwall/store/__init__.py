@@ -3,7 +3,19 @@
 from curtainwall.store.audit import AuditFault
 from curtainwall.store.chain import Fault, Head, parse_head
 from curtainwall.store.memory import MemoryDisk, MemoryStore
-from curtainwall.store.rescue import Rescued, damage_in, rescue
+from curtainwall.store.rescue import RESCUE, Rescued, damage_in, rescue
 from curtainwall.store.sqlite import SqliteStore
 
-__all__ = ["AuditFault", "Fault", "Head", "MemoryDisk", "MemoryStore", "Rescued", "SqliteStore", "damage_in", "parse_head", "rescue"]
+__all__ = [
+    "RESCUE",
+    "AuditFault",
+    "Fault",
+    "Head",
+    "MemoryDisk",
+    "MemoryStore",
+    "Rescued",
+    "SqliteStore",
+    "damage_in",
+    "parse_head",
+    "rescue",
+]

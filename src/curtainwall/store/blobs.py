@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from curtainwall.model import BlobRef, Broken, NotFound
@@ -63,8 +64,11 @@ class FileBlobs:
         gone = 0
         too_young = time.time() - _GRACE_SECONDS
         for name, path in there.items():
-            with contextlib.suppress(FileNotFoundError):
-                if name not in named and path.stat().st_mtime < too_young:
+            if name in named:
+                continue
+            # Whoever puts the same bytes again at this very moment makes them young first, or puts them back afterwards.
+            with contextlib.suppress(FileNotFoundError), _locked(path.parent, fcntl.LOCK_EX):
+                if path.stat().st_mtime < too_young:
                     path.unlink()
                     gone += 1
         return gone
@@ -76,10 +80,11 @@ class FileBlobs:
             if not path.parent.exists():
                 private_directory(path.parent)
                 sync_directory(self._root)
-            if self._is_kept(path, digest):
-                os.utime(path)
-            else:
-                self._write(path, content)
+            with _locked(path.parent, fcntl.LOCK_SH):
+                if self._is_kept(path, digest):
+                    os.utime(path)
+                else:
+                    self._write(path, content)
             sync_directory(path.parent)
         except OSError as error:
             raise explain_file(error, path) from error
@@ -106,3 +111,14 @@ class FileBlobs:
 
     def _path(self, digest: str) -> Path:
         return self._root / digest[:2] / digest
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, how: int) -> Generator[None]:
+    """Keep blobs of a directory from being collected meanwhile, or from being put; the lock ends with the process."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,10 +1,11 @@
 """Lists and searches, answered from the projections."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from curtainwall.model import ApprovalQuery, ApprovalRow, Grant, GrantRow, Route, SessionId, SessionQuery, SessionRow
+from curtainwall.model import ApprovalQuery, ApprovalRow, Grant, GrantRow, Route, SessionId, SessionQuery, SessionRow, StreamId, Tally
 from curtainwall.store.reading import Reader, Row
 from curtainwall.store.tables import COVERS
 
@@ -17,6 +18,20 @@ FROM session s {} CROSS JOIN head h ON h.stream = 'session:' || s.session
 # Services ask for one session by its id with every commit; an index in the order of the list would have all of them looked at.
 _BY_NAME = "INDEXED BY sqlite_autoindex_session_1"
 _ASKS = "EXISTS (SELECT 1 FROM approval a WHERE a.session = s.session AND a.status = 'open')"
+_ASKING = """
+SELECT count(DISTINCT a.session) FROM approval a CROSS JOIN session s ON s.session = a.session
+WHERE a.status = 'open' AND s.status = 'ready'
+"""
+# From label to label, of which there are few, and to the sessions that have one which is not known; never to all sessions.
+_BEYOND = """
+s.session IN (SELECT session FROM label WHERE label IN (
+    WITH RECURSIVE each(label) AS (
+        SELECT min(label) FROM label
+        UNION ALL SELECT (SELECT min(label) FROM label WHERE label > each.label) FROM each WHERE label IS NOT NULL
+    )
+    SELECT label FROM each WHERE label NOT IN (SELECT value FROM json_each(?))
+))
+"""
 # A session that is ready and has an open ask waits, as its state says; only the listing has to put the two together.
 _WITH_STATUS = {
     "ready": f"(s.status = ? AND NOT {_ASKS})",
@@ -36,7 +51,9 @@ class SqliteIndex:
     def sessions(self, query: SessionQuery) -> Sequence[SessionRow]:
         """Return sessions, newest first; `since` and `before` speak of the last change, `text` of name and workspace."""
         wanted: list[tuple[str, object]] = [
-            (f"s.{column} = ?", value) for column, value in (("agent", query.agent), ("channel", query.channel)) if value is not None
+            (f"s.{column} = ?", value)
+            for column, value in (("agent", query.agent), ("channel", query.channel), ("workspace", query.workspace))
+            if value is not None
         ]
         if query.status is not None:
             wanted.append((_WITH_STATUS.get(query.status, "s.status = ?"), query.status))
@@ -46,13 +63,15 @@ class SqliteIndex:
             wanted.append(("h.at < ?", query.before))
         if query.prefix is not None:
             wanted.append(("s.session >= ? AND s.session < ? || char(0x10ffff)", query.prefix))
+        if query.labels_beyond is not None:
+            wanted.append((_BEYOND, json.dumps(sorted(query.labels_beyond))))
         if query.without_agent is not None:
             wanted.append((f"(s.agent <> ? OR {_ASKS})", query.without_agent))
         if query.text is not None:
             wanted.append(("(instr(lower(s.name), lower(?)) OR instr(lower(s.workspace), lower(?)))", query.text))
         where = f"WHERE {' AND '.join(condition for condition, _ in wanted)}" if wanted else ""
         values = [value for condition, value in wanted for _ in range(condition.count("?"))]
-        listed = _SESSIONS.format("" if query.prefix is None else _BY_NAME)
+        listed = _SESSIONS.format("" if query.prefix is None and query.labels_beyond is None else _BY_NAME)
         rows = self._reader.all(f"{listed}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
         return [_session(row) for row in rows]
 
@@ -67,15 +86,28 @@ class SqliteIndex:
             conditions.append(f"{_SHOWN_AT})" if place.reference is None else f"{_SHOWN_AT} AND w.reference = ?)")
             values += [place.channel] if place.reference is None else [place.channel, place.reference]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        # There are few that are open, and many that were.
+        by = " INDEXED BY approval_open" if query.open_only and query.approval is None else ""
         rows = self._reader.all(
-            f"{_APPROVALS}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, max(query.limit, 0)]
+            f"{_APPROVALS}{by}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, max(query.limit, 0)]
         )
         return [_approval(row) for row in rows]
 
-    def grants(self, *, all_of_them: bool = False) -> Sequence[GrantRow]:
-        """Return standing answers of every session and project, newest first; revoked and used ones only when all are wanted."""
-        where = "" if all_of_them else "WHERE revoked IS NULL"
-        rows = self._reader.all(f"SELECT body, stream, revoked FROM standing {where} ORDER BY at DESC, stream, id")  # noqa: S608 - one of two texts
+    def tally(self) -> Tally:
+        """Count sessions and approvals by how they stand."""
+        sessions = Counter[str](dict(self._reader.all("SELECT status, count(*) FROM session GROUP BY status")))
+        for (asking,) in self._reader.all(_ASKING):
+            sessions["ready"] -= asking
+            sessions["waiting"] += asking
+        asks: dict[str, int] = dict(self._reader.all("SELECT status, count(*) FROM approval WHERE status <> 'open' GROUP BY status"))
+        [(asks["open"], oldest)] = self._reader.all("SELECT count(*), min(asked) FROM approval WHERE status = 'open'")
+        return Tally(sessions, asks, oldest)
+
+    def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
+        """Return standing answers, newest first, of all sessions and projects or of one; revoked and used ones only when all are wanted."""
+        where = "WHERE (?1 OR revoked IS NULL)" if of is None else "WHERE (?1 OR revoked IS NULL) AND stream = ?2"
+        query = f"SELECT body, stream, revoked FROM standing {where} ORDER BY at DESC, stream, id"  # noqa: S608 - one of two texts
+        rows = self._reader.all(query, [all_of_them] if of is None else [all_of_them, of])
         return [GrantRow(Grant.model_validate_json(body), stream, revoked) for body, stream, revoked in rows]
 
     def session_at(self, route: Route) -> SessionId | None:

@@ -2,7 +2,7 @@
 
 import hmac
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from curtainwall.model import (
@@ -174,8 +174,16 @@ class Ledger:
         # INVARIANT: whatever can refuse a batch does so here, before anything of it is written.
         if batch.erase is not None:
             self._head(batch.erase)
+            self._see_that_nothing_waits(batch.erase, {key for stream, key, _ in batch.consumed if stream == batch.erase})
         self._sealed()
         return ends
+
+    def _see_that_nothing_waits(self, stream: StreamId, but: Set[str]) -> None:
+        waiting = {row[1] for row in self._posts if row[0] == stream and not self._is_decided(stream, row[1])}
+        rows = self._db.execute("SELECT key FROM inbox WHERE stream = ? AND decided IS NULL", (stream,))
+        waiting.update(key for (key,) in rows if (stream, key) not in self._decided)
+        if waiting - but:
+            raise Conflict(f"a command for `{stream}` came meanwhile")
 
     def _head(self, stream: StreamId) -> _Head:
         head = self._heads.get(stream)

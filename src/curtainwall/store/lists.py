@@ -1,5 +1,6 @@
 """Row changes in, rows out: the projections as plain dictionaries, for the store in memory."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -18,6 +19,7 @@ from curtainwall.model import (
     SessionRow,
     ShownAt,
     StreamId,
+    Tally,
     session_of,
 )
 from curtainwall.store.projection import (
@@ -69,9 +71,15 @@ class MemoryIndex:
         rows.sort(key=lambda row: (row.asked, row.session, row.approval), reverse=True)
         return rows[: max(query.limit, 0)]
 
-    def grants(self, *, all_of_them: bool = False) -> Sequence[GrantRow]:
-        """Return standing answers of every session and project, newest first; revoked and used ones only when all are wanted."""
-        rows = [row for row in self._grants.values() if all_of_them or row.revoked is None]
+    def tally(self) -> Tally:
+        """Count sessions and approvals by how they stand."""
+        asked = [row.asked for row in self._approvals.values() if row.status == "open"]
+        sessions = Counter(row.status for row in map(self._completed, self._sessions.values()))
+        return Tally(sessions, Counter(row.status for row in self._approvals.values()), min(asked, default=None))
+
+    def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
+        """Return standing answers, newest first, of all sessions and projects or of one; revoked and used ones only when all are wanted."""
+        rows = [row for row in self._grants.values() if (all_of_them or row.revoked is None) and of in (None, row.stream)]
         return sorted(rows, key=lambda row: (-row.grant.at, row.stream, row.grant.id))
 
     def session_at(self, route: Route) -> SessionId | None:
@@ -180,6 +188,8 @@ def _fits(row: SessionRow, query: SessionQuery) -> bool:
         query.status in (None, row.status)
         and query.agent in (None, row.agent)
         and query.channel in (None, row.channel)
+        and query.workspace in (None, row.workspace)
+        and (query.labels_beyond is None or not query.labels_beyond.issuperset(row.labels))
         and (query.since is None or row.changed >= query.since)
         and (query.before is None or row.changed < query.before)
         and (query.prefix is None or row.session.startswith(query.prefix))

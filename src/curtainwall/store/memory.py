@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
@@ -97,7 +97,7 @@ class MemoryLog:
         return len(self._disk.entries.get(stream, ()))
 
     async def erase(self, stream: StreamId, batch: Batch) -> None:
-        """Delete a stream, its inbox and everything projected from it, together with the batch that records so."""
+        """Delete a stream, its inbox and everything projected from it, together with the batch that records so and decides what waits."""
         if any(write.stream == stream and write.events for write in batch.writes):
             raise ValueError(f"`{stream}` cannot be erased and written to at once")
         await self._write(batch, stream)
@@ -107,7 +107,7 @@ class MemoryLog:
         with self._disk.lock:
             ends = self._check(batch)
             if erase is not None:
-                self._erase(erase)
+                self._erase(erase, {it.key for it in batch.consumed if it.stream == erase})
             for write, events in zip(batch.writes, encoded, strict=True):
                 self._extend(write, events)
             for post in batch.posts:
@@ -155,7 +155,9 @@ class MemoryLog:
             row = self._disk.inbox[consumed.stream, consumed.key] = _InboxRow(self._disk.rows, "", b"")
         row.outcome = consumed.outcome
 
-    def _erase(self, stream: StreamId) -> None:
+    def _erase(self, stream: StreamId, decided: Set[str]) -> None:
+        if any(of == stream and row.outcome is None and key not in decided for (of, key), row in self._disk.inbox.items()):
+            raise Conflict(f"a command for `{stream}` came meanwhile")
         self._disk.entries.pop(stream, None)
         self._disk.index.forget(stream)
         for key in [key for key in self._disk.inbox if key[0] == stream]:
@@ -272,7 +274,7 @@ class MemoryStore:
         self.inbox = MemoryInbox(self.disk)
         self.leases = MemoryLeases(self.disk, clock)
         self.blobs = MemoryBlobs(self.disk)
-        self.index = self.disk.index
+        self.index = self.tallies = self.disk.index
         self.marks = MemoryMarks(self.disk.marks)
 
     def close(self) -> None:

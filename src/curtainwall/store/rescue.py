@@ -22,7 +22,8 @@ from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
 from curtainwall.store.sqlite import rebuild_lists
 from curtainwall.store.trail import Decode
 
-EXTENSION: Final = "rescue"
+RESCUE: Final = "rescue"
+"""Under which name the log tells of one."""
 _WAL: Final = "-wal"
 _SHARED: Final = "-shm"
 _CONNECTED: Final = 128
@@ -45,11 +46,14 @@ class Rescued:
     entries: int
     lost: tuple[StreamId, ...]
     """Streams of which something is missing, as far as their names can be read; what is left of them is in the file that was set aside."""
+    is_sealed: bool = True
+    """Whether its heads are those that were sealed last; otherwise some are gone, and others may have been set back."""
 
     def __str__(self) -> str:
         told = f"the database was damaged ({self.damage}) and lies as `{self.aside.name}` now; "
         told += f"{self.streams} streams with {self.entries} entries go on"
-        return f"{told}, {len(self.lost)} could not be saved" if self.lost else told
+        told += f", {len(self.lost)} could not be saved" if self.lost else ""
+        return told if self.is_sealed else f"{told}; its seal does not fit, so what goes on may be older than what was there"
 
 
 def damage_in(database: Path) -> str:
@@ -106,7 +110,7 @@ def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
             # Somebody else has just done it.
             return None
         whole, lost, inbox, marks = _salvaged(copy, key)
-        told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost))
+        told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost), _is_sealed(copy, key))
         create(made, lambda db: chain.seal_empty(db, key))
         _write(made, key, whole, told, now, decode)
         _keep_rows(made, inbox, marks)
@@ -158,6 +162,18 @@ def _salvaged(copy: Path, key: bytes) -> tuple[dict[StreamId, Entries], list[Str
     return whole, lost, inbox, marks
 
 
+def _is_sealed(copy: Path, key: bytes) -> bool:
+    """Tell whether the heads are all there as they were sealed: a stream that was set back has a head of ours as well."""
+    db = sqlite3.connect(copy)
+    try:
+        found = list(_rows(db, "SELECT CAST(seq AS INTEGER), CAST(mac AS BLOB) FROM head NOT INDEXED"))
+        seals = list(_rows(db, "SELECT streams, entries, CAST(total AS BLOB), CAST(mac AS BLOB) FROM seal"))
+    finally:
+        db.close()
+    heads = len(found), sum(seq for seq, _ in found), chain.as_total(sum(chain.as_number(mac) for _, mac in found))
+    return any(seal[:3] == heads and hmac.compare_digest(seal[3], chain.seal_mac(key, *heads)) for seal in seals)
+
+
 def _keep_rows(database: Path, inbox: Rows, marks: Rows) -> None:
     """Keep what waits for the streams that go on, the keys of what was decided, and what channels remember, so that nothing comes twice."""
     db = connect(database)
@@ -199,8 +215,9 @@ def _write(database: Path, key: bytes, whole: dict[StreamId, Entries], told: Res
         "streams": told.streams,
         "entries": told.entries,
         "lost": lost,
+        "sealed": told.is_sealed,
     }
-    incident = encode_event(ExtensionNoted(at=now, extension=EXTENSION, data=data))
+    incident = encode_event(ExtensionNoted(at=now, extension=RESCUE, data=data))
     whole[HOUSE] = [*whole.get(HOUSE, []), incident]
     db = connect(database)
     try:

@@ -13,7 +13,7 @@ from curtainwall.store.home import private_file
 from curtainwall.store.projection import changes
 from curtainwall.store.tables import apply
 
-FORMAT = 3
+FORMAT = 4
 """The version of the store's format that this program writes."""
 
 BUSY_MILLIS = 5_000
@@ -82,6 +82,13 @@ CREATE INDEX shown_place ON shown (channel, reference)
 # What channels remember is no projection: nothing in the log tells it again.
 _MARKS = """
 CREATE TABLE mark (channel TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (channel, name)) WITHOUT ROWID
+"""
+
+# What is counted, or found by what it has, must not have everything looked at.
+_FOUND_BY = """
+CREATE INDEX approval_settled ON approval (status) WHERE status <> 'open';
+CREATE INDEX label_named ON label (label, session);
+CREATE INDEX session_workspace ON session (workspace, created)
 """
 
 PROJECTIONS = ("session", "label", "call", "approval", "standing", "route", "shown")
@@ -156,7 +163,7 @@ def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection
         if found == 0:
             if db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise Broken(f"`{path}` is a database of another program")
-            _run(db, f"{_TABLES}{_ROUTES}{_SHOWN};{_MARKS}")
+            _run(db, f"{_TABLES}{_ROUTES}{_SHOWN};{_MARKS};{_FOUND_BY}")
             seal(db)
             found = FORMAT
         while found < FORMAT:
@@ -188,7 +195,11 @@ def _run(db: sqlite3.Connection, statements: str) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: lambda db: _run(db, _ROUTES), 2: _add_places}
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {
+    1: lambda db: _run(db, _ROUTES),
+    2: _add_places,
+    3: lambda db: _run(db, _FOUND_BY),
+}
 """For each older format the step that lifts it to the next one."""
 
 

@@ -33,6 +33,7 @@ from curtainwall.store.leases import OfdLeases
 from curtainwall.store.ledger import PreparedBatch, prepare, prepare_post
 from curtainwall.store.marks import SqliteMarks
 from curtainwall.store.projection import changes
+from curtainwall.store.pruning import AT_OPENING, prune
 from curtainwall.store.reading import Reader
 from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, STREAM_SHIFT, create
 from curtainwall.store.trail import Decode, Told, Trail
@@ -46,8 +47,6 @@ WHERE h.stream = ?1
 """  # noqa: S608 - numbers of our own
 _KINDS = ", ".join(f"'{kind}'" for kind in sorted(AUDITED))
 _READ_AUDITED = f"{_READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
-_KEPT_MILLIS = 7 * 24 * 3600 * 1000
-_PRUNED_AT_ONCE = 2000
 
 
 class SqliteLog:
@@ -77,7 +76,7 @@ class SqliteLog:
         return row[0] if row else 0
 
     async def erase(self, stream: StreamId, batch: Batch) -> None:
-        """Delete a stream, its inbox and everything projected from it, together with the batch that records so."""
+        """Delete a stream, its inbox and everything projected from it, together with the batch that records so and decides what waits."""
         await self._writer.write(prepare(batch, erase=stream))
 
 
@@ -104,7 +103,7 @@ class SqliteInbox:
 
 
 class SqliteStore:
-    """Everything below one home: `log`, `inbox`, `leases`, `blobs`, `index` and `marks`, and what keeps them honest."""
+    """Everything below one home: `log`, `inbox`, `leases`, `blobs`, `index`, `tallies` and `marks`, and what keeps them honest."""
 
     def __init__(self, home: Home, clock: Clock, decode: Decode, busy_millis: int) -> None:
         self._home = home
@@ -120,7 +119,7 @@ class SqliteStore:
         self.inbox = SqliteInbox(self._writer, self._reader)
         self.leases = OfdLeases(home.leases, clock, self._writer.hint)
         self.blobs = FileBlobs(home.blobs)
-        self.index = SqliteIndex(self._reader)
+        self.index = self.tallies = SqliteIndex(self._reader)
         self.marks = SqliteMarks(self._writer, self._reader)
 
     @classmethod
@@ -142,7 +141,7 @@ class SqliteStore:
         try:
             # Only tidying: a disk that is full, or somebody who writes for long, keeps nobody out.
             with suppress(TryLater):
-                store._reader.run(lambda db: _prune(db, clock.now() - _KEPT_MILLIS))
+                store._reader.run(lambda db: prune(db, clock.now(), 0, AT_OPENING))
         except BaseException:
             store.close()
             raise
@@ -211,13 +210,6 @@ class SqliteStore:
 
 def _current(entry: Entry) -> AnyEvent:
     return decode_event(entry.kind, entry.payload)
-
-
-def _prune(db: sqlite3.Connection, before: int) -> None:
-    """Forget keys that were decided long ago, a bounded number at a time."""
-    old = f"SELECT row FROM inbox WHERE row IN (SELECT row FROM inbox ORDER BY row LIMIT {_PRUNED_AT_ONCE}) AND decided < ?"  # noqa: S608 - a number of ours
-    if db.execute(f"{old} LIMIT 1", (before,)).fetchone():
-        db.execute(f"DELETE FROM inbox WHERE row IN ({old})", (before,))  # noqa: S608 - the text above
 
 
 def rebuild_lists(db: sqlite3.Connection, decode: Decode) -> None:

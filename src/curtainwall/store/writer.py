@@ -14,6 +14,7 @@ from typing import Any
 from curtainwall.model import Broken, Clock, CurtainwallError, StreamId, TryLater
 from curtainwall.store.faults import explain
 from curtainwall.store.ledger import Ledger, PreparedBatch
+from curtainwall.store.pruning import Pruning
 from curtainwall.store.schema import begin, connect
 
 _GROUP = 256
@@ -82,6 +83,7 @@ class Writer:
         self._trouble: CurtainwallError | None = None
         self._version: int | None = None
         self._looked = False
+        self._pruning = Pruning()
 
     def write(self, batch: PreparedBatch) -> Awaitable[Mapping[StreamId, int]]:
         """Return where the batch's streams end once it is durable; cancelling does not take it back."""
@@ -171,6 +173,7 @@ class Writer:
                 self._tell_all(frozenset(hints))
             if looking:
                 self._look()
+                self._prune()
             for event in drained:
                 event.set()
         self._disconnect()
@@ -343,6 +346,15 @@ class Writer:
         first, self._looked = not self._looked, True
         if before != self._version and not first:
             self._tell_loops(self._heard.loops(), frozenset())
+
+    def _prune(self) -> None:
+        """Forget a few old keys while nothing waits to be written."""
+        if self._db is None or self._trouble is not None or not self._queue.empty():
+            return
+        try:
+            self._pruning.go_on(self._db, self._clock.now())
+        except sqlite3.Error as error:
+            self._fail([], explain(error, self._path))
 
     def _tell_all(self, names: frozenset[StreamId]) -> None:
         self._tell_loops(self._heard.loops(), names)

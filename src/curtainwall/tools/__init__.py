@@ -1,5 +1,6 @@
 """What an agent can ask for: the catalogue, what a call means, and the tools that run in process."""
 
+from curtainwall.tools.approving import ProgramApprover
 from curtainwall.tools.catalogue import Catalogue, Entry
 from curtainwall.tools.closer import Closer
 from curtainwall.tools.fetch import fetch_runners, scopes
@@ -27,6 +28,7 @@ __all__ = [
     "Hub",
     "Mounts",
     "NativeTools",
+    "ProgramApprover",
     "Runner",
     "Sandboxes",
     "Setting",

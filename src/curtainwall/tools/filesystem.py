@@ -1,12 +1,12 @@
 """The `filesystem` tools as they run: by descriptor, along the canonical path that was judged."""
 
-import asyncio
 import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, cast
 
 from pydantic import JsonValue
@@ -17,6 +17,7 @@ from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
 from curtainwall.tools.differences import difference, lines_of
 from curtainwall.tools.globs import Glob
 from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.turns import in_turn
 from curtainwall.tools.walks import Walk, kind_of_entry, kind_of_mode
 
 MAX_READ: Final = 10 * 1024 * 1024
@@ -86,7 +87,7 @@ def _runner(deed: _Deed, masker: Masker, is_protected: Callable[[str], bool], sh
         desk = _Desk(place, masker, is_protected, shown)
         if deed is _read_file and _is_small(_first_path(prepared.arguments)):
             return ToolResult(ok=True, value=_done(deed, prepared.arguments, desk))
-        return ToolResult(ok=True, value=await asyncio.to_thread(_done, deed, prepared.arguments, desk))
+        return ToolResult(ok=True, value=await in_turn(place.session, partial(_done, deed, prepared.arguments, desk)))
 
     return run
 

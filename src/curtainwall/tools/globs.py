@@ -14,10 +14,10 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 class Glob:
     """One pattern: `*` and `?` within a name, `**` over any number of directories, `{a,b}` either."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, braces: bool = True) -> None:
         text = pattern.removeprefix("./")
         # Without a slash a pattern is about names, at whatever depth.
-        self._spellings = [_steps(one if "/" in one.rstrip("/") else f"**/{one}") for one in _expanded(text)]
+        self._spellings = [_steps(one if "/" in one.rstrip("/") else f"**/{one}") for one in (_expanded(text) if braces else (text,))]
 
     def matches(self, path: str) -> bool:
         """Say whether a relative path without `.` and `..` is meant."""
@@ -33,10 +33,14 @@ class _Line:
 
 
 class IgnoreFile:
-    """The lines of one `.gitignore`, for paths relative to the directory that it lies in."""
+    """The lines of one `.gitignore`, `most` of them, for paths relative to the directory that it lies in."""
 
-    def __init__(self, text: str) -> None:
-        self._lines = [line for line in map(_line, text.splitlines()[:2000]) if line is not None]
+    def __init__(self, text: str, most: int = 2_000) -> None:
+        self._lines = [line for line in map(_line, text.splitlines()[:most]) if line is not None]
+
+    def __len__(self) -> int:
+        """Return how many lines say something."""
+        return len(self._lines)
 
     def says(self, path: str, *, is_directory: bool) -> bool | None:
         """Return whether the last line that speaks of this path ignores it; None where none does."""
@@ -57,7 +61,7 @@ def _line(text: str) -> _Line | None:
     if not pattern:
         return None
     # A slash anywhere but at the end ties the pattern to its own directory.
-    return _Line(Glob(pattern), keeps, only_directories)
+    return _Line(Glob(pattern, braces=False), keeps, only_directories)
 
 
 def _expanded(pattern: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The native tools behind the `ToolHost` port: what a call means in its session, and the runner that carries it out."""
 
-import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -12,6 +12,7 @@ from curtainwall.tools.closer import Closer
 from curtainwall.tools.meaning import Setting, prepare
 from curtainwall.tools.plans import plan_of
 from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.turns import in_turn
 
 Mounts = tuple[tuple[str, str], ...]
 
@@ -126,5 +127,5 @@ class NativeTools:
             return result
         # Masking megabytes takes a while; nobody else should wait for it.
         is_long = len(str(result.value)) > _LONG
-        masked = await asyncio.to_thread(self.masked, result.value) if is_long else self.masked(result.value)
+        masked = await in_turn(place.session, partial(self.masked, result.value)) if is_long else self.masked(result.value)
         return result if masked is result.value else ToolResult(ok=result.ok, value=masked)

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -11,12 +12,15 @@ from curtainwall.tools.globs import IgnoreFile
 
 MAX_VISITED: Final = 100_000
 MAX_DEPTH: Final = 48
+MAX_SECONDS: Final = 10.0
 
 Kind = Literal["file", "directory", "link", "other"]
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORE_FILES = (".gitignore", ".ignore")
 _MAX_IGNORE_FILE = 65_536
+# Every name on the way is held against every line of the ignore files above it.
+_MAX_LINES, _MAX_LINES_AT_ONCE = 2_000, 10_000
 # Not files at all, and endless.
 _ENDLESS = frozenset({"/dev", "/proc", "/sys"})
 
@@ -39,11 +43,14 @@ class Walk:
     is_protected: Callable[[str], bool]
     ignores: bool = False
     cut: bool = False
+    seconds: float = MAX_SECONDS
     _visited: int = 0
+    _until: float = 0.0
     _ignored_by: list[tuple[str, IgnoreFile]] = field(default_factory=list[tuple[str, IgnoreFile]])
 
     def __iter__(self) -> Iterator[Found]:
         """Yield everything below the root, each directory before what it holds, by name."""
+        self._until = time.monotonic() + self.seconds
         directory = open_beneath(self.root, _OPEN)
         try:
             yield from self._below(directory, "", 1)
@@ -53,11 +60,15 @@ class Walk:
     def _below(self, directory: int, prefix: str, depth: int) -> Iterator[Found]:
         known = len(self._ignored_by)
         if self.ignores:
-            self._ignored_by.extend((prefix, IgnoreFile(text)) for text in _ignore_texts(directory))
+            self._take_ignore_files(directory, prefix)
         with os.scandir(directory) as entries:
             names: list[tuple[str, Kind]] = sorted((entry.name, kind_of_entry(entry)) for entry in entries)
         for name, kind in names:
             inner = f"{prefix}{name}"
+            # What is left out takes time as well.
+            if time.monotonic() > self._until:
+                self.cut = True
+                return
             if self._is_left_out(inner, name, kind):
                 continue
             self._visited += 1
@@ -79,6 +90,11 @@ class Walk:
             finally:
                 os.close(below)
         del self._ignored_by[known:]
+
+    def _take_ignore_files(self, directory: int, prefix: str) -> None:
+        for text in _ignore_texts(directory):
+            room = _MAX_LINES_AT_ONCE - sum(len(file) for _, file in self._ignored_by)
+            self._ignored_by.append((prefix, IgnoreFile(text, min(room, _MAX_LINES))))
 
     def _is_left_out(self, inner: str, name: str, kind: Kind) -> bool:
         full = f"{self.root.rstrip('/')}/{inner}"

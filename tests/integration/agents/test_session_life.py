@@ -453,3 +453,26 @@ def test_a_session_that_is_taken_up_with_another_model_uses_that(home: Home) -> 
 
     run(main())
     assert other.heard == ["human: hi", "agent: one", "human: and you?"]
+
+
+@covers("agents.usage-survives-a-full-disk")
+def test_what_a_reply_cost_is_counted_though_the_reply_could_not_be_kept(home: Home) -> None:
+    usage = Usage(input_tokens=900, output_tokens=100, dollars=0.25)
+    model = playing(Counted("long " * 10_000, usage), "fine")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            blobs, away = home.root / "blobs", home.root / "away"
+            blobs.rename(away)
+            blobs.write_text("in the way")
+            with pytest.raises(TurnFailed, match="cannot be used"):
+                await session.send("tell me everything")
+            [failed] = of(ModelFailed, session.timeline())
+            assert failed.usage == usage
+            blobs.unlink()
+            away.rename(blobs)
+            assert (await session.send("again")).text == "fine"
+            [tokens] = [it.used for it in session.info.budget if it.kind is BudgetKind.TOKENS]
+            assert tokens > 1_000
+
+    run(main())

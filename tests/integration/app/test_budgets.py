@@ -23,3 +23,15 @@ def test_a_task_out_of_budget_names_the_command_that_lets_it_go_on(program: Prog
     assert "steps    1 of 2 (measured)" in raised.stdout
     assert f"`curtainwall start --resume {row['id']}` goes on" in raised.stderr
     assert "It is about pears." in program("start", "--resume", row["id"]).stdout
+
+
+@covers("start.a-budget-is-not-waited-for")
+def test_a_task_that_waits_for_answers_parks_on_a_budget_which_nobody_can_be_asked_about(program: Program) -> None:
+    program.configure('[limits]\nsteps = 1\n[approvals]\ndeadline = "1s"\n')
+    model = script(program, {"code": "await filesystem.read_file(path='/etc/hostname')"}, {"text": "It is a machine."})
+    parked = program("start", "--on-ask", "wait", "--model", model, "--workspace", program.workspace, "what is it?", fails=True)
+    assert parked.returncode == 3
+    (row,) = program.sessions()
+    assert "nobody answered" in parked.stderr
+    assert f"`curtainwall sessions budget {row['id']} steps 2` allows more" in parked.stderr
+    assert "/budget" not in parked.stderr, "there is nobody to type a slash word to"

@@ -1,11 +1,14 @@
 """Jobs at the real program: fired by hand, killed in the middle, and listed with what became of them."""
 
+import json
 import re
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from curtainwall.model import CallDenied, CallFinished, SessionOpened
+from curtainwall.model import CallDenied, CallFinished, SessionId, SessionOpened, session_stream
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.ports import free_port
@@ -43,9 +46,30 @@ def test_a_firing_parks_on_an_ask_and_its_history_tells(program: Program) -> Non
     (ask,) = program.json("approvals", "list")
     assert ask["origin"] == "cron: nightly"
     assert "[cron: nightly]" in program("approvals", "list").stdout
+    assert "\nshown at   web\n" in program("sessions", "show", row["session"]).stdout
+    assert program.json("sessions", "show", row["session"])["shown_at"] == ["web"]
     program("approve", ask["id"])
     assert "curtainwall start --resume" not in program("start", "--resume", row["session"]).stderr
     assert fired(program)[0]["status"] == "done"
+
+
+@covers("cron.what-became-of-a-firing")
+def test_a_firing_that_failed_is_not_told_as_done(program: Program) -> None:
+    script = program.scratch / "nothing.jsonl"
+    script.write_text("this is no reply\n")
+    program.configure(f'[cron.bad]\nschedule = "0 3 * * *"\ninstructions = "go"\nmodel = "script:{script}"\n')
+    failed = program("cron", "run", "bad", fails=True)
+    assert (failed.returncode, "the turn failed" in failed.stderr) == (1, True), failed.stderr
+    assert [row["status"] for row in program.json("cron", "history")] == ["failed"]
+    assert [row["status"] for row in program.json("cron", "list")] == ["failed"]
+
+
+@covers("cron.what-became-of-a-firing")
+def test_a_foreign_agent_of_a_job_takes_its_own_model_where_none_is_named(program: Program) -> None:
+    program.configure(f'{JOBS}[cron.foreign]\nschedule = "0 3 * * *"\ninstructions = "go"\nagent = "codex"\n')
+    program("cron", "run", "foreign", fails=True)
+    (row,) = program.sessions()
+    assert (row["agent"], row["model"]) == ("codex", "auto")
 
 
 def waiting(program: Program) -> dict[str, dict[str, Any]]:
@@ -89,6 +113,23 @@ def test_an_answer_can_be_for_one_of_several_identical_asks_alone(program: Progr
     assert [(it["id"], it["session"]) for it in denied["identical"]] == [(third, asks[third]["session"])]
     settled = {row["id"]: (row["status"], row["reason"]) for row in program.json("approvals", "list", "--all")}
     assert [settled[id_] for id_ in (first, second, third)] == [("granted", ""), ("denied", "not today"), ("denied", "not today")]
+
+
+@covers("asks.each-is-told")
+def test_an_answer_for_several_asks_is_told_ask_by_ask_where_one_of_them_cannot_be_settled(program: Program) -> None:
+    asks = waiting(program)
+    nightly = {id_: row["session"] for id_, row in asks.items() if row["origin"] == "cron: nightly"}
+    named, damaged, other = nightly
+    with closing(sqlite3.connect(program.home / "curtainwall.db")) as db, db:
+        db.execute("UPDATE head SET mac = zeroblob(32) WHERE stream = ?", (session_stream(SessionId(nightly[damaged])),))
+    told = program("approve", named, "--output", "json", fails=True)
+    assert told.returncode == 1
+    answered = json.loads(told.stdout)
+    assert (answered["status"], [it["id"] for it in answered["identical"]]) == ("granted", [other])
+    (left,) = answered["unsettled"]
+    assert (left["id"], left["session"]) == (damaged, nightly[damaged])
+    assert f"not settled by this: {damaged} in session {nightly[damaged]}: {left['why']}" in told.stderr
+    assert "run `audit verify`" in left["why"]
 
 
 @covers("cron.each-firing-is-one-session")

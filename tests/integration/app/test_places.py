@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
+from curtainwall import serving
 from curtainwall.app.openings import Wanted
 from curtainwall.app.places import HousePlaces
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import CloseSession, Route, RouteAdded, SessionId, SessionQuery, Who, session_stream
+from curtainwall.model import CloseSession, Opening, Route, RouteAdded, SessionId, SessionQuery, Who, session_stream
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.houses import run
@@ -39,3 +42,51 @@ def test_whoever_first_talks_at_a_place_opens_its_session_and_one_that_ended_mak
             assert not places.may_control(Who(name="eve", channel="matrix"))
 
     run(check())
+
+
+MINE = """
+[sessions]
+agent = "mine"
+[agents.mine]
+image = "my/image:1"
+command = ["my-agent"]
+model = "openai:gpt-5.1"
+providers = { openai = "OPENAI_API_KEY" }
+"""
+
+
+@covers("sessions.the-usual-agent")
+def test_the_agent_of_the_configuration_works_wherever_nobody_names_another(program: Program) -> None:
+    program.configure(MINE)
+
+    async def check() -> None:
+        async with serving(set_up(environ=program.environ)) as served:
+            wanted = served.wanted_at(ROOM)
+            assert (wanted.agent, wanted.model, wanted.routes) == ("mine", "openai:gpt-5.1", (ROOM,))
+            opened = await served.work.desk.open(Opening(how="new"), Who(name="ann"))
+            view = served.work.desk.view(opened.session)
+            assert (view.agent, view.model) == ("mine", "openai:gpt-5.1")
+
+    run(check())
+    refused = program("start", "list the files", fails=True)
+    assert refused.returncode == 1
+    assert len(program.sessions()) == 1
+    program("start", "--agent", "builtin", "list the files")
+    assert [row["agent"] for row in program.sessions()] == ["builtin", "mine"]
+
+
+@covers("sessions.the-usual-agent")
+@pytest.mark.parametrize(
+    "table",
+    [
+        "[sessions]",
+        '[cron.x]\nschedule = "0 3 * * *"\ninstructions = "go"',
+        '[teams.x]\nproject = "/srv/x"',
+        '[webhooks.hooks.x]\nsecret-env = "S"\nprompt = "go"',
+    ],
+)
+def test_an_agent_that_there_is_not_is_an_error_of_the_configuration(program: Program, table: str) -> None:
+    program.configure(f'{table}\nagent = "claud"\n')
+    refused = program("config", "show", fails=True)
+    assert refused.returncode == 1
+    assert ".agent` names `claud`, which is no agent here; there are: builtin, claude-local, claude-code" in refused.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.model import ApprovalAsked, CallDenied
+from curtainwall.model import ApprovalAsked, CallDenied, CallFinished, CallRequested
 from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
@@ -188,5 +188,30 @@ def test_a_second_signal_ends_it_at_once_and_the_next_start_goes_on(served: Serv
     running = served.start()
     until(lambda: served.session(session)["status"] == "ready", 60)
     assert far.hits["/slow"] == 1, "what may have run is not run again"
+    running.interrupt()
+    assert running.code() == 0
+
+
+SLOW = "echo begun > begun; until [ -e go ]; do sleep 0.05; done; echo one >> log"
+
+
+@covers("serve.parks")
+def test_a_call_that_runs_comes_to_its_end_and_the_next_one_begins_after_the_next_start(served: Served) -> None:
+    served.program.configure(served.config().replace("[serve]", '[serve]\ngrace = "2m"'))
+    two = f'await shell.run(command="{SLOW}")\nawait shell.run(command="echo two >> log")'
+    (session,) = served.home.born(served.script({"code": two}, {"text": "both ran"}))
+    running = served.start()
+    workspace = Path(served.session(session)["workspace"])
+    until((workspace / "begun").exists)
+    running.child.send_signal(signal.SIGTERM)
+    running.says("SIGTERM: parking what runs; again ends at once")
+    (workspace / "go").touch()
+    assert running.code() == 0
+    events = served.home.events(session)
+    assert [event.ok for event in events if isinstance(event, CallFinished)] == [True]
+    assert len([event for event in events if isinstance(event, CallRequested)]) == 1
+    running = served.start()
+    until(lambda: served.session(session)["status"] == "ready", 60)
+    assert (workspace / "log").read_text() == "one\ntwo\n"
     running.interrupt()
     assert running.code() == 0

@@ -3,8 +3,7 @@
 import json
 import signal
 from collections import Counter
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from curtainwall.model import ApprovalAnswered, MessageAccepted, StreamId, TurnStarted, session_stream
@@ -15,7 +14,7 @@ from tests.support.covers import covers
 from tests.support.hooking import shell, told
 from tests.support.ports import free_port
 from tests.support.serving import Home, health, script_of
-from tests.support.stores import line_from, process
+from tests.support.stopped import stopped_owner
 from tests.support.waiting import until
 
 READ = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
@@ -111,18 +110,6 @@ def test_a_session_whose_owner_is_stopped_keeps_no_other_from_being_answered_by_
         assert [event.granted for event in served.home.events(session) if isinstance(event, ApprovalAnswered)] == [True]
     running.interrupt()
     assert running.code() == 0
-
-
-@contextmanager
-def stopped_owner(home: Path, stream: StreamId) -> Generator[None]:
-    """Have another process own a session as soon as nobody does, and stop it there; kill it at the end."""
-    for _ in range(30):
-        with process("hold", str(home), stream) as child:
-            if line_from(child) == "held":
-                child.send_signal(signal.SIGSTOP)
-                yield
-                return
-    raise AssertionError("the session was never let go of")
 
 
 def waiting_commands(home: Path, stream: StreamId) -> int:

@@ -61,6 +61,28 @@ def waits_for(program: Program) -> dict[str, str]:
     return {Path(row["covers"][0]["value"]).name: row["id"] for row in program.json("approvals", "list")}
 
 
+# Somebody who answers by themselves
+
+
+@covers("approver.from-the-configuration")
+def test_an_approver_of_the_configuration_answers_what_it_was_made_for_and_leaves_the_rest(program: Program) -> None:
+    for name in ("open.txt", "closed.txt"):
+        (program.scratch / name).write_text(f"the words of {name}\n")
+    guard = program.scratch / "bin" / "guard"
+    guard.parent.mkdir()
+    guard.write_text('#!/bin/sh\ngrep -q open.txt && echo \'{"decision": "approved"}\'\n')
+    guard.chmod(0o755)
+    program.configure(f'[approvals]\napprover = ["{guard}"]\n')
+    done = program("start", "--workspace", program.workspace, f"read {program.scratch / 'open.txt'}")
+    assert "the words of open.txt" in done.stdout
+    assert "by approver guard on runtime" in done.stderr
+    left = program("start", "--workspace", program.workspace, f"read {program.scratch / 'closed.txt'}", fails=True)
+    assert left.returncode == 3
+    assert list(waits_for(program)) == ["closed.txt"]
+    refused = program("start", "--workspace", guard.parent, "list the files", fails=True)
+    assert f"protected path `{guard}`" in refused.stderr
+
+
 # The first minute
 
 

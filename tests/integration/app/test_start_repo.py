@@ -56,6 +56,19 @@ def test_a_clone_that_asks_is_denied_where_the_user_says_so(program: Program, ur
     assert program.json("approvals", "list") == []
 
 
+def test_a_task_does_not_run_without_its_repository_after_a_no_but_asks_for_it_again(program: Program, url: str) -> None:
+    program("start", "--model", "demo", "--repo", url, "read notes.txt", fails=True)
+    session = program.sessions()[0]["id"]
+    program("deny", program.open_approval(), "--reason", "not today")
+
+    again = program("start", "--resume", session, fails=True)
+    assert (again.returncode, again.stdout) == (3, "")
+    assert "the repository was not cloned when the session began, so that is asked for again" in again.stderr
+    program("approve", program.open_approval())
+    assert "the shop opens at nine" in program("start", "--resume", session).stdout
+    assert "not cloned" not in program("start", "--resume", session).stderr
+
+
 @pytest.mark.usefixtures("tmux")
 def test_a_clone_is_answered_with_a_key_at_the_terminal(program: Program, url: str) -> None:
     with program.terminal("start", "--model", "demo", "--repo", url, "read notes.txt", "--on-ask", "wait") as screen:

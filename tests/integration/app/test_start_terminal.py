@@ -343,6 +343,17 @@ def test_forks_and_resets_lead_to_sessions_of_their_own(program: Program) -> Non
 # The terminal itself
 
 
+def test_an_interrupt_at_a_question_is_none_of_its_answers(program: Program) -> None:
+    program("start", "--model", "demo", "list files")
+    (session,) = program.sessions()
+    with program.terminal("sessions", "delete", session["id"]) as screen:
+        screen.until("for good? [y/N]")
+        screen.press("C-c")
+        assert screen.exit_code() == 130
+        assert "nothing was done" in screen.screen
+    assert len(program.sessions()) == 1
+
+
 @covers("terminal.real-narrow")
 def test_a_narrow_window_is_readable(program: Program) -> None:
     lay_out(program)

@@ -7,6 +7,7 @@ from typing import Any
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.upstream import KEY, Says, upstream_beside
+from tests.support.waiting import until
 
 
 def write(program: Program, text: str, *teams: str) -> None:
@@ -80,7 +81,7 @@ def test_whoever_asks_hears_at_once_that_the_team_waits_for_a_human_and_what_to_
     approval = asking.says(r"backend waits for a human: `curtainwall approve (\w+)`")
     waits = f"waits for a human: `curtainwall approve {approval}`"
     late = program("teams", "ask", "backend", "--timeout", "1s", "what is in a.txt?", fails=True)
-    assert (late.returncode, f"waiting: backend {waits}" in late.stderr) == (3, True)
+    assert (late.returncode, late.stderr.count(f"curtainwall approve {approval}"), "waiting: backend " in late.stderr) == (3, 1, True)
     assert "`curtainwall teams history backend` shows the answer" in late.stderr
     assert "`reports`" not in late.stderr
     assert waits in program("teams", "history", "backend").stdout
@@ -93,6 +94,22 @@ def test_whoever_asks_hears_at_once_that_the_team_waits_for_a_human_and_what_to_
     assert (program.scratch / "backend" / "a.txt").read_text() == "x"
 
 
+@covers("teams.a-timeout-loses-nothing")
+def test_what_nobody_works_on_any_more_is_not_called_work(program: Program) -> None:
+    with upstream_beside() as server:
+        write(program, f'[models.local]\nurl = "{server.url}/v1"\nkey = "{KEY}"\n', "backend")
+        server.will(Says(("slowly",), quiet=True))
+        asking = program.begin("teams", "ask", "backend", "--timeout", "10m", "are you there?")
+        until(lambda: server.asked or None)
+        assert "\n  working\n" in program("teams", "history", "backend").stdout
+        asking.kill_everything()
+        left = program("teams", "history", "backend")
+        assert "\n  begun, and nobody works on it now\n" in left.stdout
+        assert "nobody works for the teams now: `curtainwall serve` does" in left.stderr
+        assert "nobody works for the teams now" in program("teams", "list").stderr
+        assert [it["status"] for it in program.json("teams", "history", "backend")] == ["begun"]
+
+
 @covers("teams.import")
 def test_teams_of_iris_are_imported_and_listed(program: Program) -> None:
     frontend = {"project": str(program.workspace), "path": "/old", "description": "the pages", "skipPermissions": True, "color": "#E91E63"}
@@ -103,7 +120,7 @@ def test_teams_of_iris_are_imported_and_listed(program: Program) -> None:
     assert "`skipPermissions` is not taken over" in done.stderr
     assert f"added to {program.home / 'config.toml'}" in done.stderr
     (team,) = program.json("teams", "list")["teams"]
-    assert (team["team"], team["agent"], team["description"]) == ("frontend", "claude-local", "the pages")
+    assert (team["team"], team["agent"], team["description"], team["colour"]) == ("frontend", "claude-local", "the pages", "#E91E63")
     again = program("teams", "import", source, fails=True)
     assert (again.returncode, "there is a team `frontend` already" in again.stderr) == (1, True)
 

@@ -20,7 +20,10 @@ from curtainwall.model import (
     AnswerApproval,
     AnyCommand,
     Ask,
+    Broken,
     ChangeMode,
+    Conflict,
+    CurtainwallError,
     GrantScope,
     Mode,
     NotFound,
@@ -30,6 +33,7 @@ from curtainwall.model import (
     SessionId,
     SessionView,
     ShownAt,
+    TryLater,
     Who,
     session_stream,
 )
@@ -220,8 +224,56 @@ def test_identical_asks_of_repeated_firings_share_a_card_and_one_answer_is_for_a
             await it.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
             told = await board.answer(shared, granted=True, by=OLGA)
             assert told.counted
-            assert told.text.startswith(f"approved once: {shared.approval}, 2 of 3 identical asks; already answered by `ann`: granted at")
+            others = ", ".join(f"{ask} in session {of}" for of, ask in shared.joined if (of, ask) != (session, approval))
+            late = f"not settled by this: {approval} in session {session}: already answered by `ann`: granted at"
+            assert told.text.startswith(f"approved once: {others}, 2 of 3 identical asks; {late}")
             assert all([(await wish).result is not None for wish in wishes])
+
+    run(check())
+
+
+@dataclass
+class FaultyDesk:
+    """A desk at which the answers to some sessions come to nothing."""
+
+    stage: Stage
+    fault: CurtainwallError
+    at: tuple[SessionId, ...]
+
+    async def send(self, session: SessionId, command: AnswerApproval) -> int:
+        if session in self.at:
+            raise self.fault
+        return await self.stage.send(session, command)
+
+    def view(self, session: SessionId) -> SessionView:
+        return self.stage.view(session)
+
+
+@covers("asks.each-is-told")
+@pytest.mark.parametrize("fault", [TryLater("the disk is full"), Broken("its log is damaged"), Conflict("somebody was faster")])
+def test_one_answer_for_several_asks_settles_whatever_it_can_and_tells_what_it_did_not(tmp_path: Path, fault: CurtainwallError) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            fired = [await it.session(ROOM, place=Route(channel="cron", reference=f"nightly@{n}")) for n in range(3)]
+            wishes = [it.want(session) for session in fired]
+            await until(lambda: [len(card.joined) for card in it.board().cards()] == [3])
+            (card,) = it.board().cards()
+            (first, one), (second, two), (third, three) = card.joined
+
+            def board(*at: SessionId) -> Board:
+                return Board(FaultyDesk(it, fault, at), it.house.feed, it.house.stores.index, lambda _: "")
+
+            with pytest.raises(type(fault)):
+                await board(*fired).answer(card, granted=False, by=OLGA)
+            told = await board(first, third).answer(card, granted=False, by=OLGA)
+            assert told.counted
+            named = f"{three} in session {third}, {one} in session {first}"
+            assert told.text == f"denied: {two} in session {second}, 1 of 3 identical asks; not settled by this: {named}: {fault}"
+            (left,) = it.board().cards()
+            assert left.joined == ((first, one), (third, three))
+            again = await it.board().answer(left, granted=False, by=OLGA)
+            assert again.text == f"denied: {one}, 2 of 2 identical asks"
+            assert all([(await wish).result is None for wish in wishes])
 
     run(check())
 

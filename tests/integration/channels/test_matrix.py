@@ -284,7 +284,8 @@ def test_a_session_whose_owner_is_stopped_keeps_no_other_room_from_being_heard(h
                 await ann.say(stuck, "second")
                 await ann.say(other, "are you there?")
                 await ann.hears(other, wall, "heard: are you there?")
-                words = f"process {owner} has not decided yet; this is kept and counts as soon as it does"
+                holds = f"process {owner} holds session `{here.session_at(stuck)}` and has not decided yet"
+                words = f"{holds}; this is kept and counts as soon as it does"
                 await ann.until(lambda: sum(words in it.text for it in ann.heard(stuck, wall)) == 2)
                 assert here.accepted(stuck) == ["good morning"]
             await ann.until(lambda: any("second" in it.text and "heard:" in it.text for it in ann.heard(stuck, wall)))

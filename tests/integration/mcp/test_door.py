@@ -2,13 +2,14 @@
 
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from curtainwall.host import is_served
 from curtainwall.model import Broken, TryLater
-from tests.support.houses import run
+from tests.support.houses import kinds, run, until
 from tests.support.mcp import bare, calling, serving
 
 
@@ -70,5 +71,24 @@ def test_a_peer_that_has_said_its_last_word_still_gets_its_answers(tmp_path: Pat
                 await peer.send(*(calling("filesystem__read_file", {"path": "a"}, number) for number in range(30)))
                 peer.writer.write_eof()
                 assert (await peer.rest()).count(b"hello") == 30
+
+    run(story())
+
+
+def test_a_peer_that_hangs_up_after_its_last_word_is_let_go_of_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path) as served:
+            began = time.monotonic()
+            for number in range(8):
+                async with bare(served.socket) as peer:
+                    await peer.send(calling("filesystem__read_file", {"path": "/etc/hostname"}, number))
+                    await until(lambda: kinds(served.house, served.session).count("ApprovalAsked") > 0)
+                    peer.writer.write_eof()
+                    async with bare(served.socket) as other:
+                        # Once this one is answered, the last word of the first has been heard.
+                        await other.greet()
+                await until(lambda: not served.door.connections)
+            # One that is looked at once a second would have taken that long each time.
+            assert time.monotonic() - began < 6
 
     run(story())

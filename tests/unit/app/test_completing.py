@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,7 @@ def test_a_name_is_shown_as_one_plain_line_and_is_never_a_candidate(run: Run, pl
 @covers("cli.completion-is-quiet")
 def test_what_a_shell_would_read_otherwise_is_no_candidate(ask: Asked, places: Places) -> None:
     session, _ = session_in(places.workspace)
-    with sqlite3.connect(places.home / "curtainwall.db") as db:
+    with closing(sqlite3.connect(places.home / "curtainwall.db")) as db, db:
         db.execute("UPDATE session SET session = '$(touch x)' WHERE session = ?", (session,))
     db.close()
     assert ask("sessions", "show", "") == ["words"]

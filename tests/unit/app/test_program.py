@@ -98,8 +98,17 @@ def test_a_misused_command_is_one_line_and_code_two(run: Run, words: tuple[str, 
         (("session", "list"), "there is no command `session`; did you mean `sessions`? see `curtainwall --help`"),
         (("plans",), "there is no command `plans`; see `curtainwall --help`"),
         (("start", "--wrkspace", "."), "there is no option `--wrkspace`; did you mean `--workspace`? see `curtainwall start --help`"),
+        (
+            ("sessions", "list", "--json"),
+            "there is no option `--json`; did you mean `--output json`? see `curtainwall sessions list --help`",
+        ),
         (("approve",), "missing argument `ID`; see `curtainwall approve --help`"),
         (("completion",), "missing argument `shell`; choose from bash, zsh, fish; see `curtainwall completion --help`"),
+        (("approve", "a", "b c"), "there is no place for `b c`; put what belongs together into quotes; see `curtainwall approve --help`"),
+        (("start", "--resume"), "option `--resume` requires an argument; see `curtainwall start --help`"),
+        (("sessions", "list", "--limit", "0"), "invalid value for `--limit`: write 1 or more; see `curtainwall sessions list --help`"),
+        (("sessions", "list", "--limit", "x"), "invalid value for `--limit`: write a whole number; see `curtainwall sessions list --help`"),
+        (("start", " "), "the task is empty; say what to do, or leave it out for a conversation"),
         (
             ("approve", "x", "--for", "ever"),
             "invalid value for `--for`: `ever` is not one of `once`, `session`, `project`; see `curtainwall approve --help`",
@@ -108,6 +117,11 @@ def test_a_misused_command_is_one_line_and_code_two(run: Run, words: tuple[str, 
 )
 def test_a_misuse_is_told_in_the_words_of_the_house(run: Run, words: tuple[str, ...], said: str) -> None:
     assert run(*words) == Said(2, "", f"curtainwall: {said}\n")
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.is_group])
+def test_no_line_of_an_overview_is_cut(run: Run, name: str) -> None:
+    assert "..." not in run(name, "--help").out.partition("Commands:\n")[2]
 
 
 def test_a_reader_that_has_gone_is_told_apart_from_a_failure(places: Places) -> None:
@@ -266,6 +280,7 @@ def test_a_home_without_a_log_has_nothing_to_verify(run: Run, places: Places, tm
     assert run("audit", "verify", "--output", "json").json == {"ok": True, "entries": 0, "sessions": 0, "fault": None}
     heads = run("audit", "head", "--output", "json")
     assert (heads.code, heads.json) == (0, [])
+    assert run("audit", "rescue").out == f"there is no log in `{places.home}` yet; nothing was changed\n"
     assert not places.home.exists()
 
 

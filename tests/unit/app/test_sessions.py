@@ -4,8 +4,9 @@ import asyncio
 import io
 import json
 import os
+import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,16 +15,19 @@ import pytest
 from curtainwall.app.copying import copy_tree
 from curtainwall.app.exports import export_lines, read_export
 from curtainwall.app.forking import fork
-from curtainwall.app.openings import reset
+from curtainwall.app.openings import reset, state_of
 from curtainwall.app.removing import remove_tree
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.model import (
     SYSTEM,
+    AddLabels,
     AgentSpoke,
     AnyCommand,
     Batch,
     Broken,
     EndTurn,
+    Label,
+    LabelSource,
     MessageId,
     Mode,
     RecordProgress,
@@ -280,6 +284,73 @@ def test_a_session_with_a_past_is_opened_in_one_commit(places: Places, how: Call
     assert [each for each in written if each] == [{"SessionOpened", "HistoryInherited", "SessionReady"}]
 
 
+def test_a_fork_has_every_label_that_its_parent_got_while_it_was_copied(places: Places) -> None:
+    """What the parent has written by then is in the copy."""
+    for number in range(3_000):
+        (places.workspace / str(number)).touch()
+
+    async def story() -> None:
+        async with open_house(set_up(), parts=Parts(store=MemoryStore(SystemClock()))) as wired:
+            parent = await opened(wired, places.workspace)
+            forking = asyncio.create_task(fork(wired, parent, local_user()))
+            await asyncio.sleep(0)
+            await wired.house.send(parent, AddLabels(by=SYSTEM, labels=(LabelSource(label=Label("sensitive"), origin="/etc/x"),)))
+            assert Label("sensitive") in state_of(wired, (await forking).session).labels
+
+    asyncio.run(story())
+
+
+def test_a_copy_takes_no_more_room_than_what_was_copied(tmp_path: Path) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    target.mkdir()
+    with (source / "hole").open("wb") as file:
+        file.write(b"begin")
+        file.seek(1 << 40)
+        file.write(b"end")
+    (source / "data").write_bytes(os.urandom(300_000))
+    for number in range(50):
+        os.link(source / "data", source / f"again{number}")
+    assert copy_tree(source, target).files == 52
+    assert (target / "hole").stat().st_size == (1 << 40) + 3
+    assert sum({entry.stat().st_ino: entry.stat().st_blocks for entry in os.scandir(target)}.values()) * 512 < 1_000_000
+    with (target / "hole").open("rb") as file:
+        assert file.read(6) == b"begin\0"
+        file.seek(1 << 40)
+        assert file.read() == b"end"
+    assert (target / "again7").read_bytes() == (source / "data").read_bytes()
+
+
+@pytest.fixture
+def deep(places: Places) -> Iterator[Path]:
+    """A workspace deeper than a path can be."""
+    here = os.open(places.workspace, os.O_RDONLY)
+    for _ in range(2_500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.fchmod(here, 0o500)
+        os.close(here)
+        here = below
+    os.close(here)
+    os.chmod(places.workspace, 0o700)
+    yield places.workspace
+    # Not even the directories of tests could be removed with it.
+    subprocess.run(["chmod", "-R", "u+w", places.workspace], check=False)
+    subprocess.run(["rm", "-rf", places.workspace, places.home], check=False)
+
+
+def test_no_depth_keeps_a_directory_from_being_removed(deep: Path) -> None:
+    remove_tree(deep)
+    assert not deep.exists()
+
+
+def test_a_fork_that_cannot_be_made_leaves_nothing_behind(run: Run, places: Places, deep: Path) -> None:
+    session, _ = session_in(deep)
+    said = run("sessions", "fork", session)
+    assert (said.code, "nested too deeply" in said.err) == (1, True)
+    assert os.listdir(places.home / "sessions") == [session]
+
+
 def test_a_fork_shares_a_project_and_says_so(run: Run, places: Places) -> None:
     session, _ = session_in(places.workspace, own=False, mode=Mode.PLAN)
     said = run("sessions", "fork", session, "--name", "second", "--output", "json")
@@ -309,6 +380,21 @@ def test_deleting_needs_a_yes_and_the_whole_id(run: Run, places: Places) -> None
     assert run("sessions", "list", "--output", "json").json == []
     assert not directory.exists()
     assert run("audit", "verify").code == 0, "the house's own log says that it was deleted on purpose"
+
+
+def test_a_turn_that_nobody_works_on_is_told_with_what_to_do(run: Run, places: Places) -> None:
+    session = conversation_in(places)
+    shown = run("sessions", "show", session).out
+    assert f"working, but no process works on it now; `curtainwall start --resume {session}` goes on" in shown
+    assert f"no process works on {session} now" in run("sessions", "list").err
+
+    async def looked_at() -> tuple[Said, Said]:
+        async with open_house(set_up()) as wired, wired.house.hold(session):
+            return run("sessions", "show", session), run("sessions", "list")
+
+    held, listed = asyncio.run(asyncio.wait_for(looked_at(), 60))
+    assert f"working, process {os.getpid()}" in held.out
+    assert listed.err == ""
 
 
 def test_a_no_is_told_and_the_question_names_what_would_go(

@@ -89,7 +89,7 @@ def permitted(*labels: str) -> CallPermitted:
         (ApprovalExpired(at=NOW, approval=ASK), "nobody answered abc123 in time"),
         (ApprovalWithdrawn(at=NOW, approval=ASK, why=EVIL), "ask abc123 no longer stands: x"),
         (BudgetWarned(at=NOW, kind=BudgetKind.TOKENS, used=81, limit=100), "81% of the budget of tokens is used"),
-        (BudgetExhausted(at=NOW, kind=BudgetKind.SECONDS, used=100, limit=100), "`/budget seconds 4h` allows more"),
+        (BudgetExhausted(at=NOW, kind=BudgetKind.SECONDS, used=100, limit=100), "`/budget seconds 200` allows more"),
         (LoopDetected(at=NOW, call=CALL, what="repeat", count=21), "the same call, 21 times"),
         (DenialsCounted(at=NOW, count=7), "7 more calls were denied"),
         (HistoryCompacted(at=NOW, trigger="asked", before=9_000, after=900, upto=3, summary=Payload()), "9,000 tokens became 900"),

@@ -23,6 +23,7 @@ from curtainwall.model import (
     CallPermitted,
     ChangeMode,
     CloseSession,
+    DenialsCounted,
     DropCall,
     Effect,
     GrantScope,
@@ -30,10 +31,12 @@ from curtainwall.model import (
     HookReply,
     HookSays,
     Log,
+    MessageId,
     Mode,
     Payload,
     Place,
     Prepared,
+    SendMessage,
     SessionId,
     StreamId,
     Subject,
@@ -369,6 +372,26 @@ def test_an_automatic_approver_can_answer_an_ask_but_not_a_denial(workspace: Pat
     run(story())
 
 
+@covers("approver.sees-the-subject-and-the-humans-words")
+def test_an_approver_is_told_the_subject_and_what_the_human_said(workspace: Path, far: FarSide) -> None:
+    heard: list[tuple[str, object]] = []
+
+    class Hears:
+        async def approves(self, subject: Subject, human_words: object) -> str | None:
+            heard.append((subject.tool, human_words))
+            return None
+
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            await h.send(session, SendMessage(by=ANN, message=MessageId(h.mint()), text="what is this machine called?"))
+            answer = await SessionGate(h, tools(far), approver=Hears()).request(session, read("/etc/hostname"), wait=False)
+            assert answer.waiting
+            assert heard == [("filesystem.read_file", ("what is this machine called?",))]
+
+    run(story())
+
+
 def test_an_approver_that_fails_passes_the_ask_on(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
@@ -411,6 +434,20 @@ def test_calls_past_the_budget_are_denied_and_counted_rather_than_logged(workspa
                 assert answer.verdict.because == ("call-budget",)
             assert kinds(h, session)[before:] == ["DenialsCounted", "DenialsCounted"]
             assert len(far.lines) == 3
+
+    run(story())
+
+
+def test_denials_that_were_not_counted_yet_are_counted_when_the_house_is_left(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        store = MemoryStore(SystemClock())
+        async with house(store, Rules(policy=policy(), calls=0)) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            for number in range(7):
+                await gate.request(session, write(workspace / str(number)))
+        async with house(store) as h:
+            assert [event.count for event in events(h, session) if isinstance(event, DenialsCounted)] == [7]
 
     run(story())
 

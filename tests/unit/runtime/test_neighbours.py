@@ -17,7 +17,10 @@ from curtainwall.model import (
     MessageAccepted,
     MessageId,
     MessagePeer,
+    NotFound,
+    PeerAnswerTaken,
     PeerMessageSent,
+    RenameSession,
     SessionId,
     StreamId,
     TryLater,
@@ -28,7 +31,7 @@ from curtainwall.runtime import House, SystemClock
 from curtainwall.session import Rules, SessionState
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.covers import covers
-from tests.support.houses import FailingStore, events, house, kinds, open_session, policy, run, until
+from tests.support.houses import ANN, FailingStore, events, house, kinds, open_session, policy, run, until
 
 
 class Watched:
@@ -243,5 +246,47 @@ def test_sessions_that_write_to_each_other_at_the_same_time_all_get_everything_o
                 assert sorted(messages(here, session)) == wanted
         async with house(MemoryStore(SystemClock(), disk), RULES) as again:
             assert all(len(messages(again, session)) == 90 for session in sessions)
+
+    run(story())
+
+
+def answers(house: House, asker: SessionId) -> list[tuple[str, str]]:
+    return [(it.answer.status.value, it.answer.text) for it in events(house, asker) if isinstance(it, PeerAnswerTaken)]
+
+
+@covers("teams.a-deleted-session-answers")
+def test_whoever_waits_for_an_answer_of_a_session_hears_that_it_was_deleted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock()), RULES) as h:
+            asker, team = await open_session(h, tmp_path), await open_session(h, tmp_path, team="backend")
+            await h.send(asker, to(team, "waits in the queue"))
+            await until(lambda: kinds(h, team).count("MessageAccepted") == 1)
+            await h.delete(team, ANN)
+            words = f"session `{team}` was deleted"
+            await until(lambda: answers(h, asker) == [("refused", words)])
+            await h.send(asker, to(team, "comes too late"))
+            await until(lambda: len(answers(h, asker)) == 2)
+            assert answers(h, asker)[1] == ("refused", "there is no such session: it was never opened, or was deleted")
+            assert h.feed.head(session_stream(team)) == 0, "nothing was written where nothing is any more"
+
+    run(story())
+
+
+@covers("teams.a-deleted-session-answers")
+def test_what_waits_in_the_inbox_of_a_session_that_is_deleted_is_answered_along_with_that(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = MemoryDisk()
+        store, log = watched(disk)
+        log.is_deaf = True
+        async with house(MemoryStore(SystemClock(), disk), RULES) as here, house(store, RULES) as there:
+            asker, team = await open_session(here, tmp_path), await open_session(there, tmp_path, team="backend")
+            async with there.hold(team):
+                renaming = asyncio.create_task(here.send(team, RenameSession(by=ANN, name="another")))
+                await here.send(asker, to(team, "nobody has looked at it"))
+                await until(lambda: len(store.inbox.waiting(session_stream(team))) == 2)
+                await there.delete(team, ANN)
+            await until(lambda: answers(here, asker) == [("refused", f"session `{team}` was deleted")])
+            with pytest.raises(NotFound, match="was deleted"):
+                await renaming
 
     run(story())

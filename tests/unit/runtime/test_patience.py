@@ -25,12 +25,12 @@ def test_an_owner_that_decides_nothing_is_waited_for_so_long_and_what_was_sent_c
         disk = MemoryDisk()
         async with house(store(disk)) as h:
             session = await open_session(h, tmp_path)
-        async with house(store(disk)) as h:
+        async with house(store(disk), patience=0.1) as h:
             lease = store(disk).leases.take(session_stream(session))
             assert lease is not None
             for word in ("one", "two"):
                 with pytest.raises(Undecided, match="has not decided yet; this is kept and counts as soon as it does"):
-                    await h.send(session, message(word), f"key {word}", patience=0.1)
+                    await h.send(session, message(word), f"key {word}")
             assert kinds(h, session).count("MessageAccepted") == 0
             lease.release()
             async with h.hold(session):
@@ -50,21 +50,19 @@ def test_a_process_that_let_somebody_wait_in_vain_keeps_nobody_waiting_as_long_u
         return Outcome(1)
 
     async def story() -> None:
-        patience, mine, another = (
-            Patience(lambda stream: 7 if stream.startswith("session:") else None),
-            StreamId("session:a"),
-            StreamId("b"),
-        )
-        with pytest.raises(Undecided, match="process 7 has not decided yet"):
-            await patience.within(0.01, mine, never())
-        async with asyncio.timeout(100):
-            with pytest.raises(Undecided):
-                await patience.within(1_000, StreamId("session:other"), never())
-        assert await patience.within(1_000, mine, at_once()) == Outcome(1)
-        waiting = asyncio.create_task(patience.within(1_000, mine, never()))
+        owners = {StreamId("session:a"): 7, StreamId("session:b"): 7}
+        mine, other = owners
+        patience = Patience(4.0, owners.get)
+        with pytest.raises(Undecided, match=r"process 7 holds session `a` and has not decided yet; .* `kill -CONT 7`"):
+            await patience.wait(mine, never())
+        waiting = asyncio.create_task(patience.wait(other, never()))
+        assert (await asyncio.wait({waiting}, timeout=3.8))[0], "it is waited for a moment alone"
+        assert isinstance(waiting.exception(), Undecided)
+        assert await patience.wait(mine, at_once()) == Outcome(1)
+        waiting = asyncio.create_task(patience.wait(mine, never()))
         assert not (await asyncio.wait({waiting}, timeout=0.7))[0], "it decides again, and is waited for"
         waiting.cancel()
-        with pytest.raises(Undecided, match="whoever owns the session has not decided yet"):
-            await patience.within(0.01, another, never())
+        with pytest.raises(Undecided, match=r"^another process holds session `c` and has not decided yet; this is kept"):
+            await Patience(0.01, owners.get).wait(StreamId("session:c"), never())
 
     run(story())

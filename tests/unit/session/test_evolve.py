@@ -1,5 +1,8 @@
 """One event further: totals, tolerance for what is told twice, and a damaged log."""
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from curtainwall.model import (
@@ -9,10 +12,13 @@ from curtainwall.model import (
     ApprovalAsked,
     ApprovalId,
     ApprovalJoined,
+    ApprovalWithdrawn,
     Broken,
+    CallDropped,
     CallFinished,
     CallId,
     CallPermitted,
+    CallRequested,
     ContextMeasured,
     Digest,
     Effect,
@@ -23,6 +29,12 @@ from curtainwall.model import (
     MessageId,
     MessageWithdrawn,
     Payload,
+    Peer,
+    PeerAnswer,
+    PeerAnswered,
+    PeerAnswerTaken,
+    PeerMessageSent,
+    PeerStatus,
     PermitId,
     RecordProgress,
     Route,
@@ -34,7 +46,7 @@ from curtainwall.model import (
     TurnStarted,
     Verdict,
 )
-from curtainwall.session import SessionState, evolve, fold
+from curtainwall.session import SessionState, apply, evolve, fold
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, SESSION, asked, given, push, read, ready, requested, source, turn_running, wish
 
@@ -51,7 +63,7 @@ def test_messages_wait_in_their_order_however_many_are_folded_at_once() -> None:
     one_by_one = SessionState()
     for event in log:
         one_by_one = evolve(one_by_one, event)
-    assert fold(log).queue == one_by_one.queue == ("c", "d")
+    assert tuple(fold(log).queue) == tuple(one_by_one.queue) == ("c", "d")
 
 
 def test_evolving_leaves_the_state_before_as_it_was() -> None:
@@ -60,6 +72,84 @@ def test_evolving_leaves_the_state_before_as_it_was() -> None:
     after = evolve(before, ApprovalAnswered(at=NOW, approval=PUSH.approval, granted=True, by=ANN))
     assert before == kept
     assert after != before
+
+
+def test_a_copy_and_its_original_go_on_without_each_other() -> None:
+    log = [*given(ready(), turn_running(), asked(PUSH)).log, *_joined(3), *_team_talk(3)]
+    for cut in range(len(log) + 1):
+        one = fold(log[:cut])
+        two = one.copy()
+        for event in log[cut:]:
+            apply(one, event)
+        assert two == fold(log[:cut])
+        three = one.copy()
+        for event in log[cut:]:
+            apply(two, event)
+        assert one == two == three == fold(log)
+
+
+@covers("session.folding-is-linear")
+@pytest.mark.parametrize("what", ["queued", "teams", "joined", "called", "sent"])
+def test_an_event_costs_the_same_however_much_is_open(what: str) -> None:
+    logs = {"queued": _queued, "teams": _team_talk, "joined": _joined, "called": _called, "sent": _sent}
+    few, many = ([*ready(), *logs[what](count)] for count in (500, 5_000))
+    assert _cost(many) < 4 * _cost(few)
+
+
+def _cost(log: list[AnyEvent]) -> float:
+    """Return the processor time that one event takes, the least of several tries."""
+
+    def once() -> float:
+        began = time.process_time()
+        fold(log)
+        return (time.process_time() - began) / len(log)
+
+    return min(once() for _ in range(3))
+
+
+def _queued(count: int) -> Iterator[AnyEvent]:
+    names = [MessageId(f"m{number}") for number in range(count)]
+    yield from (MessageAccepted(at=NOW, message=name, text="", by=ANN) for name in names)
+    yield from (TurnStarted(at=NOW, turn=TurnId(f"t-{name}"), messages=(name,)) for name in names)
+
+
+def _team_talk(count: int) -> Iterator[AnyEvent]:
+    peer = Peer(session=SESSION, team="docs", path=("docs",))
+    names = [MessageId(f"m{number}") for number in range(count)]
+    yield from (MessageAccepted(at=NOW, message=name, text="", by=ANN, peer=peer, expires=NOW) for name in names)
+    yield from (PeerAnswered(at=NOW, peer=peer, answer=PeerAnswer(message=name, status=PeerStatus.EXPIRED, text="")) for name in names)
+
+
+def _joined(count: int) -> Iterator[AnyEvent]:
+    first, approval = CallId("first"), ApprovalId("all")
+    names = [CallId(f"j{number}") for number in range(count)]
+    yield CallRequested(at=NOW, call=first, subject=PUSH.subject)
+    yield ApprovalAsked(at=NOW, approval=approval, call=first, digest=PUSH.subject.digest, covers=(), shown="", policy=Digest(""))
+    for name in names:
+        yield CallRequested(at=NOW, call=name, subject=PUSH.subject)
+        yield ApprovalJoined(at=NOW, approval=approval, call=name)
+    yield from (CallDropped(at=NOW, call=name, why="") for name in names)
+
+
+def _called(count: int) -> Iterator[AnyEvent]:
+    names = [CallId(f"c-{number}") for number in range(count)]
+    subject = read("/srv/own/a")
+    for name in names:
+        yield CallRequested(at=NOW, call=name, subject=subject)
+        yield ApprovalAsked(
+            at=NOW, approval=ApprovalId(f"a-{name}"), call=name, digest=subject.digest, covers=(), shown="", policy=Digest("")
+        )
+    for name in names:
+        yield CallDropped(at=NOW, call=name, why="")
+        yield ApprovalWithdrawn(at=NOW, approval=ApprovalId(f"a-{name}"), why="")
+
+
+def _sent(count: int) -> Iterator[AnyEvent]:
+    peer = Peer(session=SESSION, team="docs", path=("docs",))
+    names = [MessageId(f"m{number}") for number in range(count)]
+    yield from (PeerMessageSent(at=NOW, message=name, to=SESSION, team="code", text="", peer=peer) for name in names)
+    answers = (PeerAnswer(message=name, status=PeerStatus.DONE, text="") for name in names)
+    yield from (PeerAnswerTaken(at=NOW, team="code", answer=answer) for answer in answers)
 
 
 def test_folding_goes_on_from_a_state() -> None:

@@ -1,5 +1,7 @@
 """Talk between teams, decided: cycles end, labels and cost travel, each message gets one answer, and a sensitive one waits for a yes."""
 
+import time
+
 import pytest
 
 from curtainwall.model import (
@@ -17,6 +19,7 @@ from curtainwall.model import (
     Digest,
     EndTurn,
     ExpireMessages,
+    InterruptTurn,
     Label,
     LabelsAdded,
     LabelSource,
@@ -59,7 +62,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.policy import Lists, Protection, Source, load, shipped
-from curtainwall.session import Rules, SessionState, decide, fold, posts_of
+from curtainwall.session import Rules, SessionState, apply, decide, fold, posts_of
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, PROJECT, RULES, moment
 
@@ -210,6 +213,30 @@ def test_an_answer_from_sensitive_material_waits_for_a_yes() -> None:
         here.does(SendHeldAnswer(by=SYSTEM, message=MessageId("q1")))
 
 
+@covers("teams.a-sensitive-answer-asks")
+@pytest.mark.parametrize("status", [TurnStatus.FAILED, TurnStatus.INTERRUPTED])
+def test_an_agent_that_fails_chooses_no_words_for_others_after_sensitive_material(status: TurnStatus) -> None:
+    here = Session()
+    here.is_asked(labels=(LabelSource(label=Label("sensitive"), origin="/srv/.env"),))
+    told = next(event for event in here.works(status=status) if isinstance(event, PeerAnswered))
+    assert told.answer.status.value == status.value
+    assert "it broke" not in told.answer.text
+    assert "its own people" in told.answer.text
+    assert told.answer.usage.input_tokens == 1000
+
+
+def test_what_we_say_of_a_turn_without_judging_it_names_nothing_that_its_agent_named() -> None:
+    here = Session()
+    here.is_asked()
+    one = TurnId("t1")
+    note = AgentSpoke(at=NOW, turn=one, text="[`/p/.git/hooks/what-was-read` was renamed]", ours=True)
+    here.does(
+        StartTurn(by=SYSTEM, turn=one), RecordProgress(by=SYSTEM, events=(note,)), EndTurn(by=SYSTEM, turn=one, status=TurnStatus.WAITING)
+    )
+    told = next(event for event in here.does(InterruptTurn(by=ANN)) if isinstance(event, PeerAnswered))
+    assert told.answer.text == f"interrupted by {ANN}"
+
+
 def test_a_withheld_answer_says_why_and_nothing_of_the_answer() -> None:
     here = Session()
     here.is_asked(labels=(LabelSource(label=Label("sensitive"), origin="/srv/.env"),))
@@ -357,3 +384,21 @@ def test_after_so_many_messages_a_summary_is_asked_for_once() -> None:
     assert any(isinstance(event, CompactionAsked) for event in here.works(turn="t2"))
     here.is_asked("q3")
     assert not any(isinstance(event, CompactionAsked) for event in here.works(turn="t3"))
+
+
+@covers("session.folding-is-linear")
+def test_an_answer_costs_the_same_to_take_in_however_many_are_waited_for() -> None:
+    def cost(count: int) -> float:
+        names = [MessageId(f"m{number}") for number in range(count)]
+        sent = (PeerMessageSent(at=NOW, message=name, to=THERE, team="frontend", text="", peer=FRONTEND) for name in names)
+        state = fold((*Session().log, *sent))
+        taken = [
+            TakePeerAnswer(by=SYSTEM, answer=PeerAnswer(message=name, status=PeerStatus.DONE, text="", usage=Usage())) for name in names
+        ]
+        began = time.process_time()
+        for command in taken:
+            for event in decide(state, command, RULES, moment()):
+                apply(state, event)
+        return (time.process_time() - began) / count
+
+    assert min(cost(8_000) for _ in range(2)) < 3 * min(cost(500) for _ in range(3))

@@ -1,8 +1,11 @@
 """After a crash: what cannot go on is closed, what waits for an answer stays."""
 
+import time
+
 from curtainwall.model import (
     SYSTEM,
     AnyEvent,
+    ApprovalJoined,
     CallDropped,
     CallFinished,
     CallLost,
@@ -19,7 +22,8 @@ from curtainwall.model import (
     TurnId,
     TurnStatus,
 )
-from curtainwall.session import Phase, Standing
+from curtainwall.session import Phase, Standing, apply
+from curtainwall.session.repair import closers
 from tests.support.covers import covers
 from tests.support.given import (
     NOW,
@@ -51,6 +55,20 @@ def repaired(here: Situation, *expected: object) -> Situation:
     here = here.when(REPAIR).then(*expected)
     here.when(REPAIR).then_nothing()
     return here
+
+
+def test_a_call_costs_the_same_to_repair_however_many_are_open() -> None:
+    def cost(count: int) -> float:
+        state = given(ready(), turn_running(), asked(PUSH)).state
+        joined = [PUSH.again(f"j{number}").call for number in range(count)]
+        for call in joined:
+            apply(state, CallRequested(at=NOW, call=call, subject=PUSH.subject, turn=TURN))
+            apply(state, ApprovalJoined(at=NOW, approval=PUSH.approval, call=call))
+        began = time.process_time()
+        closers(state, NOW)
+        return (time.process_time() - began) / count
+
+    assert min(cost(2_000) for _ in range(3)) < 4 * min(cost(200) for _ in range(3))
 
 
 @covers("session.a-lost-call-is-never-run-again")

@@ -10,6 +10,26 @@ from curtainwall.store.schema import FORMAT
 from tests.support.stores import ANN, NOON, A, StillClock, asked, batch, opened, requested, run
 
 
+def test_a_home_of_the_third_format_is_searched_as_quickly_as_a_new_one(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with SqliteStore.open(tmp_path, StillClock()):
+            pass
+
+    def indices() -> list[str]:
+        with closing(sqlite3.connect(tmp_path / "curtainwall.db")) as db:
+            return [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' ORDER BY name")]
+
+    run(use())
+    now = indices()
+    with closing(sqlite3.connect(tmp_path / "curtainwall.db")) as db:
+        for index in ("approval_settled", "label_named", "session_workspace"):
+            db.execute(f"DROP INDEX {index}")
+        db.execute("PRAGMA user_version = 3")
+        db.commit()
+    run(use())
+    assert indices() == now
+
+
 def test_a_home_of_the_second_format_knows_where_its_asks_are_shown(tmp_path: Path) -> None:
     rooms = [Route(channel="matrix", reference=name) for name in ("!a", "!b")]
     added = (RouteAdded(at=NOON, route=room, by=ANN) for room in rooms)
@@ -30,6 +50,8 @@ def test_a_home_of_the_second_format_knows_where_its_asks_are_shown(tmp_path: Pa
     with closing(sqlite3.connect(tmp_path / "curtainwall.db")) as db:
         for table in ("shown", "mark"):
             db.execute(f"DROP TABLE {table}")
+        for index in ("approval_settled", "label_named", "session_workspace"):
+            db.execute(f"DROP INDEX {index}")
         db.execute("PRAGMA user_version = 2")
         db.commit()
     run(after())

@@ -90,7 +90,7 @@ class TurnCalls:
             case CallDenied():
                 return _denied(end.verdict.because, end.verdict.reason)
             case CallLost():
-                told = f"OutcomeUnknown: {self.talk.calls[call].subject.tool} was under way when the process ended; it may have run or not"
+                told = f"OutcomeUnknown: {self.talk.calls[call].tool} was under way when the process ended; it may have run or not"
                 return Raised("RuntimeError", told)
             case CallDropped():
                 return Raised("RuntimeError", f"the call was dropped and did not run: {end.why}")

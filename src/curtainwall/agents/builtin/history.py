@@ -39,7 +39,6 @@ from curtainwall.model import (
     ProgramSaved,
     SavedProgram,
     SessionOpened,
-    Subject,
     TextStreamed,
     TurnEnded,
     TurnId,
@@ -61,9 +60,9 @@ _STOPPED = "The program was stopped before its end: the turn was interrupted."
 
 @dataclass(slots=True)
 class MadeCall:
-    """One call of the turn that runs or waits, and what came of it."""
+    """One call of the turn that runs or waits, and what came of it; of what it was for, which may be megabytes, its tool alone."""
 
-    subject: Subject
+    tool: str
     end: CallEnd | None = None
     approval: ApprovalId | None = None
     joined: bool = False
@@ -135,6 +134,8 @@ class Conversation:
                     self.saved = event.program
             case ProgramFinished():
                 self._finish(event.program, str(self.load(event.shown)))
+                # Nobody goes on with what a program made that is over; its outcomes would pile up in memory.
+                self.calls = {call: made for call, made in self.calls.items() if made.end is None}
             case CallRequested() if event.subject.tool == FOLLOW_INSTRUCTIONS:
                 path, content = event.subject.raw.get("path"), event.subject.raw.get("content")
                 self.following[str(path), digest_of(str(content))] = event.call
@@ -145,7 +146,7 @@ class Conversation:
                 self.following = {asked: call for asked, call in self.following.items() if call != event.call}
             case CallRequested():
                 if event.turn is not None and event.turn == self.turn:
-                    self.calls[event.call] = MadeCall(event.subject)
+                    self.calls[event.call] = MadeCall(event.subject.tool)
             case ApprovalAsked() | ApprovalJoined():
                 if event.call in self.calls:
                     made = self.calls[event.call]

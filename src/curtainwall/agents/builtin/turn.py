@@ -21,6 +21,7 @@ from curtainwall.model import (
     AnyEvent,
     Ask,
     Basis,
+    Broken,
     BudgetExhausted,
     CallId,
     Clock,
@@ -47,6 +48,7 @@ from curtainwall.model import (
     SessionId,
     TextStreamed,
     ToolSpec,
+    TryLater,
     TurnAt,
     TurnResult,
     TurnStatus,
@@ -266,16 +268,17 @@ class Turn:
             raise
         reply = self._masked(reply)
         usage = reply.usage
+        try:
+            raw = await self.around.journal.keep(reply.raw)
+            said = await self.around.journal.keep(reply.said.model_dump(mode="json"))
+        except (TryLater, Broken, asyncio.CancelledError) as fault:
+            # It was used all the same.
+            words = "interrupted" if isinstance(fault, asyncio.CancelledError) else f"the reply could not be kept: {fault}"
+            with suppress(TryLater, Broken):
+                await surely(self.record(ModelFailed(at=now(), turn=turn, request=request, failure=words, usage=usage)))
+            raise
         events: list[Progress] = [
-            ModelResponded(
-                at=now(),
-                turn=turn,
-                request=request,
-                raw=await self.around.journal.keep(reply.raw),
-                normalised=await self.around.journal.keep(reply.said.model_dump(mode="json")),
-                usage=usage,
-                stop_reason=reply.stop_reason,
-            )
+            ModelResponded(at=now(), turn=turn, request=request, raw=raw, normalised=said, usage=usage, stop_reason=reply.stop_reason)
         ]
         if purpose == "turn":
             used = usage.input_tokens + usage.output_tokens

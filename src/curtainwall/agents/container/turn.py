@@ -21,6 +21,7 @@ from curtainwall.agents.container.adapters import (
 )
 from curtainwall.agents.container.fleet import Fleet, Held
 from curtainwall.agents.container.folders import write_orientation
+from curtainwall.agents.container.keeping import sizes_of
 from curtainwall.agents.container.orientation import orientation
 from curtainwall.agents.container.runs import Run, running
 from curtainwall.agents.container.terms import ContainerGone, Folders, Outside, Program, Reach
@@ -126,7 +127,7 @@ class Turn:
     async def _work(self) -> TurnResult:
         message = self.past.message()
         conversation, told = self.past.conversation, bool(self.past.said)
-        if conversation and not self._is_kept(conversation):
+        if conversation and not await self._is_kept(conversation):
             await self._say_lost()
             conversation = ""
         result, is_lost = await self._try(conversation, self.past.told_again(message) if told and not conversation else message)
@@ -139,7 +140,7 @@ class Turn:
         """Start the agent once, and tell how it ended and whether it had lost the conversation."""
         task = self._task(conversation)
         attempt = _Attempt(task, self.adapter.launch(task))
-        sizes = self._sizes(conversation)
+        sizes = await self._sizes(conversation)
         files = {**attempt.launch.files, "ca.pem": self.reach.certificates, "message": _as_message(attempt.launch.preface, message)}
         await asyncio.to_thread(write_orientation, self.held.wish.folders, files)
         fleet = self.around.fleet
@@ -157,7 +158,7 @@ class Turn:
         if stopped is not None or attempt.is_lost:
             return stopped or TurnResult(status=TurnStatus.FAILED), attempt.is_lost
         result = await self._judged(attempt)
-        if result.status is TurnStatus.DONE and sizes and self._sizes(conversation) == sizes:
+        if result.status is TurnStatus.DONE and sizes and await self._sizes(conversation) == sizes:
             await self.telling.note(f"{self.adapter.name} did not write this turn down; it may not remember it")
         return result, False
 
@@ -324,14 +325,12 @@ class Turn:
             raise TurnFailed(f"{self.adapter.name} cannot use the model `{self.past.model}`; it talks to: {able}")
         return "", ""
 
-    def _is_kept(self, conversation: str) -> bool:
+    async def _is_kept(self, conversation: str) -> bool:
         """Tell whether the agent can go on with a conversation, as far as that can be seen from outside."""
-        return not self.adapter.transcripts(conversation) or bool(self._sizes(conversation))
+        return not self.adapter.transcripts(conversation) or bool(await self._sizes(conversation))
 
-    def _sizes(self, conversation: str) -> dict[Path, int]:
-        state = self.held.wish.folders.state
-        found = (path for pattern in self.adapter.transcripts(conversation) for path in state.glob(pattern)) if conversation else ()
-        return {path: path.lstat().st_size for path in found}
+    async def _sizes(self, conversation: str) -> Mapping[Path, int]:
+        return await sizes_of(self.held.wish.folders.state, self.adapter.transcripts(conversation) if conversation else ())
 
 
 def _as_message(preface: str, message: str) -> str:

@@ -15,6 +15,7 @@ from curtainwall.model import (
     Live,
     SessionId,
     TurnAt,
+    TurnFailed,
     TurnResult,
     TurnStatus,
 )
@@ -46,7 +47,11 @@ class ProcessAgent:
         telling = Telling(at, around.journal, around.clock, around.masker)
         async with self._pool.borrow(at.session, telling.does) as seat:
             keeper = Keeper(around, self._pool, seat, past, telling.does)
-            return await Work(at, keeper, telling, lambda: self._synced(at.session)).work()
+            try:
+                return await Work(at, keeper, telling, lambda: self._synced(at.session)).work()
+            except TurnFailed as fault:
+                # It may say what the agent said.
+                raise type(fault)(telling.masked(str(fault))) from fault
 
     async def compact(self, session: SessionId, instructions: str) -> None:
         """Have the agent replace its history by a summary, or record why not."""

@@ -42,7 +42,7 @@ def list_agents(output: OutputOption = Output.TEXT) -> None:
 
 @app.command()
 def build(
-    name: Annotated[str | None, typer.Argument(help="one agent; left out, all that there are recipes for")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one agent; left out, all that there are recipes for")] = None,
     network: Annotated[str | None, typer.Option(help="the engine's network to build in, such as `host`; left out, its usual one")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:

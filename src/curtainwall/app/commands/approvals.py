@@ -10,7 +10,7 @@ import typer
 from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined
-from curtainwall.app.screen import Output, OutputOption, card, note, paint, show, show_json, timestamp, when
+from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp, when
 from curtainwall.app.wiring import local_user, open_store, set_up
 from curtainwall.channels.asks import MOST_OPEN, Key
 from curtainwall.channels.cards import CardLine, whole_card
@@ -66,7 +66,8 @@ def list_approvals(
         until = f", until {when(row.deadline)}" if row.deadline and row.settled is None else ""
         tag = f"  [{inert(origins[row.session])}]" if origins[row.session] else ""
         times = f", {len(alike)} times" if alike else ""
-        show(f"{paint(row.approval, 'bold')}  {inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}")
+        about = f"{inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}"
+        show(f"{paint(row.approval, 'bold')}  {hanging(about, len(row.approval) + 2)}")
         show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
         if CardLine("head", row.shown).is_cut:
             show(f"  `curtainwall approvals show {row.approval}` shows all of it")
@@ -101,9 +102,9 @@ def approve(
     session: SessionOption = None,
     only: OnlyOption = False,
     output: OutputOption = Output.TEXT,
-) -> None:
+) -> int:
     """Grant an approval: once, for the session, or for the project. Identical asks of the same job are granted with it."""
-    _settle(_Answer(approval, session, only, granted=True, scope=scope), output)
+    return _settle(_Answer(approval, session, only, granted=True, scope=scope), output)
 
 
 def deny(
@@ -112,9 +113,9 @@ def deny(
     session: SessionOption = None,
     only: OnlyOption = False,
     output: OutputOption = Output.TEXT,
-) -> None:
+) -> int:
     """Deny an approval. Identical asks of the same job are denied with it."""
-    _settle(_Answer(approval, session, only, granted=False, reason=reason), output)
+    return _settle(_Answer(approval, session, only, granted=False, reason=reason), output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class _Answer:
     reason: str = ""
 
 
-def _settle(said: _Answer, output: Output) -> None:
+def _settle(said: _Answer, output: Output) -> int:
     setup = set_up()
     with open_store(setup.home) as store:
         row = find_approval(store.index, said.approval, said.session)
@@ -139,12 +140,10 @@ def _settle(said: _Answer, output: Output) -> None:
     scope = reach(said.scope, row.covers)
     command = AnswerApproval(by=local_user(), approval=row.approval, granted=said.granted, scope=scope, reason=said.reason)
     told = asyncio.run(answer_together(setup, (_key(row), *others), command, row.covers))
-    for key, why in told.refused.items():
-        if key != _key(row):
-            note(f"{key[1]} in session {key[0]}: {inert(str(why))}")
-    if _key(row) in told.refused:
-        if told.settled:
-            note(f"{'granted' if said.granted else 'denied'}: {', '.join(approval for _, approval in told.settled)}")
+    for (session, approval), why in told.refused.items():
+        if len(told.asks) > 1:
+            note(f"not settled by this: {approval} in session {session}: {inert(str(why))}")
+    if not told.settled:
         raise told.refused[_key(row)]
     if output is Output.JSON:
         show_json(_told_json(row, command, told))
@@ -154,6 +153,8 @@ def _settle(said: _Answer, output: Output) -> None:
         # A process that only waits holds nothing, so whether there is one cannot be seen from here.
         which = row.session if len(told.settled) == 1 else "SESSION"
         note(f"where the session is not open anywhere, `curtainwall start --resume {which}` goes on")
+    # One that somebody else has settled meanwhile is settled as well, unless it is the one that was named.
+    return 1 if any(key == _key(row) or not isinstance(why, AlreadyAnswered) for key, why in told.refused.items()) else 0
 
 
 def _show(row: ApprovalRow, command: AnswerApproval, told: Together) -> None:
@@ -175,13 +176,14 @@ def _told_json(row: ApprovalRow, command: AnswerApproval, told: Together) -> dic
     return {
         "approval": row.approval,
         "session": row.session,
-        "status": "granted" if command.granted else "denied",
+        "status": "not settled" if _key(row) in told.refused else "granted" if command.granted else "denied",
         "by": str(command.by),
         "scope": command.scope.value if command.granted else None,
         "grant": told.grant_of(row.session),
         "reason": command.reason,
         "covers": _covers(row),
         "identical": [{"id": ask, "session": of, "grant": told.grant_of(of)} for of, ask in told.settled if (of, ask) != _key(row)],
+        "unsettled": [{"id": ask, "session": of, "why": str(why)} for (of, ask), why in told.refused.items()],
     }
 
 

@@ -15,10 +15,11 @@ from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
 from curtainwall.app.wiring import open_house, set_up
 from curtainwall.channels.counting import counted
-from curtainwall.model import Broken, CurtainwallError, NotFound, SessionId, SessionQuery, session_of, session_stream
+from curtainwall.channels.when import clock_time
+from curtainwall.model import HOUSE, Broken, CurtainwallError, ExtensionNoted, NotFound, SessionId, SessionQuery, session_of, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
-from curtainwall.store import Head, Rescued, SqliteStore, parse_head, rescue
+from curtainwall.store import RESCUE, Head, Rescued, SqliteStore, parse_head, rescue
 
 app = typer.Typer()
 
@@ -63,6 +64,8 @@ def verify(
         lost = sorted(_audited() - {*sessions} - store.deleted()) if only is None and fault is None else []
         file_faults = [(each, found) for each in sessions if fault is None and (found := store.verify_audit(each)) is not None]
         entries = sum(head.seq for head in store.heads() if only is None or head.stream == session_stream(only))
+        # Heads that were kept elsewhere tell what a seal that did not fit cannot.
+        unsealed = _unsealed(store) if only is None and not kept else None
     wrong = None
     if fault is not None:
         wrong = str(fault)
@@ -70,6 +73,8 @@ def verify(
         wrong = f"`session:{lost[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
     elif file_faults:
         wrong = f"`audit.jsonl` of session {file_faults[0][0]}: {file_faults[0][1]}"
+    elif unsealed is not None:
+        wrong = f"the log: {unsealed}"
     if output is Output.JSON:
         show_json({"ok": wrong is None, "entries": entries, "sessions": len(sessions), "fault": wrong})
     elif wrong is None:
@@ -78,7 +83,9 @@ def verify(
             note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
     else:
         show(f"wrong: {wrong}")
-        if file_faults and not lost:
+        if unsealed is not None and fault is None and not lost and not file_faults:
+            note("look at the sessions, then keep `curtainwall audit head` elsewhere and use --against, which is about those heads alone")
+        elif file_faults and not lost:
             note(
                 "if an older copy of the database was put back, that is why: bring the newer one back; if not, the log is what was "
                 "written, and `curtainwall audit rebuild` tells the file anew from it and keeps this one"
@@ -87,6 +94,15 @@ def verify(
             note(_next_step(lost[0] if lost else None))
     if wrong is not None:
         raise typer.Exit(1)
+
+
+def _unsealed(store: SqliteStore) -> str | None:
+    """Return what is to be said of a rescue that could not tell whether it went on with everything."""
+    for event in map(lift, store.log.read(HOUSE)):
+        if isinstance(event, ExtensionNoted) and event.extension == RESCUE and event.data.get("sealed") is False:
+            words = "it was damaged and set aside, and its seal did not fit what was left: sessions may be gone, or older than they were"
+            return f"older copy: at {clock_time(event.at)} {words} (`{event.data.get('aside')}`)"
+    return None
 
 
 def _next_step(lost: SessionId | None) -> str:
@@ -154,7 +170,8 @@ def rescue_(output: OutputOption = Output.TEXT) -> None:
         lost = [] if told is None else [str(each) for each in told.lost]
         show_json({"damaged": told is not None, "aside": None if told is None else str(told.aside), "lost": lost, "rebuilt": rebuilt})
     else:
-        show("the database is whole; nothing was changed" if told is None else f"{told}")
+        whole = "the database is whole" if find_home().database.exists() else f"there is no log in `{find_home().root}` yet"
+        show(f"{whole}; nothing was changed" if told is None else f"{told}")
         for stream in () if told is None else told.lost:
             note(f"lost: {stream}")
         for words in rebuilt:
@@ -208,7 +225,7 @@ def head(output: OutputOption = Output.TEXT) -> None:
 
 @app.command()
 def tail(
-    session: Annotated[str | None, typer.Argument(help="left out, the session that changed last")] = None,
+    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="left out, the session that changed last")] = None,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="how many of the last lines")] = 10,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="go on with what comes")] = False,
 ) -> None:

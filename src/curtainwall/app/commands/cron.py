@@ -107,7 +107,8 @@ async def _ran(setup: Setup, job: str, output: Output) -> int:
         wired = await stack.enter_async_context(open_house(setup))
         model = default_model_of(wired)
         work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), Wanted(model)))
-        session = await HouseFirings(wired, work.turns.attend, model).fire(Firing(job, wired.house.clock.now(), by_hand=True))
+        # Its agent begins when we follow it, or a quick one would be done before anybody heard a word.
+        session = await HouseFirings(wired, lambda _: None, model).fire(Firing(job, wired.house.clock.now(), by_hand=True))
         note(f"{job} fired: session {session}")
         await stack.enter_async_context(files_of(wired, session))
         await stack.enter_async_context(hooks_of(wired, session))

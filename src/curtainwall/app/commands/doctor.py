@@ -4,7 +4,7 @@ import typer
 
 from curtainwall.app.home import find_home
 from curtainwall.app.machine import examine
-from curtainwall.app.screen import Output, OutputOption, paint, show, show_json
+from curtainwall.app.screen import Output, OutputOption, hanging, paint, show, show_json
 from curtainwall.session import inert
 
 
@@ -19,6 +19,7 @@ def doctor(output: OutputOption = Output.TEXT) -> None:
         width = max(len(it.name) for it in findings)
         for it in findings:
             todo = f" → {inert(it.todo)}" if it.todo else ""
-            show(f"{paint(f'{it.standing:<4}', it.standing)}  {it.name:<{width}}  {inert(it.what)}{todo}")
+            what = hanging(f"{inert(it.what)}{todo}", 4 + 2 + width + 2)
+            show(f"{paint(f'{it.standing:<4}', it.standing)}  {it.name:<{width}}  {what}")
     if failed:
         raise typer.Exit(1)

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.finding import find_grant
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
-from curtainwall.model import GrantId, GrantRow, NotFound
+from curtainwall.model import GrantRow
 
 app = typer.Typer()
 
@@ -38,22 +39,21 @@ def list_grants(
 
 
 @app.command()
-def revoke(grant: Annotated[str, typer.Argument(metavar="ID")], output: OutputOption = Output.TEXT) -> None:
+def revoke(
+    grant: Annotated[str, typer.Argument(metavar="ID", help="a grant or a plan, or the beginning of its id")],
+    output: OutputOption = Output.TEXT,
+) -> None:
     """Take an answer back, or with a plan's id all that are left of it; calls that are asked from now on ask again."""
     setup = set_up()
     with open_store(setup.home) as store:
-        rows = [row for row in store.index.grants(all_of_them=True) if grant in (row.grant.id, row.grant.plan)]
-    ended = next((row.revoked for row in rows if row.revoked is not None), None)
-    if not any(row.revoked is None for row in rows):
-        gone = f"grant `{grant}` does not stand any more, since {when(ended)}" if ended else f"there is no grant `{grant}`"
-        raise NotFound(f"{gone}; `curtainwall grants list` shows those that stand")
+        whole = find_grant(store.index, grant)
 
     async def take_back() -> None:
         async with open_house(setup) as wired:
-            await wired.house.revoke(GrantId(grant), local_user())
+            await wired.house.revoke(whole, local_user())
 
     asyncio.run(take_back())
-    show_json({"grant": grant, "revoked": True}) if output is Output.JSON else show(f"revoked {grant}")
+    show_json({"grant": whole, "revoked": True}) if output is Output.JSON else show(f"revoked {whole}")
 
 
 def _reach(row: GrantRow) -> str:

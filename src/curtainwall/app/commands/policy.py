@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -80,16 +81,22 @@ def check(
         fault = str(error)
         note(f"curtainwall: {inert(fault)}; until this is repaired every call is denied")
         judged = refusal_of(fault)
-    for line in lines_of(sys.stdin.buffer):
+    for line in _calls("calls, one JSON object per line, are"):
         print(json.dumps(judged(line).told()), flush=True)
     if fault:
         raise typer.Exit(1)
 
 
+def _calls(what: str) -> Iterator[bytes]:
+    if sys.stdin.isatty():
+        note(f"{what} read from the terminal; Ctrl-D ends")
+    return lines_of(sys.stdin.buffer)
+
+
 @app.command("explain")
 def explain_call(
-    tool: Annotated[str | None, typer.Argument(help="server.tool; left out, one call is read from stdin")] = None,
-    arguments: Annotated[str, typer.Argument(help="its arguments as JSON")] = "{}",
+    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="server.tool; left out, one call is read from stdin")] = None,
+    arguments: Annotated[str, typer.Argument(metavar="[JSON]", help="its arguments as JSON")] = "{}",
     workspace: WorkspaceOption = None,
     project: ProjectOption = None,
     policy: PolicyOption = None,
@@ -101,7 +108,9 @@ def explain_call(
     setup, judge = _judge(workspace, project, policy, mode, labels)
     name = tool or "TOOL"
     try:
-        name, given = read_call(next(lines_of(sys.stdin.buffer), b"")) if tool is None else (tool, read_json(arguments))
+        name, given = (
+            read_call(next(_calls("one call, a JSON object on a line, is"), b"")) if tool is None else (tool, read_json(arguments))
+        )
         ruling = judge.call(name, given)
     except BadCall as bad:
         ruling = Ruling(denial(bad.rule, str(bad)))
@@ -137,7 +146,7 @@ def _paragraph(title: str, lines: tuple[str, ...] | list[str]) -> None:
 
 @app.command()
 def rules(
-    rule: Annotated[str | None, typer.Argument(help="show this one whole")] = None,
+    rule: Annotated[str | None, typer.Argument(metavar="[RULE]", help="show this one whole")] = None,
     policy: PolicyOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -167,7 +176,7 @@ def _as_json(card: RuleCard) -> dict[str, str]:
 
 @app.command("test")
 def run_corpus_file(
-    file: Annotated[Path, typer.Argument(help="JSON lines: rules, session, call or resources, expected verdict")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines: rules, session, call or resources, expected verdict")],
     policy: PolicyOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -187,7 +196,7 @@ def run_corpus_file(
 
 @app.command("import")
 def import_rules(
-    file: Annotated[Path, typer.Argument(help="Claude Code's settings.json, or its `permissions` alone")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Claude Code's settings.json, or its `permissions` alone")],
     workspace: Annotated[Path | None, typer.Option(help="where its relative patterns start; left out, the current directory")] = None,
     name: Annotated[str, typer.Option(help="what file and ids of the rules begin with; a second import needs another")] = "claude",
     write: Annotated[bool, typer.Option("--write", help="put the rules into policy/ in place of printing them")] = False,

@@ -18,7 +18,20 @@ from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
 from curtainwall.app.removing import Removal, remove_leftovers, remove_rest, remove_sessions
 from curtainwall.app.replaying import replay_file, replay_session
-from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json, timestamp, when
+from curtainwall.app.screen import (
+    Misuse,
+    Output,
+    OutputOption,
+    YesOption,
+    columns,
+    confirm,
+    hanging,
+    note,
+    show,
+    show_json,
+    timestamp,
+    when,
+)
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.channels.counting import counted
@@ -36,7 +49,7 @@ from curtainwall.model import (
     VerdictTold,
     session_stream,
 )
-from curtainwall.runtime import SystemClock
+from curtainwall.runtime import Stores, SystemClock
 from curtainwall.session import Figure, figures, fold, inert, lift, transcript
 
 app = typer.Typer()
@@ -77,12 +90,15 @@ def list_sessions(
     )
     with open_store(find_home()) as store:
         rows = store.index.sessions(query)
+        stopped = [row.session for row in rows if _is_stopped(store, row)]
     if output is Output.JSON:
         show_json([_as_json(row) for row in rows])
     elif rows:
         heads = ("session", "status", "asks", "agent", "channel", "turns", "changed", "name")
         lines = [(it.session, it.status, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
         show(columns(heads, lines))
+        if stopped:
+            note(f"no process works on {', '.join(stopped)} now; `curtainwall start --resume ID` goes on")
     else:
         note("there are no sessions yet" if query == SessionQuery(without_agent=OUTSIDE, limit=limit) else "there is no such session")
 
@@ -94,6 +110,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
+        is_stopped = _is_stopped(store, row)
     state, told = fold(events), transcript(events)
     budget, totals = figures(state), state.totals
     if output is Output.JSON:
@@ -104,10 +121,13 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
     view = view_of(state, (), None)
+    how = f", process {owner.pid}" if owner else ""
+    if is_stopped:
+        how = f", but no process works on it now; `curtainwall start --resume {row.session}` goes on"
     lines = [
         ("session", row.session),
         ("name", row.name),
-        ("status", f"{row.status}{f', process {owner.pid}' if owner else ''}"),
+        ("status", f"{row.status}{how}"),
         ("agent", f"{row.agent}, model {row.model}"),
         ("channel", row.channel),
         ("mode", row.mode),
@@ -123,7 +143,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         *(line.split(maxsplit=1) for line in budget_lines(view.budget, view.exhausted)),
         *conversation_lines(told, state),
     ]
-    show("\n".join(f"{name:<10} {inert(str(value))}" for name, value in lines))
+    show("\n".join(f"{name:<10} {hanging(inert(str(value)), 11)}" for name, value in lines))
 
 
 @app.command()
@@ -203,7 +223,7 @@ def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | 
 
 
 @app.command()
-def rename(session: IdArgument, name: str, output: OutputOption = Output.TEXT) -> None:
+def rename(session: IdArgument, name: Annotated[str, typer.Argument(metavar="NAME")], output: OutputOption = Output.TEXT) -> None:
     """Give a session another name."""
     setup = set_up()
     with open_store(setup.home) as store:
@@ -251,7 +271,7 @@ def replay(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Fold a log again and report every broken promise in it."""
-    is_file = os.path.exists(session) or session.endswith(".jsonl")
+    is_file = os.path.exists(session) or "/" in session or session.endswith(".jsonl")
     told = replay_file(Path(session)) if is_file else replay_session(session)
     if told.torn:
         note("the last line is torn and was left out")
@@ -319,7 +339,8 @@ def clean(
         note(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
     with open_store(find_home()) as store:
         if not dry_run and (left := remove_rest(store, find_home())):
-            note(f"removed the files of {counted(left, 'session')} whose deletion had been cut off")
+            note(f"removed the files of {counted(len(left), 'session')} whose deletion had been cut off")
+            _tell_aside(left)
         old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
     rows = [row for row in old if not row.pending]
     kept = [Removal(row.session, f"it has {counted(row.pending, 'open approval')}") for row in old if row.pending]
@@ -337,7 +358,16 @@ def _confirm_deleting(rows: Sequence[SessionRow], *, yes: bool) -> None:
     confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
 
 
+def _tell_aside(removals: Sequence[Removal]) -> None:
+    for it in removals:
+        if it.aside is not None:
+            note(
+                f"the workspace of {it.session} may belong to a session that was lost with a damaged database; it lies in `{it.aside}` now"
+            )
+
+
 def _report(removals: list[Removal], output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:
+    _tell_aside(removals)
     gone = [removal for removal in removals if removal.why_not is None]
     kept = [removal for removal in removals if removal.why_not is not None]
     if output is Output.JSON:
@@ -352,6 +382,14 @@ def _report(removals: list[Removal], output: Output, *, only_said: bool = False,
             note("there is nothing to delete")
     if kept and not (only_said or kept_is_fine):
         raise typer.Exit(1)
+
+
+def _is_stopped(store: Stores, row: SessionRow) -> bool:
+    """Tell whether a turn goes on that no process works on; whoever works on one has the lease."""
+    if row.status != "working" or store.leases.owner(session_stream(row.session)) is not None:
+        return False
+    # It may have ended since the list was read.
+    return any(now.status == "working" for now in store.index.sessions(SessionQuery(prefix=row.session, limit=1)))
 
 
 def _figure_json(figure: Figure) -> dict[str, object]:

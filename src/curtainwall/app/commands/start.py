@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.beginning import take_up
 from curtainwall.app.brokered import Brokered, all_agents
 from curtainwall.app.cloning import Cloning
 from curtainwall.app.config_agents import BUILTIN
@@ -19,8 +20,9 @@ from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
+from curtainwall.channels.counting import counted
 from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot, wants_colour
-from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, ReadySession, SessionId, Who
+from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, SessionId, Who
 from curtainwall.session import inert
 
 _LONGEST_INPUT = 4 * 1024 * 1024
@@ -66,7 +68,8 @@ def start(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]",
+            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]; "
+            "left out, as [sessions] says",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
@@ -92,7 +95,9 @@ def start(
     if agent is not None and agent not in all_agents(setup.config):
         raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    told = _with_input(" ".join(task or ()))
+    told = _with_input(" ".join(task or ()).strip())
+    if task and told is None:
+        raise Misuse("the task is empty; say what to do, or leave it out for a conversation")
     if told is None and resume is None and not is_terminal:
         raise Misuse("there is no terminal for a conversation; give a TASK, or pipe one in")
     if told is None and is_terminal and output is not Shape.TEXT:
@@ -101,7 +106,7 @@ def start(
         # The session keeps the name, and may be taken up from anywhere.
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
     wish = _Wish(
-        told, agent or BUILTIN, model, workspace, repo, mode, name, resume, fork, output,
+        told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
         on_ask or (OnAsk.WAIT if is_terminal else OnAsk.PARK), is_terminal,
     )  # fmt: skip
     return asyncio.run(_started(wish, setup))
@@ -194,8 +199,7 @@ async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> Sessio
         session = opened.session
     elif wish.resume is not None:
         session = find_session(wired.store.index, wish.resume).session
-        # Where a process ended in the middle of opening, whoever comes next completes it.
-        await wired.house.send(session, ReadySession(by=by))
+        await take_up(wired.house, session, by)
     else:
         return await open_new(wired, wanted, by)
     if wish.model is not None:
@@ -237,7 +241,7 @@ def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
         return
     if found.trust in (Trust.NONE, Trust.PINNED):
         return
-    note(f"`{inert(found.workspace)}` brings {len(found.settings.hooks)} hooks, programs that would run as you, outside any sandbox:")
+    note(f"`{inert(found.workspace)}` brings {counted(len(found.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
     for hook in found.settings.hooks:
         note(f"  {hook.event}: {inert(str(hook.action))}")
     if not wish.is_terminal:

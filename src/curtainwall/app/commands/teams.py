@@ -1,7 +1,7 @@
 """`curtainwall teams`: ask teams, tell them something, and see how their conversations go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -13,7 +13,7 @@ from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.durations import parse_duration, show_duration
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp, when
-from curtainwall.app.teams import TeamReply, Teams, Told, open_approvals, open_teams
+from curtainwall.app.teams import TeamReply, Teams, Told, is_worked_on, open_approvals, open_teams
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Setup, Wired, is_served, open_house, set_up
 from curtainwall.channels.counting import counted
@@ -28,6 +28,7 @@ app = typer.Typer()
 
 DONE, FAILED, PARKED = 0, 1, 3
 T = TypeVar("T")
+_NOBODY_WORKS = "nobody works for the teams now: `curtainwall serve` does, and so does whoever runs `curtainwall teams ask` next"
 
 TeamArgument = Annotated[str, typer.Argument(metavar="TEAM", help="as in `[teams.TEAM]`")]
 FromOption = Annotated[str, typer.Option("--from", metavar="TEAM", help="the team that asks; left out, nobody")]
@@ -41,15 +42,23 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     setup = set_up()
     teams = setup.config.teams
 
-    async def look() -> tuple[list[PairFigures], dict[str, "Standing"], dict[str, tuple[str, ...]]]:
+    async def look() -> tuple[list[PairFigures], dict[str, "Standing"], dict[str, tuple[str, ...]], bool]:
         async with open_house(setup) as wired:
             told = wired.talk.figures()
-            return told, _standings(wired), {it.session: open_approvals(wired, it.session) for it in told}
+            is_idle = any(it.open and not is_worked_on(wired, it.session) for it in told)
+            return told, _standings(wired), {it.session: open_approvals(wired, it.session) for it in told}, is_idle
 
-    told, standings, asks = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {})
+    told, standings, asks, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], {}, {}, False)
     if output is Output.JSON:
         cards = [
-            {"team": name, "project": team.project, "agent": team.agent, "description": team.description, "askers": team.askers}
+            {
+                "team": name,
+                "project": team.project,
+                "agent": team.agent,
+                "description": team.description,
+                "askers": team.askers,
+                "colour": team.colour,
+            }
             for name, team in sorted(teams.items())
         ]
         pairs = [{**figures_json(it), "approvals": asks[it.session], **_transcript_json(standings.get(it.session))} for it in told]
@@ -75,6 +84,8 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
         stands = standings.get(it.session)
         if stands is not None and stands.state == "broken":
             note(f"{inert(str(it.pair))}: the agent's conversation is lost ({stands.why}); the next message begins a new one")
+    if is_idle:
+        note(_NOBODY_WORKS)
 
 
 @app.command()
@@ -92,15 +103,17 @@ def ask(
     """
     wait, text = _seconds(timeout), _message(question)
 
+    known: set[str] = set()
+
     async def asked(teams: Teams) -> TeamReply:
-        watching = asyncio.create_task(_tell_of_approvals(teams, team, thread))
+        watching = asyncio.create_task(_tell_of_approvals(teams, team, thread, known))
         try:
             return await teams.ask(team, text, thread=thread, wait=wait)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    return _tell(_with(asker, asked), asker, thread, output)
+    return _tell(_with(asker, asked), asker, thread, output, known)
 
 
 @app.command()
@@ -138,13 +151,16 @@ def history(
     setup = set_up()
     _see_that_there_are(setup, team, asker)
 
-    async def look() -> list[tuple[Exchange, dict[str, JsonValue]]]:
+    async def look() -> tuple[list[tuple[Exchange, dict[str, JsonValue]]], bool]:
         async with open_house(setup) as wired:
             session = wired.talk.session_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
-            asks = open_approvals(wired, session)
-            return [] if session is None else [(it, _told(it, asks)) for it in exchanges(wired.house.feed, session)]
+            if session is None:
+                return [], False
+            asks, worked_on = open_approvals(wired, session), is_worked_on(wired, session)
+            found = exchanges(wired.house.feed, session)[-limit:]
+            return [(it, _told(it, asks, worked_on=worked_on)) for it in found], not worked_on and any(it.answer is None for it in found)
 
-    told = (asyncio.run(look()) if setup.home.database.exists() else [])[-limit:]
+    told, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], False)
     if output is Output.JSON:
         show_json([it for _, it in told])
         return
@@ -152,6 +168,8 @@ def history(
         note(f"there is no conversation with `{inert(team)}` yet; `curtainwall teams ask {inert(team)} …` begins one")
     for each, it in told:
         show(_exchange(it, when(each.at)))
+    if is_idle:
+        note(_NOBODY_WORKS)
 
 
 @app.command()
@@ -227,7 +245,7 @@ def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     """Tell what became of a message that nobody waits for, and who works on it where nobody does now."""
     code = _tell(reply, asker, thread, output)
     if code == DONE and not is_served(find_home()):
-        note("nobody works for the teams now: `curtainwall serve` does, and so does whoever runs `curtainwall teams ask` next")
+        note(_NOBODY_WORKS)
     return code
 
 
@@ -239,8 +257,9 @@ def _with(asker: str, do: Callable[[Teams], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-async def _tell_of_approvals(teams: Teams, team: str, thread: str) -> None:
+async def _tell_of_approvals(teams: Teams, team: str, thread: str, known: set[str]) -> None:
     async for approval in teams.new_approvals(team, thread=thread):
+        known.add(approval)
         note(f"{inert(team)} {_waits_for((approval,))}")
 
 
@@ -248,15 +267,19 @@ def _waits_for(approvals: Sequence[str]) -> str:
     return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
 
 
-def _told(exchange: Exchange, approvals: Sequence[str]) -> dict[str, JsonValue]:
-    """Return a message and its answer, and where the team works on it, what a human is asked meanwhile."""
+def _told(exchange: Exchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
+    """Return a message and its answer, and where there is none yet, what a human is asked, or that nobody works on it now."""
     told = exchange_json(exchange)
-    return {**told, "approvals": [*approvals]} if approvals and exchange.state in ("working", "held") else told
+    if approvals and exchange.state in ("working", "held"):
+        return {**told, "approvals": [*approvals]}
+    return {**told, "status": "begun"} if exchange.state == "working" and not worked_on else told
 
 
-def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
+def _tell(reply: TeamReply, asker: str, thread: str, output: Output, known: Collection[str] = ()) -> int:
+    """Tell what became of a message; `known` is what a human was told to answer already."""
+    news = reply.approvals if output is Output.JSON else [approval for approval in reply.approvals if approval not in known]
     # The reply names a tool; from here it is fetched by a command, which is named below.
-    unanswered = f"{reply.team} {_waits_for(reply.approvals)}" if reply.approvals else f"{reply.team} has not answered yet; nothing is lost"
+    unanswered = f"{reply.team} {_waits_for(news)}" if news else f"{reply.team} has not answered yet; nothing is lost"
     text = unanswered if reply.status == "waiting" else reply.text
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
     if output is Output.JSON:
@@ -278,8 +301,12 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
 def _exchange(told: Told, at: str) -> str:
     lines = [f"{at}  {told['handle']}  {told['by']}: {told['message']}"]
     answer, asks = told.get("answer") or told.get("reason"), told.get("approvals")
-    status = _waits_for([str(it) for it in asks]) if isinstance(asks, list) else f"{told['status']}{f': {answer}' if answer else ''}"
-    lines.append(f"  {status}")
+    if isinstance(asks, list):
+        lines.append(f"  {_waits_for([str(it) for it in asks])}")
+    elif told["status"] == "begun":
+        lines.append("  begun, and nobody works on it now")
+    else:
+        lines.append(f"  {told['status']}{f': {answer}' if answer else ''}")
     return "\n".join(inert(line) for line in lines)
 
 

@@ -38,7 +38,7 @@ def link(
 
 @app.command("sign-out")
 def sign_out(
-    user: Annotated[str | None, typer.Argument(help="whose sign-ins end; left out, everybody's")] = None,
+    user: Annotated[str | None, typer.Argument(metavar="[NAME]", help="whose sign-ins end; left out, everybody's")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """End sign-ins in every browser, and links that were not used yet."""

@@ -7,13 +7,14 @@ from typing import Final, Protocol
 from pydantic import JsonValue
 
 from curtainwall.channels.cron.jobs import NOT_OVER, Firing, Job, Pasts, passed, seen
-from curtainwall.model import Clock, Feed, Millis, SessionId
+from curtainwall.model import Clock, Feed, Millis, SessionId, Undecided
 
 LATE: Final = 60_000
 """So late, in milliseconds, and a firing counts as missed: nobody was there to see it."""
 
 _MOST_AT_ONCE: Final = 100
 _LONGEST_SLEEP: Final = 3_600_000
+_AGAIN: Final = 5_000
 
 
 class Firings(Protocol):
@@ -47,17 +48,21 @@ class Cron:
         self._feed = feed
         self._clock = clock
         self._faults: dict[str, str] = {}
+        self._held_up: dict[tuple[Job, Firing], str] = {}
+        self._is_held_up = asyncio.Event()
         self._pasts = Pasts(feed)
 
     def health(self) -> str:
         """Return which jobs could not begin, and why."""
-        return "; ".join(f"{job}: {fault}" for job, fault in self._faults.items())
+        held_up = ((job.name, why) for (job, _), why in self._held_up.items())
+        return "; ".join(f"{job}: {why}" for job, why in (*self._faults.items(), *held_up))
 
     async def run(self) -> None:
         """Look after the jobs until cancelled."""
         async with asyncio.TaskGroup() as group:
             for job in self._jobs:
                 group.create_task(self._look_after(job), name=f"cron {job.name}")
+            group.create_task(self._insist(), name="cron again")
             # A configuration without jobs is well, and waits for another one.
             await asyncio.Event().wait()
 
@@ -110,8 +115,23 @@ class Cron:
     async def _fire(self, job: Job, firing: Firing) -> None:
         try:
             await self._firings.fire(firing)
+        except Undecided as waits:
+            # It is not skipped: every step of it counts once, and what was not decided yet is tried again beside everything else.
+            self._held_up[job, firing] = f"{waits.who} holds the session of a firing and has not decided yet; it is tried again"
+            self._is_held_up.set()
+            return
         except Exception as fault:  # noqa: BLE001 - a job that cannot begin keeps no other from beginning; health says why
             self._faults[job.name] = str(fault) or type(fault).__name__
             await self._firings.note(passed(job, firing.due, "skipped", f"it could not begin: {self._faults[job.name]}"))
         else:
             self._faults.pop(job.name, None)
+        self._held_up.pop((job, firing), None)
+
+    async def _insist(self) -> None:
+        """Let the firings begin whose sessions another process holds, once it decides or has ended."""
+        while True:
+            await self._is_held_up.wait()
+            self._is_held_up.clear()
+            await self._clock.sleep_until(self._clock.now() + _AGAIN)
+            for job, firing in tuple(self._held_up):
+                await self._fire(job, firing)

@@ -212,34 +212,18 @@ class Hearing:
     ) -> None:
         """Answer an ask that is shown in this room, of whichever session it is."""
         begun = f"doing {head.event}"
-        desk = self._doors.desk(_key(head))
-        board = self._doors.board(head.room, desk)
+        board = self._doors.board(head.room, self._doors.desk(_key(head)))
         kept = self._memory.get(begun)
         if kept is not None:
             # A restart came in between: what this very message answered is answered by it again, and by nobody else.
-            await self._again(head, desk, kept, granted=granted, scope=scope, reason=reason)
-            return
-        card = board.find(approval, of)
-        await self._memory.set({begun: json.dumps([[session, ask] for session, ask in card.joined])})
-        answered = await board.answer(card, granted=granted, by=_who(head), scope=scope, reason=reason)
-        await self._reply(head, plain_line(answered.text))
+            asks = tuple((SessionId(session), ApprovalId(ask)) for session, ask in json.loads(kept))
+        else:
+            asks = board.find(approval, of).joined
+            await self._memory.set({begun: json.dumps(asks)})
+        command = AnswerApproval(by=_who(head), approval=asks[0][1], granted=granted, scope=scope, reason=reason)
+        answered = await board.answer_all(asks, command)
+        await self._reply(head, plain_line(answered.text, _LONGEST_LIST))
         await self._memory.set({begun: None})
-
-    async def _again(self, head: Head, desk: Desk, kept: str, *, granted: bool, scope: GrantScope, reason: str) -> None:
-        refusals: list[str] = []
-        asks: Sequence[Sequence[str]] = json.loads(kept)
-        for session, ask in asks:
-            command = AnswerApproval(by=_who(head), approval=ApprovalId(ask), granted=granted, scope=scope, reason=reason)
-            try:
-                await desk.send(SessionId(session), command)
-            except TryLater:
-                raise
-            except CurtainwallError as refusal:
-                refusals.append(str(refusal))
-        verb = "approved" if granted else "denied"
-        words = f"{verb}: {asks[0][1]}" if len(refusals) < len(asks) else refusals[0]
-        await self._reply(head, plain_line(words))
-        await self._memory.set({f"doing {head.event}": None})
 
     async def _reacted(self, reacted: Reacted, asking: Asking | None) -> None:
         """Take a sign as an answer, where the homeserver is trusted not to make them up."""

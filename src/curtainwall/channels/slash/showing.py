@@ -24,6 +24,7 @@ from curtainwall.model import (
     Mode,
     PendingAsk,
     Recorded,
+    Role,
     RuleStanding,
     SessionRow,
     SessionView,
@@ -72,10 +73,18 @@ def session_lines(view: SessionView) -> Iterator[str]:
         ("parent", view.parent or "-"),
         ("labels", labels or "-"),
         ("disabled", ", ".join(view.disabled) or "-"),
+        ("grants", _standing(view.grants) or "-"),
         ("open asks", str(len(view.pending))),
         ("queued", str(len(view.queue))),
     )
     yield from (f"{name:<10} {plain_line(value)}" for name, value in told)
+
+
+def _standing(grants: Sequence[Grant]) -> str:
+    """Return how many answers stand, and which credentials are among what they cover."""
+    secrets = dict.fromkeys(cover.value for grant in grants for cover in grant.covers if cover.role is Role.USE_CREDENTIAL)
+    credentials = f", with {'credential' if len(secrets) == 1 else 'credentials'} {', '.join(secrets)}" if secrets else ""
+    return f"{len(grants)}{credentials} (`/grants` lists them)" if grants else ""
 
 
 def row_lines(rows: Sequence[SessionRow], current: str) -> Iterator[str]:

@@ -178,9 +178,12 @@ class Talk:
             raise CommandRefused(f"the answer to `{wanted.message}` waits for a human; only they can settle it now")
         return wanted.message
 
-    async def compact(self, pair: Pair, instructions: str = "") -> None:
-        """Let the pair's older messages become a summary."""
-        await self.peers.send(self._existing(pair), AskCompaction(by=SYSTEM, instructions=instructions))
+    async def compact(self, caller: Caller, pair: Pair, instructions: str = "") -> None:
+        """Let the pair's older messages become a summary; what is said about it comes from whatever its caller has touched."""
+        session = self._existing(pair)
+        if instructions:
+            await self._pass_on(self.peers.labels(caller.session), session, f"instructions of team {caller.team} for a summary")
+        await self.peers.send(session, AskCompaction(by=SYSTEM, instructions=instructions))
 
     def figures(self, asker: str | None = None) -> list[PairFigures]:
         """Return the figures of an asker's pairs, or of all, the most active first."""
@@ -199,11 +202,13 @@ class Talk:
         return session
 
     async def _touch(self, reader: SessionId, team: str, read: SessionId) -> None:
-        known = {source.label for source in self.peers.labels(reader)}
-        new = [source for source in self.peers.labels(read) if source.label not in known]
-        labels = tuple(LabelSource(label=source.label, origin=f"the conversation with team {team}") for source in new)
-        if labels:
-            await self.peers.send(reader, AddLabels(by=SYSTEM, labels=labels))
+        await self._pass_on(self.peers.labels(read), reader, f"the conversation with team {team}")
+
+    async def _pass_on(self, labels: Sequence[LabelSource], to: SessionId, origin: str) -> None:
+        known = {source.label for source in self.peers.labels(to)}
+        new = tuple(LabelSource(label=source.label, origin=origin) for source in labels if source.label not in known)
+        if new:
+            await self.peers.send(to, AddLabels(by=SYSTEM, labels=new))
 
     def _message(self, session: SessionId, pair: Pair, text: str, days: float | None) -> MessagePeer:
         now = self._clock.now()

@@ -26,6 +26,7 @@ from curtainwall.model import (
     SendHeldAnswer,
     SessionId,
     ToolResult,
+    Undecided,
 )
 
 Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
@@ -92,7 +93,12 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
     async def listing(call: Call) -> ToolResult:
         told = talk.figures(call.caller.team)
         teams: list[JsonValue] = [
-            {"team": name, "description": card.description, "conversations": _conversations(told, name)}
+            {
+                "team": name,
+                "description": card.description,
+                **({"colour": card.colour} if card.colour else {}),
+                "conversations": _conversations(told, name),
+            }
             for name, card in sorted(hands.teams.items())
         ]
         return ToolResult(ok=True, value={"you": call.caller.team, "teams": teams})
@@ -124,7 +130,7 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
         return ToolResult(ok=True, value={"team": call.team, "status": await keeping.sleep(call.session(talk))})
 
     async def compact(call: Call) -> ToolResult:
-        await talk.compact(call.pair, str(call.given.get("instructions", "")))
+        await talk.compact(call.caller, call.pair, str(call.given.get("instructions", "")))
         return ToolResult(ok=True, value={"team": call.team, "status": "compact-pending"})
 
     async def fork(call: Call) -> ToolResult:
@@ -186,6 +192,9 @@ def _runner(hands: Hands, run: Callable[[Call], Awaitable[ToolResult]]) -> Runne
             return await run(call)
         except CommandRefused as refusal:
             return ToolResult(ok=False, value=str(refusal))
+        except Undecided:
+            # Which process that is, is nothing for an agent.
+            return ToolResult(ok=False, value="another process holds the conversation and does not decide; a human has to look after that")
 
     return called
 

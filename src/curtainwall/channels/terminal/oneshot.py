@@ -11,7 +11,7 @@ from curtainwall.channels.line import Line
 from curtainwall.channels.plain import plain, plain_line
 from curtainwall.channels.slash import Control
 from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import tell
+from curtainwall.channels.telling import Typed, tell
 from curtainwall.channels.terminal.asking import STOP, Asking
 from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
 from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words
@@ -41,7 +41,7 @@ from curtainwall.model import (
     session_stream,
 )
 
-_NOBODY = "nobody is there to be asked"
+_DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
 
 class OneShot:
@@ -57,6 +57,7 @@ class OneShot:
         self._usage = UsageSum()
         self._control = Control(line, who, lambda _: ())
         self._asking = Asking(settings.input, self._press)
+        self._typed = Typed(f"curtainwall sessions why {session}", f"curtainwall sessions budget {session}", "curtainwall grants revoke")
         self._message: MessageId | None = None
         self._turn: TurnId | None = None
         self._answered: set[ApprovalId] = set()
@@ -185,11 +186,12 @@ class OneShot:
                 await self._deny(approval)
         elif on_ask == "wait":
             await self._ask_next()
-        if on_ask != "wait" and self._tale.is_parked:
+        if self._tale.is_parked and (on_ask != "wait" or not self._tale.asks):
+            # What nobody is asked about, as a budget that is used up, is not waited for: nothing can be typed here.
             self._finish(End(Status.WAITING))
 
     async def _deny(self, approval: ApprovalId) -> None:
-        command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_NOBODY)
+        command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_DENIED)
         try:
             await self._line.desk.send(self._session, command)
         except CurtainwallError as error:
@@ -264,7 +266,7 @@ class OneShot:
     # What is written
 
     def _progress(self, event: AnyEvent) -> None:
-        told = tell(event, self._tale, f"curtainwall sessions why {self._session}")
+        told = tell(event, self._tale, self._typed)
         if told is not None and self._settings.shape != "stream-json":
             self._note(told.text)
 

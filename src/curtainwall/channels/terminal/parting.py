@@ -1,10 +1,10 @@
 """What to know when a session is left: what stays open, and how to go on."""
 
-import math
 from collections.abc import Iterator
 
 from curtainwall.channels.cards import call_in_words
-from curtainwall.model import BudgetKind, PendingAsk, SessionId, SessionView
+from curtainwall.channels.telling import twice
+from curtainwall.model import PendingAsk, SessionId, SessionView
 
 
 def parting_words(view: SessionView) -> Iterator[str]:
@@ -26,8 +26,7 @@ def budget_words(view: SessionView) -> Iterator[str]:
     """Yield how more can be allowed of each budget that is used up; the amount is twice what there was."""
     for figure in view.budget:
         if figure.kind in view.exhausted:
-            twice = 2 * max(figure.used, figure.limit)
-            amount = f"{max(twice, 0.01):.2f}" if figure.kind is BudgetKind.DOLLARS else f"{math.ceil(twice)}"
+            amount = twice(figure.kind, figure.used, figure.limit)
             yield f"the budget of {figure.kind} is used up: `curtainwall sessions budget {view.session} {figure.kind} {amount}` allows more"
 
 

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from curtainwall.channels.asks import Card, Key
 from curtainwall.channels.cards import call_in_words
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import WORDS
@@ -103,7 +105,8 @@ class Acting:
             raise CommandRefused("answer with once, session, project or deny")
         granted = answer != "deny"
         scope = choice(GrantScope, answer, "scope") if granted else GrantScope.ONCE
-        card = board.find(ApprovalId(request.path_params["approval"]), session)
+        approval = ApprovalId(request.path_params["approval"])
+        card = _as_shown(board.find(approval, session), (session, approval), form.get("upto", ""))
         told = await board.answer(card, granted=granted, by=who(request), scope=scope, reason=form.get("reason", "").strip())
         if not told.counted:
             raise CommandRefused(told.text)
@@ -122,16 +125,16 @@ class Acting:
 
     def _one_in(self, project: str) -> SessionId:
         """Return a session that works in a project; a grant of the project is taken back from there."""
-        for row in self._site.house.index.sessions(SessionQuery(text=project)):
-            if row.workspace == project:
-                return row.session
+        for row in self._site.house.index.sessions(SessionQuery(workspace=project, limit=1)):
+            return row.session
         raise NotFound("no session works in that project any more; `curtainwall grants revoke` takes the grant back")
 
     async def _begin(self, request: Request) -> Response:
         form = form_of(request)
         try:
             mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
-            wish = Wish(_name(form.get("name", "")), form.get("model", "").strip(), form.get("workspace", "").strip(), mode)
+            model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
+            wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
             opened = await self._site.house.beginnings.begin(wish, who(request))
         except CurtainwallError as error:
             # Whoever wrote a long task does not write it again.
@@ -224,6 +227,16 @@ class Acting:
     async def _opened(self, request: Request, wish: Opening) -> Response:
         opened = await self._site.house.line.desk.open(wish, who(request))
         return self._site.done(request, "; ".join(opened.notes), f"/sessions/{opened.session}")
+
+
+def _as_shown(card: Card, own: Key, upto: str) -> Card:
+    """Return a card with the asks that whoever answers was shown: its own alone, or the identical ones up to the last on the card."""
+    if not upto:
+        return replace(card, session=own[0], approval=own[1], joined=(own,))
+    shown = [" ".join(key) for key in card.joined]
+    if upto not in shown:
+        raise CommandRefused("the asks on this card are not those that were shown any more; look again")
+    return replace(card, joined=card.joined[: shown.index(upto) + 1])
 
 
 def _name(text: str) -> str:

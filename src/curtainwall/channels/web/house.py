@@ -45,6 +45,7 @@ class Wish:
     model: str = ""
     workspace: str = ""
     mode: Mode = Mode.DEFAULT
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class TeamTold:
     project: str
     description: str
     askers: tuple[str, ...] | None
+    colour: str = ""
 
 
 class Judging(Protocol):
@@ -114,6 +116,10 @@ class Beginnings(Protocol):
 
     def models(self) -> Sequence[str]:
         """Return the names of models that could be chosen, the usual one first."""
+        ...
+
+    def agents(self) -> Sequence[str]:
+        """Return the names of agents that could be chosen, the usual one first."""
         ...
 
 

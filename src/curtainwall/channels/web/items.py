@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import Tone, tell, tell_change
+from curtainwall.channels.telling import ON_PAGES, Tone, tell, tell_change
 from curtainwall.model import (
     SYSTEM,
     TRUST_SKILL,
@@ -294,7 +294,7 @@ class Conversation:
         if isinstance(event, HistoryInherited):
             words = "goes on from what was said in" if event.how == "fork" else "a fresh start in the workspace of"
             return self._put(Note(key, event.at, 0, "dim", words, event.parent))
-        told = tell(event, self.tale, has_words=False) or tell_change(event, _NOBODY)
+        told = tell(event, self.tale, ON_PAGES) or tell_change(event, _NOBODY)
         last = next(reversed(self.items.values()), None)
         if (
             isinstance(event, TurnEnded)

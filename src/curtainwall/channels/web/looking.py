@@ -126,7 +126,9 @@ class Looking:
 def new_page(site: Site, request: Request, fault: str = "", status: int = 200) -> Response:
     """Return the form of a new session, with what was typed into it where that was refused."""
     typed = form_of(request)
-    return site.page(request, "new.html", status=status, models=site.house.beginnings.models(), modes=tuple(Mode), typed=typed, fault=fault)
+    there = site.house.beginnings
+    shown = {"agents": there.agents(), "models": there.models(), "modes": tuple(Mode)}
+    return site.page(request, "new.html", status=status, **shown, typed=typed, fault=fault)
 
 
 def _count(told: str, usual: int, most: int) -> int:

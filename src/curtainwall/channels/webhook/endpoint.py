@@ -17,9 +17,10 @@ from starlette.routing import Route as Path
 
 from curtainwall.channels.webhook.prompts import Missing, data_of, prompt_of, read_payload
 from curtainwall.channels.webhook.proofs import Proof, Refused
-from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater
+from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater, Undecided
 
 CHANNEL: Final = "webhook"
+_SOON: Final = {"retry-after": "5"}
 
 Report = Callable[[str], None]
 """Tells whoever reads the logs what they should know."""
@@ -104,8 +105,11 @@ class Endpoint:
             return _told(refusal.status, {"error": str(refusal)})
         except NotFound as fault:
             return _told(410, {"error": str(fault)})
+        except Undecided as waits:
+            self.report(f"webhook `{request.path_params['hook']}`: a delivery has to be made again: {waits}")
+            return _told(503, {"error": "the session of this delivery is in use and does not answer; deliver it again"}, _SOON)
         except TryLater as fault:
-            return _told(503, {"error": str(fault)}, {"retry-after": "5"})
+            return _told(503, {"error": str(fault)}, _SOON)
         except CurtainwallError as fault:
             return _told(500, {"error": str(fault)})
         ticket = self.deliveries.ticket(hook.name, session)

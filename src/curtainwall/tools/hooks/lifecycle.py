@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -26,6 +27,7 @@ from curtainwall.model import (
     SessionStart,
     StreamId,
     TurnStarted,
+    Undecided,
     session_stream,
 )
 
@@ -141,7 +143,9 @@ class Lifecycle:
         reply = await self._once(session, SessionStart(source=source, model=opened.model), opened)
         if reply is not None and reply.context:
             message = SendMessage(by=SYSTEM, message=MessageId(f"hooks-{session}"), text=reply.context, role="context")
-            await self._send(session, message, f"hooks:SessionStart:{session}")
+            # It is kept where nobody decides it now, and comes before whatever is said next.
+            with suppress(Undecided):
+                await self._send(session, message, f"hooks:SessionStart:{session}")
 
     async def _end(self, session: SessionId) -> None:
         stream = session_stream(session)

@@ -27,9 +27,14 @@ class Ran:
     failure: str = ""
 
 
-def environment_of(environ: Mapping[str, str], masker: Masker, place: Place, withheld: frozenset[str]) -> dict[str, str]:
+def without_secrets(environ: Mapping[str, str], masker: Masker, withheld: frozenset[str]) -> dict[str, str]:
     """Return the user's own environment without our secrets: neither the variables named nor any that holds a known value."""
-    passed = {name: value for name, value in environ.items() if name not in withheld and not masker.holds_known(value)}
+    return {name: value for name, value in environ.items() if name not in withheld and not masker.holds_known(value)}
+
+
+def environment_of(environ: Mapping[str, str], masker: Masker, place: Place, withheld: frozenset[str]) -> dict[str, str]:
+    """Return what a hook finds in its environment: the user's own without our secrets, and where it is."""
+    passed = without_secrets(environ, masker, withheld)
     return {**passed, "CLAUDE_PROJECT_DIR": place.workspace.path, "CURTAINWALL_SESSION": place.session}
 
 
@@ -137,5 +142,5 @@ def _words(program: Program, environ: Mapping[str, str]) -> tuple[str, ...]:
     if program.arguments is None:
         return (program.shell, "-c", program.line)
     # Without a shell nobody would put the directory in; a program that is no path is looked for where the user's shell would.
-    place = environ["CLAUDE_PROJECT_DIR"]
+    place = environ.get("CLAUDE_PROJECT_DIR", "${CLAUDE_PROJECT_DIR}")
     return tuple(word.replace("${CLAUDE_PROJECT_DIR}", place) for word in (program.line, *program.arguments))

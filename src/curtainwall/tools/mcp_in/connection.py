@@ -14,7 +14,6 @@ from curtainwall.tools.mcp_in.replies import Replies
 
 # So many frames are taken before others get their turn.
 _FRAMES_A_TURN = 16
-_LOOK_AGAIN = 1.0
 _EMPTY = b"{}"
 
 
@@ -37,7 +36,6 @@ class Connection(asyncio.Protocol):
         self._calls = Calls(room, self)
         self._faults = 0
         self._next_turn: asyncio.Handle | None = None
-        self._last_look: asyncio.TimerHandle | None = None
         self._has_ended = False
         self._is_shut = False
 
@@ -65,6 +63,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer what is still in flight; then there is nothing left to say."""
         self._has_ended = True
+        self._replies.watch()
         self._close_when_done()
         return True
 
@@ -85,9 +84,9 @@ class Connection(asyncio.Protocol):
         self._room.connections.discard(self)
         self._load.give_back(self._lines.clear())
         self._replies.forget()
-        for handle in (self._next_turn, self._last_look):
-            if handle is not None:
-                handle.cancel()
+        self._replies.unwatch()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
         self._calls.leave()
 
     # What calls and door tell us
@@ -202,15 +201,7 @@ class Connection(asyncio.Protocol):
         self._replies.close()
 
     def _close_when_done(self) -> None:
-        """After the peer's last word: close when all is answered, or as soon as it has gone for good."""
-        if not self._has_ended or self._is_shut:
-            return
-        if self._last_look is not None:
-            self._last_look.cancel()
-        if self._replies.is_gone():
-            self.cut()
-        elif not self._calls and not self._lines.is_fresh:
+        """Close when all is answered that came before the peer's last word."""
+        if self._has_ended and not self._is_shut and not self._calls and not self._lines.is_fresh:
             self._is_shut = True
             self._replies.close()
-        else:
-            self._last_look = self._loop.call_later(_LOOK_AGAIN, self._close_when_done)

@@ -19,6 +19,7 @@ class Replies:
         self._loop = asyncio.get_running_loop()
         self._lines: list[bytes] = []
         self._cutter: asyncio.TimerHandle | None = None
+        self._hangs_up: select.epoll | None = None
         self.is_paused = False
         transport.set_write_buffer_limits(high=min(_PAUSE_AT, bounds.unread))
 
@@ -58,14 +59,24 @@ class Replies:
             self._cutter.cancel()
             self._cutter = None
 
-    def is_gone(self) -> bool:
-        """Tell whether the peer has closed both ways, so that nobody will read what we send."""
+    def watch(self) -> None:
+        """Cut the connection as soon as the peer closes the other way as well, so that nobody will read what we send.
+
+        After its last word there is nothing to read any more, so the loop would not hear of that.
+        """
         peer = cast("socket.socket | None", self._transport.get_extra_info("socket"))
-        if peer is None or peer.fileno() < 0:
-            return True
-        asked = select.poll()
-        asked.register(peer.fileno(), 0)
-        return any(event & (select.POLLHUP | select.POLLERR) for _, event in asked.poll(0))
+        if self._hangs_up is None and peer is not None and peer.fileno() >= 0:
+            self._hangs_up = select.epoll()
+            # Of no event but those that are always told: that it hung up, or failed.
+            self._hangs_up.register(peer.fileno(), 0)
+            self._loop.add_reader(self._hangs_up.fileno(), self._transport.abort)
+
+    def unwatch(self) -> None:
+        """Stop looking for the peer's end."""
+        if self._hangs_up is not None:
+            self._loop.remove_reader(self._hangs_up.fileno())
+            self._hangs_up.close()
+            self._hangs_up = None
 
     def _cut_later(self) -> None:
         if self._cutter is None:

@@ -3,6 +3,7 @@
 What agents write stands behind `> `, line by line, so nothing in it can pass for a heading or a comment of ours.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -35,6 +36,11 @@ class Note:
         """Tell whether the user wrote it."""
         return not self.id
 
+    @property
+    def name(self) -> str:
+        """Return how people name it: by its id, or one by hand by what it says."""
+        return self.id or f"hand{hashlib.sha256(self.text.encode()).hexdigest()[:8]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
@@ -56,13 +62,36 @@ def written(note: Note) -> str:
 
 def read_notes(text: str) -> Iterator[Note | Damaged]:
     """Return every note of a file in order, agents' and the user's own."""
-    lines = text.replace("\r\n", "\n").split("\n")
+    return (found for found, _, _ in _sections(text))
+
+
+def taken_out(text: str, name: str) -> tuple[str, str, int]:
+    """Return a file without the note of that name, then the note as it stood there, and its line; the rest is left to the letter."""
+    lines = text.split("\n")
+    found = [(begin, end) for each, begin, end in _sections(text) if isinstance(each, Note) and each.name == name]
+    meant = {number for begin, end in found for number in range(begin, end)}
+    rest = "\n".join(line for number, line in enumerate(lines) if number not in meant)
+    return rest, "\n".join(line for number, line in enumerate(lines) if number in meant), min(meant, default=0)
+
+
+def put_back(text: str, note: str, line: int) -> str:
+    """Return a file with a note that was taken out of it, at its line, or behind the note that has come to stand there."""
+    lines = text.split("\n") if text else []
+    starts = [number for number, each in enumerate(lines) if each.startswith(_HEADING) and number >= line]
+    # Without a heading of its own it is what stands above all headings.
+    place = next(iter(starts), len(lines)) if note.startswith(_HEADING) else int(text.startswith("# "))
+    return "\n".join([*lines[:place], *note.split("\n"), *lines[place:]])
+
+
+def _sections(text: str) -> Iterator[tuple[Note | Damaged, int, int]]:
+    """Yield every note with its first line and the one behind its last."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     starts = [number for number, line in enumerate(lines) if line.startswith(_HEADING)]
     # A first line such as `# Notes` is the file's title.
     title = 1 if lines[0].startswith("# ") else 0
     for begin, end in zip((title, *starts), (*starts, len(lines)), strict=True):
         if (found := _read(lines[begin:end], begin)) is not None:
-            yield found
+            yield found, begin, end
 
 
 def _read(lines: list[str], number: int) -> Note | Damaged | None:

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from curtainwall.host import LinkInTheWay, open_beneath
@@ -12,7 +13,8 @@ from curtainwall.model import Digest, canonical_json
 
 MAIN: Final = "SKILL.md"
 _MOST_FILES: Final = 200
-_MOST_BYTES: Final = 8 * 1024 * 1024
+_MOST_LISTED: Final = 4_096
+MOST_BYTES: Final = 8 * 1024 * 1024
 _BIGGEST_MAIN: Final = 64 * 1024
 _DEEPEST: Final = 8
 _TOP: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -21,7 +23,9 @@ _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Unusable(ValueError):
-    """A folder that cannot be a skill; the message says why."""
+    """A folder that cannot be a skill; the message says why, and `read` how many bytes it took to find out."""
+
+    read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class Folder:
         return Digest(hashlib.sha256(canonical_json({**told})).hexdigest())
 
     @property
+    def size(self) -> int:
+        """Return how many bytes it has."""
+        return sum(map(len, self.files.values()))
+
+    @property
     def main(self) -> str:
         """Return the text of SKILL.md."""
         return self.files[MAIN].decode()
@@ -49,7 +58,7 @@ def folders_in(root: str, most: int) -> Iterator[str]:
     except OSError:
         return
     try:
-        names = sorted(os.listdir(at))[:most]
+        names = sorted(_some_names(at, _MOST_LISTED))[:most]
         for name in names:
             if _is_directory(at, name) and _is_there(at, f"{name}/{MAIN}"):
                 yield f"{root}/{name}"
@@ -57,8 +66,8 @@ def folders_in(root: str, most: int) -> Iterator[str]:
         os.close(at)
 
 
-def read_folder(path: str) -> Folder:
-    """Return everything in a folder; raise `Unusable` for links, devices, and more than a skill should have."""
+def read_folder(path: str, most: int = MOST_BYTES) -> Folder:
+    """Return everything in a folder; raise `Unusable` for links, devices, and more than a skill should have, or more than `most` bytes."""
     try:
         top = open_beneath(path, _TOP)
     except LinkInTheWay:
@@ -67,52 +76,67 @@ def read_folder(path: str) -> Folder:
         raise Unusable(f"it cannot be read: {(fault.strerror or '').lower()}") from None
     files: dict[str, bytes] = {}
     try:
-        _read(top, "", files, 0)
+        _read(top, "", files, 0, min(most, MOST_BYTES))
+        _see_main(files.get(MAIN))
     except OSError as fault:
         raise Unusable(f"it cannot be read: {(fault.strerror or '').lower()}") from None
+    except Unusable as fault:
+        fault.read = sum(map(len, files.values()))
+        raise
     finally:
         os.close(top)
-    main = files.get(MAIN)
+    return Folder(dict(sorted(files.items())))
+
+
+def _see_main(main: bytes | None) -> None:
     if main is None or len(main) > _BIGGEST_MAIN:
         raise Unusable(f"it has no {MAIN}" if main is None else f"its {MAIN} is bigger than {_BIGGEST_MAIN // 1024} KiB")
     try:
         main.decode()
     except UnicodeDecodeError:
         raise Unusable(f"its {MAIN} is not UTF-8") from None
-    return Folder(dict(sorted(files.items())))
 
 
-def _read(directory: int, above: str, files: dict[str, bytes], depth: int) -> None:
+def _read(directory: int, above: str, files: dict[str, bytes], depth: int, most: int) -> None:
     if depth > _DEEPEST:
         raise Unusable(f"it is nested deeper than {_DEEPEST} directories")
-    for name in sorted(os.listdir(directory)):
+    names = _some_names(directory, _MOST_FILES + 1)
+    if len(names) > _MOST_FILES:
+        raise Unusable(f"it has more than {_MOST_FILES} files")
+    for name in sorted(names):
         if not name.isprintable():
             raise Unusable("a name in it has letters that cannot be shown")
         kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
         if stat.S_ISDIR(kind):
             inner = os.open(name, _DIRECTORY, dir_fd=directory)
             try:
-                _read(inner, f"{above}{name}/", files, depth + 1)
+                _read(inner, f"{above}{name}/", files, depth + 1, most)
             finally:
                 os.close(inner)
         elif stat.S_ISREG(kind):
             if len(files) >= _MOST_FILES:
                 raise Unusable(f"it has more than {_MOST_FILES} files")
-            room = _MOST_BYTES - sum(map(len, files.values()))
-            files[f"{above}{name}"] = _content(directory, name, room)
+            files[f"{above}{name}"] = _content(directory, name, most - sum(map(len, files.values())))
         else:
             raise Unusable(f"`{above}{name}` in it is a link or no file; copy what it leads to")
 
 
+def _some_names(directory: int, most: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in islice(entries, most)]
+
+
 def _content(directory: int, name: str, room: int) -> bytes:
     descriptor = os.open(name, _FILE, dir_fd=directory)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         raise Unusable(f"`{name}` in it is no file")
     with os.fdopen(descriptor, "rb") as file:
-        content = file.read(room + 1)
-    if len(content) > room:
-        raise Unusable(f"it is bigger than {_MOST_BYTES // 1024 // 1024} MiB")
+        # One that is too big need not be read to find that out.
+        content = file.read(room + 1) if found.st_size <= room else None
+    if content is None or len(content) > room:
+        raise Unusable(f"it is bigger than {MOST_BYTES // 1024 // 1024} MiB, or all of its kind together are too big")
     return content
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from curtainwall.host import locked
 from curtainwall.model import Digest, NotFound, Workspace
 from curtainwall.tools.hooks import Pins
-from curtainwall.tools.skills.folders import Folder, Unusable, folders_in, read_folder
+from curtainwall.tools.skills.folders import MOST_BYTES, Folder, Unusable, folders_in, read_folder
 from curtainwall.tools.skills.front_matter import NoHead, split_head
 
 WORKSPACE_ROOTS: Final = (".curtainwall/skills", ".claude/skills", ".agents/skills")
@@ -18,6 +18,8 @@ WORKSPACE_ROOTS: Final = (".curtainwall/skills", ".claude/skills", ".agents/skil
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _MOST: Final = 64
+_MOST_TOGETHER: Final = 32 * 1024 * 1024
+"""Bytes of all skills that a workspace brings along: they are read before each turn, and while everybody waits at each loading."""
 _LONGEST_DESCRIPTION: Final = 1_024
 
 
@@ -77,13 +79,18 @@ class Shelf:
         """Return the skills of a session, the user's first, and the folders that are none, with why."""
         found: dict[str, Skill] = {}
         passed: list[Passed] = []
-        pins = self._pins.all()
+        pins, room = self._pins.all(), _MOST_TOGETHER
         for path, is_own in self._folders(workspace):
+            read = 0
             try:
-                skill = _skill(path, is_own=is_own, pins=pins)
+                folder = read_folder(path, MOST_BYTES if is_own else room)
+                read = folder.size
+                skill = _skill(path, folder, is_own=is_own, pins=pins)
             except (Unusable, NoHead) as fault:
+                room -= 0 if is_own else max(read, getattr(fault, "read", 0))
                 passed.append(Passed(path, str(fault)))
                 continue
+            room -= 0 if is_own else read
             if skill.name in found:
                 passed.append(Passed(path, f"`{found[skill.name].path}` has the same name and comes first"))
             else:
@@ -118,8 +125,7 @@ def own_folders(shelf: Shelf, workspace: Workspace) -> Mapping[str, str]:
     return {skill.name: skill.path for skill in shelf.look(workspace)[0] if not skill.is_of_workspace}
 
 
-def _skill(path: str, *, is_own: bool, pins: Mapping[str, str]) -> Skill:
-    folder = read_folder(path)
+def _skill(path: str, folder: Folder, *, is_own: bool, pins: Mapping[str, str]) -> Skill:
     head, body = split_head(folder.main)
     name = head.get("name") or path.rpartition("/")[2]
     if not _NAME.fullmatch(name):

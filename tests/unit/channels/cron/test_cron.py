@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from curtainwall.channels.cron import Cron, Firing, Job, Missed, Overlap, Schedule, pasts, place_of
-from curtainwall.model import HOUSE, Millis, SessionId, Who
+from curtainwall.model import HOUSE, Millis, SessionId, Undecided, Who
 from curtainwall.runtime import House
 from curtainwall.session import Rules
 from curtainwall.store import MemoryDisk, MemoryStore
@@ -28,12 +28,15 @@ class Firings:
     running: set[SessionId] = field(default_factory=set[SessionId])
     calls: list[Millis] = field(default_factory=list[Millis])
     broken: bool = False
+    held: bool = False
 
     async def fire(self, firing: Firing) -> SessionId:
         self.calls.append(firing.due)
         if self.broken:
             raise OSError("the project is gone")
         session = await self.house.bind(place_of(firing), SessionId(self.house.mint()), Who(name=firing.job, channel="cron"))
+        if self.held:
+            raise Undecided(session, 7)
         self.running.add(session)
         return session
 
@@ -235,5 +238,23 @@ def test_a_job_that_cannot_begin_is_noted_and_the_service_goes_on() -> None:
             firings.broken = False
             await it.comes(START + 2 * HOUR, lambda: len(firings.past[0]) == 1)
             assert it.cron.health() == ""
+
+    run(story())
+
+
+@covers("session.nobody-waits-for-a-stopped-owner")
+def test_a_firing_whose_session_another_process_holds_is_not_skipped_and_begins_once_that_one_decides() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            firings.held = True
+            await it.comes(START + HOUR, lambda: bool(it.cron.health()))
+            assert it.cron.health() == "hourly: process 7 holds the session of a firing and has not decided yet; it is tried again"
+            firings.held = False
+            await it.comes(it.clock.now() + 10_000, lambda: bool(firings.running))
+            await until(lambda: it.cron.health() == "")
+            assert firings.calls == [START + HOUR] * 2
+            (fired,), skipped = firings.past
+            assert (fired, skipped) == (START + HOUR, {})
 
     run(story())

@@ -28,7 +28,7 @@ from curtainwall.model import (
 )
 from tests.support.covers import covers
 from tests.support.desks import Hand, MemoryDesk
-from tests.support.given import ANN, EVE, NOW, PROJECT, SESSION, fetch, ready, write
+from tests.support.given import ANN, EVE, NOW, PROJECT, SESSION, fetch, fetch_with_key, ready, write
 from tests.support.houses import run
 
 
@@ -286,6 +286,18 @@ def test_sessions_are_listed_and_the_current_one_is_marked() -> None:
 def test_a_session_is_shown_with_what_it_is() -> None:
     lines = told(MemoryDesk(*ready(PROJECT)), "/session").lines
     assert "workspace  /srv/project (a project)" in lines
+    assert "grants     -" in lines
+
+
+@covers("slash.a-session-with-its-answers")
+def test_a_session_is_shown_with_the_answers_and_credentials_that_stand_in_it() -> None:
+    desk, hand, [approval] = asking("a.example")
+    told(desk, f"/approve {approval} session")
+    assert "grants     1 (`/grants` lists them)" in told(desk, "/session").lines
+    hand.want("key", fetch_with_key("b.example", "github"))
+    (second,) = desk.state().approvals
+    told(desk, f"/approve {second} session")
+    assert "grants     2, with credential github (`/grants` lists them)" in told(desk, "/session").lines
 
 
 def test_history_is_what_was_said() -> None:

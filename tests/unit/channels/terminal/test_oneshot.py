@@ -257,7 +257,9 @@ def test_on_ask_deny_answers_every_ask_with_a_denial() -> None:
     shot = Shot(play).take(on_ask="deny")
     assert (shot.code, shot.out.getvalue()) == (0, "then not\n")
     answered = [event for event in shot.desk.logs[SESSION] if isinstance(event, ApprovalAnswered)]
-    assert [(event.granted, event.reason) for event in answered] == [(False, "nobody is there to be asked")] * 2
+    assert [(event.granted, event.reason) for event in answered] == [
+        (False, "whoever started this task has every ask denied (--on-ask deny)")
+    ] * 2
 
 
 @covers("oneshot.on-ask-wait")

@@ -1,10 +1,11 @@
 """What people do on the pages: each form is one decision of the session, and whoever is late hears the truth."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from curtainwall.model import GrantScope, Mode, RouteAdded, SessionId, SessionOpened, TurnStatus, session_stream
+from curtainwall.model import SYSTEM, ApprovalId, GrantScope, Mode, Route, RouteAdded, SessionId, SessionOpened, TurnStatus, session_stream
 from tests.support.covers import covers
 from tests.support.webs import Visit, Web
 
@@ -39,6 +40,50 @@ def test_whoever_is_late_hears_who_was_first(web: Web, ann: Visit) -> None:
     assert olga.post(f"/asks/{session}/{approval}", answer="deny", reason="no").status_code == 303
     late = ann.post(f"/asks/{session}/{approval}", answer="once")
     assert (late.status_code, "already answered by" in late.text, "olga on web" in late.text) == (409, True, True)
+
+
+def firings(web: Web, *seconds: int) -> list[tuple[SessionId, ApprovalId]]:
+    """Return the same ask in several firings of one job."""
+    found: list[tuple[SessionId, ApprovalId]] = []
+    for second in seconds:
+        session = web.session()
+        place = Route(channel="cron", reference=f"nightly@2026-11-01T00:00:{second:02}.000+00:00")
+        web.do(web.served.wired.house.bind(place, session, SYSTEM))
+        found.append((session, web.an_ask(session)))
+    return found
+
+
+def open_of(web: Web, asks: list[tuple[SessionId, ApprovalId]]) -> list[bool]:
+    return [bool(web.asks(session)) for session, _ in asks]
+
+
+@covers("web.answers")
+def test_a_yes_in_a_session_is_for_that_session_alone(web: Web, ann: Visit) -> None:
+    asks = firings(web, 1, 2, 3)
+    session, approval = asks[1]
+    assert "upto" not in ann.get(f"/sessions/{session}").text
+    assert ann.post(f"/asks/{session}/{approval}", answer="once").status_code == 303
+    assert open_of(web, asks) == [True, False, True]
+
+
+@covers("web.answers")
+def test_a_yes_to_a_card_is_for_the_asks_that_were_on_it_and_none_that_came_since(web: Web, ann: Visit) -> None:
+    asks = firings(web, 1, 2)
+    (session, approval), last = asks[0], " ".join(asks[1])
+    web.until(lambda: "asked 2 times" in ann.get("/").text)
+    assert f'name="upto" value="{last}"' in ann.get("/").text
+    asks += firings(web, 3)
+    assert ann.post(f"/asks/{session}/{approval}", answer="once", upto=last).status_code == 303
+    assert open_of(web, asks) == [False, False, True]
+
+
+def test_a_card_whose_asks_are_not_those_that_were_shown_is_looked_at_again(web: Web, ann: Visit) -> None:
+    asks = firings(web, 1, 2)
+    (session, approval), (other, settled) = asks
+    ann.post(f"/asks/{other}/{settled}", answer="deny")
+    again = ann.post(f"/asks/{session}/{approval}", answer="once", upto=f"{other} {settled}")
+    assert (again.status_code, "look again" in again.text) == (400, True)
+    assert open_of(web, asks) == [True, False]
 
 
 @pytest.mark.parametrize("answer", ["", "yes", "ONCE", "always"])
@@ -79,10 +124,24 @@ def test_a_session_begins_with_what_the_form_says(web: Web, ann: Visit, tmp_path
     assert "hello" in ann.get(f"/sessions/{session}").text
 
 
+@covers("web.begins-with-any-agent")
+def test_the_form_offers_every_agent_and_begins_with_the_usual_one(web: Web, ann: Visit) -> None:
+    form = ann.get("/sessions/new").text
+    offered = re.findall(r"<option>([a-z-]+)</option>", form)
+    assert offered[0] == "builtin"
+    assert {"claude-code", "codex", "opencode", "gemini", "claude-local"} <= set(offered)
+    session = ann.post("/sessions/new", agent="builtin").headers["location"].removeprefix("/sessions/")
+    view = web.served.work.desk.view(session)
+    assert (view.agent, view.model, view.mode) == ("builtin", web.served.work.desk.usual.model, Mode.DEFAULT)
+
+
+@covers("web.begins-with-any-agent")
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"model": "nonsense"}, "nonsense"),
+        ({"agent": "nonsense"}, "here; there are: builtin"),
+        ({"agent": "codex", "model": "demo"}, "cannot use the model"),
         ({"workspace": "relative"}, "whole path"),
         ({"workspace": "/nowhere/at/all"}, "no directory"),
         ({"workspace": "~/.ssh"}, ""),

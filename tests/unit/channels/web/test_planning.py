@@ -26,6 +26,7 @@ instructions = "hello"
 [teams.backend]
 project = "PROJECT"
 description = "the API & its database"
+colour = "#E91E63"
 askers = ["frontend"]
 
 [teams.frontend]
@@ -87,6 +88,7 @@ def test_teams_and_their_conversations_are_shown_with_their_figures(web: Web, an
     page = ann.get("/teams").text
     assert "the API &amp; its database" in page
     assert "asked by frontend" in page
+    assert page.count('fill="#E91E63"') == 1
     assert "whoever the rules let" in page
     assert "Nobody has asked a team yet" in page
     caller = OutsideCaller(web.served.wired, Who(name="ann"), "frontend", Mode.BYPASS)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from curtainwall.model import Label
 from curtainwall.tools.memory import Damaged, Note, read_notes, written
+from curtainwall.tools.memory.entries import put_back, taken_out
 from tests.support.covers import covers
 
 NOTE = Note("the build uses ninja", "c1", 1_700_000_000_000, "s1", "builtin", (Label("sensitive"),))
@@ -82,3 +83,16 @@ def test_a_damaged_note_is_passed_over_and_said_and_the_others_stay(was: str, no
 @given(st.text(max_size=400))
 def test_any_file_can_be_read(text: str) -> None:
     assert all(isinstance(each, Note | Damaged) for each in read_notes(text))
+
+
+@given(st.lists(st.one_of(TEXT, HOSTILE, st.just("## mine\nby hand\r\n")), min_size=1, max_size=5), st.data())
+def test_a_note_that_is_taken_out_goes_back_to_the_letter(parts: list[str], data: st.DataObject) -> None:
+    text = "\n".join(parts)
+    names = [each.name for each in read_notes(text) if isinstance(each, Note)]
+    if not names or len(set(names)) < len(names):
+        return
+    name = data.draw(st.sampled_from(names))
+    rest, note, line = taken_out(text, name)
+    left = [each.name for each in read_notes(rest) if isinstance(each, Note)]
+    assert left == [each for each in names if each != name]
+    assert put_back(rest, note, line) == text

@@ -137,3 +137,23 @@ def test_a_container_is_shown_the_users_own_folders_alone(stage: Stage) -> None:
     mine = stage.write(stage.own, "mine")
     stage.write(".claude/skills", "theirs")
     assert own_folders(stage.shelf, stage.workspace) == {"mine": str(mine)}
+
+
+def test_what_a_workspace_brings_along_is_read_within_bounds(stage: Stage) -> None:
+    """It is read before each turn, and while everybody waits at each loading; holes cost whoever makes them nothing."""
+    for number in range(60):
+        folder = stage.write(".claude/skills", f"big{number:02}", "" if number % 2 else "without a head")
+        with (folder / "hole").open("wb") as file:
+            file.truncate(7 * 1024 * 1024)
+    skills, passed = stage.shelf.look(stage.workspace)
+    assert len(skills) == 2
+    assert "all of its kind together are too big" in passed[-1].why
+    assert sum(skill.folder.size for skill in skills) < 32 * 1024 * 1024
+    assert len(passed) == 58
+
+
+def test_a_folder_of_very_many_names_is_not_listed_to_its_end(stage: Stage) -> None:
+    folder = stage.write(".claude/skills", "many")
+    for number in range(300):
+        (folder / str(number)).touch()
+    assert "more than 200 files" in stage.passed()["many"]

@@ -1,0 +1,52 @@
+"""What calls mean, found out without anybody else having to wait: long ones are read in a thread, for each session one at a time."""
+
+import asyncio
+from contextvars import copy_context
+from functools import partial
+from typing import Final
+from weakref import WeakValueDictionary
+
+from pydantic import JsonValue
+
+from curtainwall.model import Place, Prepared, SessionId, ToolHost, TryLater
+
+_LONG: Final = 100_000
+
+
+class Preparing:
+    """Calls on their way to becoming subjects."""
+
+    def __init__(self, tools: ToolHost) -> None:
+        self._tools = tools
+        self._turns: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
+
+    async def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
+        """Return what a call means; raise `BadCall`."""
+        if not _is_long(arguments):
+            return self._tools.prepare(tool, arguments, place)
+        turn = self._turns.setdefault(place.session, asyncio.Lock())
+        await turn.acquire()
+        read = partial(self._tools.prepare, tool, arguments, place)
+        try:
+            reading = asyncio.get_running_loop().run_in_executor(None, copy_context().run, read)
+        except RuntimeError as fault:
+            turn.release()
+            raise TryLater("no thread can be started to read this call; try again") from fault
+        # A thread cannot be stopped: one that nobody waits for any more still has the session's turn.
+        reading.add_done_callback(lambda _: turn.release())
+        return await asyncio.shield(reading)
+
+
+def _is_long(arguments: JsonValue) -> bool:
+    """Tell whether masking and checking arguments takes longer than others should wait; looks no further than it must."""
+    waiting, size = [arguments], 0
+    while waiting and size <= _LONG:
+        value = waiting.pop()
+        size += 1
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return size > _LONG
