@@ -14,7 +14,7 @@ import typer
 
 from curtainwall.app.tables import folded, laid_out
 from curtainwall.model import CurtainwallError, Effect, Millis
-from curtainwall.session import inert
+from curtainwall.session import inert, visible
 
 
 class Misuse(CurtainwallError):
@@ -71,8 +71,8 @@ def verdict_word(effect: Effect) -> str:
 
 
 def card(shown: str) -> str:
-    """Return what a human is shown of an approval, line by line inert."""
-    return "\n".join(inert(line) for line in shown.split("\n"))
+    """Return what a human is shown of an approval, line by line inert; it was cut when it was made and is not cut again."""
+    return "\n".join(visible(line) for line in shown.split("\n"))
 
 
 def json_line(text: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.integration.app.conftest import Program
+from tests.support.covers import covers
+from tests.support.serving import script_of
 from tests.support.waiting import until
 
 READ = "filesystem.read_file"
@@ -260,3 +262,22 @@ def test_an_answer_that_was_there_before_the_question_counts_for_nothing(program
     program.asked("--resume", session)
     assert [row["id"] for row in program.json("approvals", "list")] == [approval]
     assert program.effects == []
+
+
+@covers("terminal.card-whole")
+def test_a_long_ask_can_be_read_in_full_before_it_is_answered_and_as_it_was_afterwards(program: Program) -> None:
+    content = "".join(f"line {number}\n" for number in range(500))
+    place = program.scratch / "away.txt"
+    wish: dict[str, object] = {"tool": "filesystem.write_file", "arguments": {"path": str(place), "content": content}}
+    model = script_of(program.scratch / "long.jsonl", [wish])
+    assert program("start", "--model", model, "--on-ask", "park", "go", fails=True).returncode == 3
+    (row,) = program.json("approvals", "list")
+    listed = program("approvals", "list").stdout
+    assert "line 250" not in listed
+    assert f"`curtainwall approvals show {row['id']}` shows all of it" in listed
+    shown = program("approvals", "show", row["id"]).stdout.splitlines()
+    assert [line for line in shown if line.startswith("+")] == [f"+line {number}" for number in range(500)]
+    program("deny", row["id"])
+    settled = program("approvals", "show", row["id"])
+    assert settled.stdout.strip() == row["shown"]
+    assert "already answered by" in settled.stderr

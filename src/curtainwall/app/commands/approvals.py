@@ -14,15 +14,18 @@ from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp, when
 from curtainwall.app.wiring import local_user, open_store, set_up
 from curtainwall.channels.asks import MOST_OPEN, Key
+from curtainwall.channels.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
+from curtainwall.channels.tale import Tale
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
     ApprovalQuery,
     ApprovalRow,
     GrantScope,
+    session_stream,
 )
-from curtainwall.session import inert, reach
+from curtainwall.session import inert, lift, reach
 
 app = typer.Typer()
 
@@ -67,6 +70,8 @@ def list_approvals(
         about = f"{inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}"
         show(f"{paint(row.approval, 'bold')}  {hanging(about, len(row.approval) + 2)}")
         show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
+        if CardLine("head", row.shown).is_cut:
+            show(f"  `curtainwall approvals show {row.approval}` shows all of it")
         if alike:
             others = [f"{ask} in session {of}" for of, ask in alike if (of, ask) != _key(row)]
             more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
@@ -74,6 +79,20 @@ def list_approvals(
             show(f"  `curtainwall approve {row.approval}` and `deny {row.approval}` answer all {len(alike)}, and with --only this one")
     if not rows:
         note("nothing waits for an answer" if not everything else "nothing was ever asked")
+
+
+@app.command("show")
+def show_approval(approval: IdArgument, session: SessionOption = None) -> None:
+    """Show an ask: exactly what its answer is about and, while it is open, in full whatever that leaves out."""
+    with open_store(find_home()) as store:
+        row = find_approval(store.index, approval, session)
+        told = Tale()
+        for entry in store.log.read(session_stream(row.session)):
+            told.take(lift(entry))
+    ask = told.asks.get(row.approval)
+    show("\n".join(line.text for line in whole_card(ask)) if ask else card(row.shown))
+    if row.settled is not None:
+        note(f"{row.approval} {_settled_words(row)}")
 
 
 def approve(
