@@ -130,6 +130,13 @@ def test_a_reader_that_has_gone_is_told_apart_from_a_failure(places: Places) -> 
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
+def test_streams_that_were_closed_lead_nowhere(places: Places) -> None:
+    for closed in (">&-", "<&-", "2>&-", ">&- 2>&- <&-"):
+        command = ("sh", "-c", f"{sys.executable} -m curtainwall sessions list --output json {closed}")
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=places.workspace)
+        assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "" if closed.startswith(">") else "[]\n"), closed
+
+
 def test_without_a_command_the_overview_is_shown_as_an_error(run: Run) -> None:
     said = run()
     assert (said.code, said.out) == (2, "")
