@@ -232,10 +232,7 @@ def test_a_thousand_lines_of_garbage_give_a_thousand_verdicts_and_none_allows(
 ) -> None:
     lines = [frame.replace(b"\n", b" ") for frame in frames(7, 1_000)]
 
-    class Pipe:
-        buffer = io.BytesIO(b"\n".join(lines) + b"\n")
-
-    monkeypatch.setattr(sys, "stdin", Pipe())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines) + b"\n")))
     said = run("policy", "check")
     verdicts = [json.loads(line)["effect"] for line in said.out.splitlines()]
     assert (said.code, len(verdicts)) == (0, 1_000)
