@@ -15,6 +15,7 @@ from bench.bare import BareLog
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, clock, interleave
 from curtainwall.app.callers import OutsideCaller
+from curtainwall.app.collecting import collect_seldom
 from curtainwall.app.crew import Crew
 from curtainwall.app.keeper import Keeper
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
@@ -241,8 +242,9 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
         stack.push_async_callback(turns.close)
         await stack.enter_async_context(Keeper(wired, turns, Crew(lambda _: "echo")).at_work())
         # As `serve` does.
-        gc.freeze()
+        stack.callback(gc.set_threshold, *gc.get_threshold())
         stack.callback(gc.unfreeze)
+        collect_seldom()
         yield wired
 
 

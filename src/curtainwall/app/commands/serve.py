@@ -1,7 +1,6 @@
 """`curtainwall serve`: the channels of the configuration, and the sessions that were born on them, in one process."""
 
 import asyncio
-import gc
 import os
 import signal
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.collecting import collect_seldom
 from curtainwall.app.logs import Logbook, Shape
 from curtainwall.app.serving import serving
 from curtainwall.app.wiring import Setup, set_up
@@ -43,8 +43,7 @@ async def _served(setup: Setup, book: Logbook) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
     async with serving(setup, book) as house:
-        # What start-up made stays until the end. To look through it again and again would stop everything for 70 ms each time.
-        gc.freeze()
+        collect_seldom()
         loop.add_signal_handler(signal.SIGHUP, house.reloading.look)
         await stopped.wait()
     book.say("everything is parked")
