@@ -9,7 +9,7 @@ from curtainwall.app.config import Config, NamedModelSection
 from curtainwall.app.models import key_in
 from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Provider, openai_compatible
 from curtainwall.facts import Unclear
-from curtainwall.host import FromEnvironment, Source
+from curtainwall.host import FromEnvironment, Source, Unavailable
 from curtainwall.model import Broken
 
 Learn = Callable[[str, str], None]
@@ -20,6 +20,8 @@ _VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gem
 # How users write the base URL of each, because its libraries want it so; our endpoints begin at the host.
 _PATHS = {"anthropic": ("", "/v1"), "openai": ("", "/v1"), "gemini": ("", "/v1beta", "/v1beta/openai")}
 _NO_KEY = "no-key-is-needed"
+_SIGNS_IN = "anthropic"
+_TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - the name of a variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ class _Learning:
         self.learn(f"{self.name}-key", value)
         return value
 
+    async def refresh(self, stale: str) -> str:
+        """Return the value as it is by now: whoever signs in on this machine may have put a newer one there."""
+        value = await self.read()
+        if value == stale:
+            raise Unavailable(f"the key for {self.name} is still the one that was refused")
+        return value
+
 
 def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.environ) -> dict[str, Access]:
     """Return what agents may be given, by the provider's name: those with a key, and servers of the user's own."""
@@ -50,8 +59,13 @@ def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.envir
         key = None if section is None else key_in(section, environ)
         if key is None and environ.get(_VARIABLES[name], "").strip():
             key = FromEnvironment(_VARIABLES[name], environ)
+        is_token = section is not None and section.oauth
+        if is_token and name != _SIGNS_IN:
+            raise Broken(f"[models.{name}]: `oauth` is for `{_SIGNS_IN}` alone; take it away, or write a key")
+        if key is None and name == _SIGNS_IN and environ.get(_TOKEN_VARIABLE, "").strip():
+            key, is_token = FromEnvironment(_TOKEN_VARIABLE, environ), True
         if key is not None:
-            found[name] = Access(_placed(provider, section), _Learning(name, key, learn))
+            found[name] = Access(_placed(provider, section), _Learning(name, key, learn), oauth=is_token)
     for name, section in config.models.items():
         if name not in _KNOWN and section.url is not None:
             key = key_in(section, environ) or FromEnvironment("key", {"key": _NO_KEY})

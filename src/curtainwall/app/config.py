@@ -62,11 +62,16 @@ class NamedModelSection(Section):
     )
     file: FileName | None = Field(None, description="the file that holds the key and nothing else")
     key: str | None = Field(None, min_length=8, repr=False, description="the key itself; a variable or a file is the better place")
+    oauth: bool = Field(
+        False, description="under `anthropic`: it is no key but a token, as `claude setup-token` prints one; for Claude Code alone"
+    )
 
     @model_validator(mode="after")
     def _one_key(self) -> "NamedModelSection":
         if sum(place is not None for place in (self.env, self.file, self.key)) > 1:
             raise ValueError("name one place for the key: `env`, `file` or `key`")
+        if self.oauth and (self.env, self.file, self.key) == (None, None, None):
+            raise ValueError("`oauth` says what the key is; name its place: `env`, `file` or `key`")
         return self
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from curtainwall.app.config import Config
 
-PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
+PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY")
 
 
 def model_files(config: Config) -> tuple[str, ...]:

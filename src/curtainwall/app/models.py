@@ -23,7 +23,8 @@ def model_settings(config: Config, learn: Callable[[str, str], None], environ: M
     for name, section in config.models.items():
         key = key_in(section, environ)
         if name in PROVIDERS:
-            keys |= {} if key is None else {name: key}
+            # A token signs a program in that we are not.
+            keys |= {} if key is None or section.oauth else {name: key}
             urls |= {} if section.url is None else {name: section.url}
         elif section.url is None and name in ONLY_FOREIGN:
             continue

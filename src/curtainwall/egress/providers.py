@@ -42,7 +42,7 @@ BEARER: Final = Carrier("authorization", "Bearer ")
 class Provider:
     """One provider. Clients ask for `host`; requests go to `upstream`, which is the same unless a user configured another base URL.
 
-    `keys` says where a key may stand; a token of OAuth is always a bearer.
+    `keys` says where a key may stand; a token of OAuth is always a bearer. `shape` and `token_shape` are how a stand-in for each begins.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Provider:
     endpoints: tuple[Endpoint, ...]
     keys: tuple[Carrier, ...] = (BEARER,)
     shape: str = "sk-"
+    token_shape: str = ""
 
     @property
     def authority(self) -> str:
@@ -90,6 +91,7 @@ ANTHROPIC: Final = Provider(
     # The provider's newer libraries send keys as they send tokens.
     keys=(Carrier("x-api-key"), BEARER),
     shape="sk-ant-api03-",
+    token_shape="sk-ant-oat01-",  # noqa: S106 - how any such token begins
 )
 
 OPENAI: Final = Provider(

@@ -54,9 +54,9 @@ class Access:
     sentinel: str = field(default="", repr=False)
 
 
-def mint(provider: Provider) -> str:
-    """Return a new stand-in: 192 random bits in the shape of the provider's keys."""
-    return provider.shape + secrets.token_urlsafe(_BITS // 8)
+def mint(provider: Provider, *, oauth: bool = False) -> str:
+    """Return a new stand-in: 192 random bits in the shape of the provider's keys or tokens."""
+    return ((oauth and provider.token_shape) or provider.shape) + secrets.token_urlsafe(_BITS // 8)
 
 
 @lru_cache(1024)
@@ -72,7 +72,7 @@ class Keyring:
         self._carriers = {each.header: each for each in ((BEARER,) if access.oauth else access.provider.keys)}
         self._where = " or ".join(f"`{header}`" for header in self._carriers)
         self._name = access.provider.name
-        self.sentinel = access.sentinel or mint(access.provider)
+        self.sentinel = access.sentinel or mint(access.provider, oauth=access.oauth)
         self._value = ""
         self._until = 0.0
         self._used: tuple[bytes, ...] = ()

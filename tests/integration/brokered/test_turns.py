@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.brokered.conftest import MODELS, SHELL, Brokered, configuration
 from tests.support.covers import covers
+from tests.support.upstream import KEY
 from tests.support.waiting import until
 
 CLAUDE = "claude-code"
@@ -214,6 +215,17 @@ def test_a_fork_is_told_what_was_said(brokered: Brokered, real_part: Callable[[s
     forked = brokered.json("start", "--fork", first["session"], "word=pear")
     assert forked["text"] == "HEARD: apple, pear"
     assert forked["session"] != first["session"]
+
+
+@covers("brokered.signed-in")
+def test_an_agent_that_signs_in_with_a_token_gets_a_stand_in_for_it(brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(CLAUDE)
+    done = brokered.start(CLAUDE, "word=apple", ANTHROPIC_API_KEY="", CLAUDE_CODE_OAUTH_TOKEN=KEY)
+    assert done["text"] == "HEARD: apple"
+    assert {request.headers.get("authorization") for request in brokered.provider.asked} == {f"Bearer {KEY}"}
+    assert not any("x-api-key" in request.headers for request in brokered.provider.asked)
+    state = brokered.home / "sessions" / done["session"]
+    assert not any(KEY.encode() in path.read_bytes() for path in state.rglob("*") if path.is_file()), "the agent never had it"
 
 
 @covers("brokered.missing")

@@ -59,6 +59,19 @@ def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provid
     assert all(asked.headers.get("x-api-key") == KEY for asked in provider.asked), "its own key is a stand-in"
 
 
+@covers("brokered.signed-in")
+def test_a_local_agent_signs_in_with_a_token_of_the_configuration(program: Program, provider: Prompted) -> None:
+    token = program.scratch / "token"
+    token.write_text(f"{KEY}\n")
+    token.chmod(0o600)
+    section = f'[models.anthropic]\nurl = "{provider.url}"\nfile = "{token}"\noauth = true\n'
+    program.configure(f'{section}[processes]\nprogram = "{CLAUDE}"\n')
+    assert program.json("start", *AGENT, "word=alpha")["text"] == "HEARD: alpha"
+    assert {asked.headers.get("authorization") for asked in provider.asked} == {f"Bearer {KEY}"}
+    own = program("start", "--model", "anthropic:claude-sonnet-4-5", "hello", fails=True)
+    assert "set ANTHROPIC_API_KEY" in own.stderr, "our own agent does not sign in as another program"
+
+
 @covers("process.says-what-to-do")
 def test_without_a_program_or_a_key_the_command_says_what_to_do(program: Program) -> None:
     assert "set ANTHROPIC_API_KEY" in program("start", *AGENT, "hello", fails=True).stderr

@@ -1,5 +1,7 @@
 """Which providers an agent in a container can be given: those with a key, at the place that the user named."""
 
+from pathlib import Path
+
 import pytest
 
 from curtainwall.agents.container import Adapters
@@ -7,6 +9,8 @@ from curtainwall.app.accesses import accesses, how_to_get
 from curtainwall.app.config import parse_config
 from curtainwall.app.config_agents import SHIPPED
 from curtainwall.app.containers import adapters_of, limits_of
+from curtainwall.egress.sentinels import Keyring, Refreshing
+from curtainwall.host import Unavailable
 from curtainwall.model import Broken
 from tests.support.covers import covers
 from tests.support.talking import run
@@ -37,6 +41,34 @@ def test_a_place_with_a_path_of_its_own_is_refused_with_what_to_write() -> None:
     config = parse_config('[models.anthropic]\nurl = "https://gateway.example.com/team/anthropic"\nkey = "sk-in-the-file"\n')
     with pytest.raises(Broken, match=r"write `https://gateway\.example\.com` as its `url`"):
         accesses(config, lambda _name, _value: None, {})
+
+
+@covers("brokered.signed-in")
+def test_a_token_is_a_bearer_and_read_anew_where_it_was_refused(tmp_path: Path) -> None:
+    place = tmp_path / "token"
+    place.write_text("sk-ant-oat01-the-first")
+    place.chmod(0o600)
+    config = parse_config(f'[models.anthropic]\nfile = "{place}"\noauth = true\n')
+    found = accesses(config, lambda _name, _value: None, {})["anthropic"]
+    assert found.oauth
+    assert Keyring(found).sentinel.startswith("sk-ant-oat01-")
+    assert isinstance(found.source, Refreshing)
+    with pytest.raises(Unavailable):
+        run(found.source.refresh("sk-ant-oat01-the-first"))
+    place.write_text("sk-ant-oat01-the-second")
+    assert run(found.source.refresh("sk-ant-oat01-the-first")) == "sk-ant-oat01-the-second"
+    from_variable = accesses(parse_config(""), lambda _name, _value: None, {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-x"})
+    assert from_variable["anthropic"].oauth
+    with_both = accesses(parse_config(""), lambda _name, _value: None, {**KEYS, "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-x"})
+    assert not with_both["anthropic"].oauth, "a key goes first"
+
+
+@covers("brokered.signed-in")
+def test_a_token_for_others_or_without_a_place_is_refused() -> None:
+    with pytest.raises(Broken, match="`oauth` is for `anthropic` alone"):
+        accesses(parse_config('[models.openai]\nkey = "sk-in-the-file"\noauth = true\n'), lambda _name, _value: None, {})
+    with pytest.raises(ValueError, match="name its place"):
+        parse_config("[models.anthropic]\noauth = true\n")
 
 
 @covers("agents.configured")

@@ -1,6 +1,6 @@
 """What is common to foreign agents wherever they run: what is heard of them, how it is told, and what the log says of their past."""
 
-from curtainwall.agents.foreign.claude import ClaudeEar
+from curtainwall.agents.foreign.claude import ClaudeEar, claude_key
 from curtainwall.agents.foreign.hearing import (
     MOST_WORDS,
     SERVER,
@@ -47,6 +47,7 @@ __all__ = [
     "Telling",
     "TurnWatch",
     "below",
+    "claude_key",
     "is_ours",
     "text_below",
     "tool_words",

@@ -26,6 +26,13 @@ from curtainwall.agents.foreign.hearing import (
 # A server that is still starting is reported as pending, and waited for before the first request.
 _REACHED: Final = frozenset({"connected", "pending"})
 
+_TOKEN: Final = "sk-ant-oat"  # noqa: S105 - how any such token begins
+
+
+def claude_key(key: str) -> dict[str, str]:
+    """Return the variable in which the program looks for a key; a token of OAuth has one of its own, and is told by how it begins."""
+    return {"CLAUDE_CODE_OAUTH_TOKEN" if key.startswith(_TOKEN) else "ANTHROPIC_API_KEY": key}
+
 
 class ClaudeEar(JsonEar):
     """Listens to stream-json."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.foreign import SERVER
+from curtainwall.agents.foreign import SERVER, claude_key
 from curtainwall.agents.process.terms import EGRESS_SOCKET, TOOLS_SOCKET, Folders, Limits, ProgramMissing, Reach
 from curtainwall.facts import quoted
 from curtainwall.host import Bounds, Confinement
@@ -133,7 +133,7 @@ def _environment(folders: Folders, reach: Reach) -> Mapping[str, str]:
     key = reach.keys.get(PROVIDER)
     return {
         "CLAUDE_CONFIG_DIR": str(folders.state),
-        **({"ANTHROPIC_API_KEY": key} if key else {}),
+        **(claude_key(key) if key else {}),
         "HTTPS_PROXY": proxy,
         "HTTP_PROXY": proxy,
         "NO_PROXY": "127.0.0.1,localhost",

@@ -5,22 +5,23 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from curtainwall.agents.container.adapters.adapter import (
+    SURROUNDINGS,
     Launch,
     Task,
     bridge,
-    environment,
     in_orientation,
 )
-from curtainwall.agents.foreign import SERVER, ClaudeEar
+from curtainwall.agents.foreign import SERVER, ClaudeEar, claude_key
 
 _SETTINGS: Final = "claude-mcp.json"
+_PROVIDER: Final = "anthropic"
 
 
 class ClaudeCode:
     """The adapter for `claude`."""
 
     name = "claude-code"
-    providers: Mapping[str, str] = {"anthropic": "ANTHROPIC_API_KEY"}
+    providers: Mapping[str, str] = {_PROVIDER: "ANTHROPIC_API_KEY"}
 
     def launch(self, task: Task) -> Launch:
         """Return how a turn is started."""
@@ -39,17 +40,17 @@ class ClaudeCode:
                 *(("--model", task.model) if task.model else ()),
                 *(("--session-id", task.conversation) if task.is_new else ("--resume", task.conversation)),
             ),
-            environment=environment(
-                self,
-                task,
-                CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
-                DISABLE_AUTOUPDATER="1",
+            environment={
+                **SURROUNDINGS,
+                **(claude_key(key) if (key := task.keys.get(_PROVIDER)) else {}),
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "DISABLE_AUTOUPDATER": "1",
                 # Otherwise the session's tools are found only by a search of the model's.
-                ENABLE_TOOL_SEARCH="false",
-                CLAUDE_CODE_MAX_RETRIES="1",
-                MCP_TIMEOUT="30000",
-                MCP_TOOL_TIMEOUT=milliseconds,
-            ),
+                "ENABLE_TOOL_SEARCH": "false",
+                "CLAUDE_CODE_MAX_RETRIES": "1",
+                "MCP_TIMEOUT": "30000",
+                "MCP_TOOL_TIMEOUT": milliseconds,
+            },
             files={_SETTINGS: json.dumps(servers)},
         )
 
