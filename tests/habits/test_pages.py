@@ -7,6 +7,7 @@ import re
 import pytest
 
 import curtainwall.model
+from curtainwall.app.config import parse_config
 from curtainwall.app.config_docs import render
 from tests.support.repository import DOCS, ROOT, modules, name_of, table_rows, tree_of
 
@@ -99,6 +100,27 @@ def test_every_key_of_the_configuration_is_written_with_dashes() -> None:
     keys = re.findall(r"^\| `([^`]+)` \|", render(), re.MULTILINE)
     assert "warn-at" in keys
     assert [key for key in keys if "_" in key] == []
+
+
+EXAMPLES = [
+    (page.name, text)
+    for page in sorted(DOCS.glob("*.md"))
+    for text in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+]
+
+
+def fault_in(text: str) -> str | None:
+    """Return what is wrong with a configuration; an example may leave out the rest of a table."""
+    try:
+        parse_config(text)
+    except ValueError as fault:
+        return None if "` is missing; write it" in str(fault) else str(fault)
+    return None
+
+
+@pytest.mark.parametrize("text", [text for _, text in EXAMPLES], ids=[page for page, _ in EXAMPLES])
+def test_what_pages_have_people_write_into_the_configuration_is_taken(text: str) -> None:
+    assert fault_in(text) is None
 
 
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
