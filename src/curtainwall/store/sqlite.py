@@ -30,15 +30,15 @@ from curtainwall.store.faults import explain_file
 from curtainwall.store.home import CUT_OFF, Home, make_audit_key, name_aside, read_audit_key
 from curtainwall.store.index import SqliteIndex
 from curtainwall.store.leases import OfdLeases
-from curtainwall.store.ledger import PreparedBatch, prepare, prepare_post
 from curtainwall.store.marks import SqliteMarks
+from curtainwall.store.prepared import PreparedBatch, prepare, prepare_post
 from curtainwall.store.projection import changes
 from curtainwall.store.pruning import AT_OPENING, prune
 from curtainwall.store.reading import Reader
 from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, STREAM_SHIFT, create
 from curtainwall.store.trail import Decode, Told, Trail
 from curtainwall.store.watching import Watching
-from curtainwall.store.writer import Heard, Writer
+from curtainwall.store.writer import BUSY, Heard, Writer
 
 _READ = f"""
 SELECT ?1, e.place & {(1 << STREAM_SHIFT) - 1}, e.kind, e.version, e.payload, e.hash
@@ -146,6 +146,13 @@ class SqliteStore:
             store.close()
             raise
         return store
+
+    def write_apart(self, busy: int = BUSY) -> None:
+        """Let a process of its own write what comes from the running loop, once that is so many batches in a second.
+
+        Commits then take nothing from what else goes on there. A quiet house has no use for it, and it is started by none.
+        """
+        self._writer.write_apart(busy)
 
     def close(self) -> None:
         """Finish what waits, release the leases, and let go of every file; calling it twice is harmless."""

@@ -60,20 +60,25 @@ class Trail:
         self._marked = marked
         self._queue: queue.SimpleQueue[StreamId | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._leaving = threading.Event()
         self._ends: dict[SessionId, _End] = {}
         self._unsynced: dict[StreamId, int] = {}
 
     def touch(self, streams: Sequence[StreamId]) -> None:
-        """Say that sessions have entries to tell of; called by the writer alone."""
+        """Say that sessions have entries to tell of."""
         for stream in streams:
             self._queue.put(stream)
         if self._thread is None and streams:
-            thread = threading.Thread(target=self._run, name="curtainwall-audit", daemon=True)
             # Where the machine has no room for a thread, the next touch tries again; the log stays behind its mark until then.
-            with contextlib.suppress(RuntimeError):
-                thread.start()
-                self._thread = thread
+            with self._starting, contextlib.suppress(RuntimeError):
+                self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="curtainwall-audit", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def close(self) -> None:
         """Finish what was touched."""
