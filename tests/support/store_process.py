@@ -47,7 +47,7 @@ async def append(home: Path, stream: StreamId) -> None:
 async def append_apart(home: Path, stream: StreamId) -> None:
     """Append without end, and say when a process of its own does the writing."""
     async with SqliteStore.open(home, StillClock()) as store:
-        store.write_apart(busy=0)
+        store.write_apart(crowded=0)
         end = 0
         while not any(map(is_writing, writers_of(os.getpid()))):
             await store.log.append(batch(stream, end, spoke(f"{end}")))

@@ -26,7 +26,6 @@ Pending = tuple[PreparedBatch, "asyncio.Future[Mapping[StreamId, int]]"]
 class Hears(NamedTuple):
     """Who hears of what a scribe does; each is called on its loop."""
 
-    ready: Callable[[], None]
     wrote: Callable[[Sequence[PreparedBatch]], None]
     behind: Callable[[Sequence[StreamId]], None]
     changed: Callable[[], None]
@@ -51,7 +50,8 @@ class Scribe:
         self._unsent = bytearray()
         self._lock = threading.Lock()
         self._marks: dict[StreamId, int] = {}
-        self._is_looking = self._is_flushing = self._is_ready = self._is_going = self._is_over = False
+        self.is_ready = False
+        self._is_looking = self._is_flushing = self._is_going = self._is_over = False
         self._moved = time.monotonic()
         self._wire, theirs = socket.socketpair()
         try:
@@ -74,6 +74,11 @@ class Scribe:
         self.loop.add_reader(self._wire, self._read)
         self._send(terms)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Tell whether it has something that is not written yet."""
+        return bool(self._waiting)
+
     def write(self, batch: PreparedBatch) -> "asyncio.Future[Mapping[StreamId, int]]":
         """Return where the batch's streams end once it is durable."""
         future: asyncio.Future[Mapping[StreamId, int]] = self.loop.create_future()
@@ -88,6 +93,10 @@ class Scribe:
         """Begin to write: nobody else has anything left that came before."""
         self._is_going = True
         self._flush()
+
+    def hold(self) -> None:
+        """Write nothing for now: somebody else does."""
+        self._is_going = False
 
     def note(self, upto: Mapping[StreamId, int]) -> None:
         """Write down, with whatever is written next, how far audit files are complete."""
@@ -120,7 +129,7 @@ class Scribe:
         if self._is_over:
             return
         with contextlib.suppress(OSError):
-            if self._is_ready:
+            if self.is_ready:
                 self._wire.shutdown(socket.SHUT_WR)
                 self._process.wait(_LAST_WORDS)
         self._end()
@@ -177,9 +186,7 @@ class Scribe:
         self._moved = time.monotonic()
         for report in self._frames.take(data):
             assert isinstance(report, Report)
-            if not self._is_ready:
-                self._is_ready = True
-                self._hears.ready()
+            self.is_ready = True
             self._settle(report)
 
     def _settle(self, report: Report) -> None:

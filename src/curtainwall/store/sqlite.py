@@ -23,6 +23,7 @@ from curtainwall.model import (
     session_of,
 )
 from curtainwall.store import chain, tables
+from curtainwall.store.apart import CROWDED
 from curtainwall.store.audit import AUDITED, AuditFault
 from curtainwall.store.blobs import FileBlobs
 from curtainwall.store.chain import Fault, Head
@@ -38,7 +39,7 @@ from curtainwall.store.reading import Reader
 from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, STREAM_SHIFT, create
 from curtainwall.store.trail import Decode, Told, Trail
 from curtainwall.store.watching import Watching
-from curtainwall.store.writer import BUSY, Heard, Writer
+from curtainwall.store.writer import Heard, Writer
 
 _READ = f"""
 SELECT ?1, e.place & {(1 << STREAM_SHIFT) - 1}, e.kind, e.version, e.payload, e.hash
@@ -147,12 +148,12 @@ class SqliteStore:
             raise
         return store
 
-    def write_apart(self, busy: int = BUSY) -> None:
-        """Let a process of its own write what comes from the running loop, once that is so many batches in a second.
+    def write_apart(self, crowded: int = CROWDED) -> None:
+        """Let a process of its own write what comes from the running loop, while so many batches a second come before others are done.
 
-        Commits then take nothing from what else goes on there. A quiet house has no use for it, and it is started by none.
+        Commits then take nothing from what else goes on there. A house that is not crowded starts none.
         """
-        self._writer.write_apart(busy)
+        self._writer.write_apart(crowded)
 
     def close(self) -> None:
         """Finish what waits, release the leases, and let go of every file; calling it twice is harmless."""

@@ -2,28 +2,22 @@
 
 import asyncio
 import contextlib
-import logging
 import queue
 import sqlite3
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from curtainwall.model import Clock, CurtainwallError, StreamId, TryLater
+from curtainwall.store.apart import Apart
 from curtainwall.store.desk import Desk
 from curtainwall.store.frames import Terms
 from curtainwall.store.prepared import PreparedBatch
-from curtainwall.store.scribe import Hears, Pending, Scribe
-
-BUSY = 100
-"""From how many batches in a second on a process of its own is worth it."""
+from curtainwall.store.scribe import Pending
 
 _GROUP = 256
-_PAUSE, _LONGEST_PAUSE = 1.0, 600.0
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -73,33 +67,6 @@ class Heard:
         self.changed, self.audited, self.loops, self.tell = changed, audited, loops, tell
 
 
-class _Busy:
-    """Sees when a loop writes so much that a process of its own is worth it; each that was lost is followed by a longer rest."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, many: int, start: Callable[[], None]) -> None:
-        self._loop = loop
-        self._many = many
-        self._start = start
-        self._since = self._not_before = 0.0
-        self._counted = 0
-        self._pause = _PAUSE
-
-    def count(self) -> None:
-        """Count a batch; called on any loop."""
-        now = time.monotonic()
-        if now - self._since > 1:
-            self._since, self._counted = now, 0
-        self._counted += 1
-        if self._counted > self._many and now > self._not_before and asyncio.get_running_loop() is self._loop:
-            self._start()
-
-    def rest(self) -> float:
-        """Do without for a while, and return for how many seconds."""
-        pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
-        self._not_before = time.monotonic() + pause
-        return pause
-
-
 class Writer:
     """The writer of one store: a thread, and where a loop asks for it a process for everything that comes from that loop."""
 
@@ -111,52 +78,36 @@ class Writer:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
-        # Where a loop asked for it: the process that is started, and the same once it takes batches.
-        self._scribe: Scribe | None = None
-        self._taking: Scribe | None = None
-        self._apart: _Busy | None = None
+        self._apart: Apart | None = None
         # Only the thread itself uses it.
         self._desk = Desk(path, key, busy_millis, heard.audited)
 
     def write(self, batch: PreparedBatch) -> Awaitable[Mapping[StreamId, int]]:
         """Return where the batch's streams end once it is durable; cancelling does not take it back."""
-        taking = self._taking
-        if taking is not None and taking.loop is asyncio.get_running_loop() and not self._closed:
-            return taking.write(batch)
-        if self._apart is not None and self._scribe is None:
-            self._apart.count()
-        return self._submit(batch)
+        apart = self._apart
+        if apart is None or self._closed or apart.loop is not asyncio.get_running_loop():
+            return self.submit(batch)
+        return apart.write(batch)
 
     def run(self, work: Callable[[sqlite3.Connection], Any]) -> Awaitable[Any]:
         """Return what a function made of the database in a transaction of its own."""
         return self._submit(work)
 
-    def write_apart(self, busy: int) -> None:
-        """Let a process of its own write what comes from the running loop, once that is so many batches in a second."""
-        self._apart = _Busy(asyncio.get_running_loop(), busy, self._start_scribe)
-
-    def _start_scribe(self) -> None:
-        if self._closed or self._scribe is not None:
-            return
-        hears = Hears(self._switch, self._wrote, self._heard.audited, self._changed_elsewhere, self._take_back)
-        try:
-            self._scribe = Scribe(self._terms, self._clock, hears)
-        except OSError as error:
-            self._do_without(f"cannot be started: {error.strerror}")
+    def write_apart(self, crowded: int) -> None:
+        """Let a process of its own write what comes from the running loop, while that is so much at once."""
+        self._apart = Apart(self._terms, self._clock, self, crowded)
 
     def mark_audited(self, upto: Mapping[StreamId, int]) -> None:
         """Note, with the next commit, how far audit files are complete."""
-        taking = self._taking
-        if taking is not None:
-            taking.note(upto)
+        if self._apart is not None and self._apart.is_by_process:
+            self._apart.note(upto)
         else:
             self._queue.put(_Marks(upto))
 
     def look(self) -> None:
         """See whether another process wrote, and tell the watchers."""
-        taking = self._taking
-        if taking is not None:
-            taking.look()
+        if self._apart is not None and self._apart.is_by_process:
+            self._apart.look()
             return
         # No more than a hint: whoever cannot be told now is told at the next look.
         with self._lock, contextlib.suppress(TryLater):
@@ -174,57 +125,62 @@ class Writer:
         with self._lock:
             self._closed = True
         self._wait_for_thread()
-        if self._scribe is not None:
-            self._scribe.finish()
-            # It may have given back what it was unsure about.
+        if self._apart is not None:
+            self._apart.finish()
+            # What the process was unsure about, the thread has now.
             self._wait_for_thread()
 
     def close(self) -> None:
         """Finish what waits, and end process and thread."""
         self.drain()
-        if self._scribe is not None:
-            self._scribe.close()
-            self._scribe = self._taking = None
+        if self._apart is not None:
+            self._apart.close()
         if self._thread is not None:
             self._queue.put(_STOP)
             self._thread.join()
             self._thread = None
 
-    def _wait_for_thread(self) -> None:
-        done = threading.Event()
-        with self._lock:
-            if self._thread is None:
-                return
-            self._put(_Reached(done.set))
-        done.wait()
+    def submit(self, batch: PreparedBatch) -> asyncio.Future[Mapping[StreamId, int]]:
+        """Take a batch."""
+        return self._submit(batch)
 
-    def _switch(self) -> None:
-        """Give the process what comes from here on; it begins once the thread is done with what came before."""
-        scribe = self._scribe
-        if scribe is None or self._closed:
-            return
-        self._taking = scribe
-        with self._lock:
-            if self._thread is not None:
-                self._put(_Reached(lambda: scribe.loop.call_soon_threadsafe(scribe.go)))
-                return
-        scribe.go()
-
-    def _take_back(self, waiting: Sequence[Pending]) -> None:
-        """Write in the thread what a process was given that is gone now; some of it may stand already."""
-        scribe, self._scribe, self._taking = self._scribe, None, None
-        assert scribe is not None
+    def take_back(self, waiting: Sequence[Pending], loop: asyncio.AbstractEventLoop) -> None:
+        """Take batches that a process was given that is gone now, with those who wait for them; some may stand already."""
         for batch, future in waiting:
             batch.is_doubtful = True
             with self._lock:
-                self._put(_Job(batch, scribe.loop, future))
-        if not self._closed:
-            self._do_without("ended by itself")
+                self._put(_Job(batch, loop, future))
 
-    def _do_without(self, why: str) -> None:
-        if self._apart is not None:
-            pause = self._apart.rest()
-            _LOG.warning("the process that writes %s; a thread does so for %.0f seconds at least", why, pause)
+    def reached(self, tell: Callable[[], object]) -> None:
+        """Say when everything that was taken so far is done."""
+        with self._lock:
+            if self._thread is not None:
+                self._put(_Reached(tell))
+                return
+        tell()
+
+    def wrote(self, done: Sequence[PreparedBatch], loop: asyncio.AbstractEventLoop) -> None:
+        """Tell whoever watches what was written; called on that loop."""
+        names = _touched(done)
+        for each in self._heard.loops():
+            if each is loop:
+                self._heard.tell(each, names)
+            else:
+                self._tell_loops([each], names)
+        self._tell_of(done, names)
+
+    def behind(self, streams: Sequence[StreamId]) -> None:
+        """Have audit files caught up."""
+        self._heard.audited(streams)
+
+    def changed(self) -> None:
+        """Tell whoever watches that another process wrote."""
+        self._tell_loops(self._heard.loops(), frozenset())
+
+    def _wait_for_thread(self) -> None:
+        done = threading.Event()
+        self.reached(done.set)
+        done.wait()
 
     def _put(self, item: object) -> None:
         if self._thread is None:
@@ -328,17 +284,6 @@ class Writer:
                 loop.call_soon_threadsafe(self._deliver, loop, those, names)
         self._tell_of(done, names)
 
-    def _wrote(self, done: Sequence[PreparedBatch]) -> None:
-        """Tell everyone who watches what the process wrote; called on its loop."""
-        names = _touched(done)
-        assert self._scribe is not None
-        for loop in self._heard.loops():
-            if loop is self._scribe.loop:
-                self._heard.tell(loop, names)
-            else:
-                self._tell_loops([loop], names)
-        self._tell_of(done, names)
-
     def _tell_of(self, done: Sequence[PreparedBatch], names: frozenset[StreamId]) -> None:
         if names:
             self._heard.changed(names)
@@ -358,13 +303,10 @@ class Writer:
 
     def _look(self) -> None:
         if self._desk.was_changed():
-            self._changed_elsewhere()
+            self.changed()
         # Only while nothing waits to be written.
         if self._queue.empty():
             self._desk.prune(self._clock.now())
-
-    def _changed_elsewhere(self) -> None:
-        self._tell_loops(self._heard.loops(), frozenset())
 
     def _tell_all(self, names: frozenset[StreamId]) -> None:
         self._tell_loops(self._heard.loops(), names)

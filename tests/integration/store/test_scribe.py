@@ -53,7 +53,7 @@ async def busy(disk: OnDisk, busy_millis: int = 5_000) -> AsyncGenerator[SqliteS
     """Open a store that takes anything for busy."""
     store = SqliteStore.open(disk.home, StillClock(), busy_millis=busy_millis)
     try:
-        store.write_apart(busy=0)
+        store.write_apart(crowded=0)
         yield store
     finally:
         store.close()
@@ -213,7 +213,7 @@ def test_one_that_hangs_is_given_up_and_what_it_was_given_is_written_all_the_sam
 def test_a_store_that_closes_while_it_hangs_writes_what_is_left_itself(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = SqliteStore.open(disk.home, StillClock(), busy_millis=50)
-        store.write_apart(busy=0)
+        store.write_apart(crowded=0)
         pid = await warm(store, A)
         end = store.log.head(A)
         os.kill(pid, signal.SIGSTOP)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, Write
+from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, StreamId, Write
 from curtainwall.store.chain import seal_empty
 from curtainwall.store.ledger import Ledger
 from curtainwall.store.prepared import prepare
@@ -38,7 +38,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     db.close()
 
 
-def written(ledger: Ledger, batch: Batch, *, is_doubtful: bool = False) -> dict[str, int]:
+def written(ledger: Ledger, batch: Batch, *, is_doubtful: bool = False) -> dict[StreamId, int]:
     """Write a batch in a transaction of its own."""
     prepared = prepare(batch)
     prepared.is_doubtful = is_doubtful
