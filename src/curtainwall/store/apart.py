@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from curtainwall.model import Clock, StreamId
-from curtainwall.store.frames import Terms
+from curtainwall.store.frames import Frames, Terms
 from curtainwall.store.prepared import PreparedBatch
 from curtainwall.store.scribe import Hears, Pending, Scribe
 
@@ -15,6 +15,7 @@ CROWDED: Final = 100
 """How many batches a second have to come while others are under way, so that a process of its own is worth it."""
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 600.0
+_PATIENCE: Final = 10
 _LOG = logging.getLogger(__name__)
 
 
@@ -34,11 +35,7 @@ class Thread(Protocol):
         ...
 
     def wrote(self, done: Sequence[PreparedBatch], loop: asyncio.AbstractEventLoop) -> None:
-        """Tell whoever watches what was written; called on that loop."""
-        ...
-
-    def behind(self, streams: Sequence[StreamId]) -> None:
-        """Have audit files caught up."""
+        """Tell whoever watches what was written; called on that loop. Its audit files are kept by whoever wrote it."""
         ...
 
     def changed(self) -> None:
@@ -56,7 +53,9 @@ class Apart:
     def __init__(self, terms: Terms, clock: Clock, thread: Thread, crowded: int) -> None:
         self.loop = asyncio.get_running_loop()
         self.is_by_process = False
-        self._terms = terms
+        self._terms = Frames.of(terms)
+        # It gives up by itself where somebody else has the database for long; so it hangs if it takes many times as long.
+        self._patience = _PATIENCE * terms.busy_millis / 1000
         self._clock = clock
         self._thread = thread
         self._load = _Load(crowded)
@@ -88,11 +87,6 @@ class Apart:
         future.add_done_callback(self._done)
         return future
 
-    def note(self, upto: Mapping[StreamId, int]) -> None:
-        """Have the process write down how far audit files are complete; called from any thread."""
-        if self._scribe is not None:
-            self._scribe.note(upto)
-
     def look(self) -> None:
         """Have the process see whether another one wrote; called from any thread."""
         if self._scribe is not None:
@@ -114,9 +108,9 @@ class Apart:
         self._with_thread -= 1
 
     def _start(self) -> None:
-        hears = Hears(self._wrote, self._thread.behind, self._thread.changed, self._lost)
+        hears = Hears(self._wrote, self._thread.changed, self._lost)
         try:
-            self._scribe = Scribe(self._terms, self._clock, hears)
+            self._scribe = Scribe(self._terms, self._patience, self._clock, hears)
         except OSError as error:
             self._do_without(f"cannot be started: {error.strerror}")
 

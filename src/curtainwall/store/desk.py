@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,12 @@ class Desk:
         except sqlite3.Error as error:
             self._fail(explain(error, self._path))
 
+    def tell_behind(self) -> None:
+        """Say again which audit files are behind; where there is no connection, the next one does."""
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._say_who_is_behind(self._db)
+
     def close(self) -> None:
         """Let go of the database."""
         if self._db is not None:
@@ -133,12 +140,15 @@ class Desk:
         if self._ledger is None or self._db is None:
             self._db = connect(self._path, self._busy_millis)
             self._inode, self._wal_inode = _inode_of(self._path), 0
-            self._behind([StreamId(row[0]) for row in self._db.execute("SELECT stream FROM head WHERE audited < seq LIMIT 1000")])
+            self._say_who_is_behind(self._db)
             self._ledger = Ledger(self._db, self._key, self._busy_millis)
         if self._trouble is not None:
             self._try_out(self._db)
             self._trouble = None
         return self._ledger
+
+    def _say_who_is_behind(self, db: sqlite3.Connection) -> None:
+        self._behind([StreamId(row[0]) for row in db.execute("SELECT stream FROM head WHERE audited < seq LIMIT 1000")])
 
     def _try_out(self, db: sqlite3.Connection) -> None:
         """Raise unless the database is whole and takes a write; what a failed write left in the WAL is overwritten by it."""

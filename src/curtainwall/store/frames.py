@@ -1,13 +1,14 @@
 """What a house and the process that writes for it say to each other, and how it travels."""
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from curtainwall.model import Millis, StreamId
+from curtainwall.model import Millis
 from curtainwall.store.desk import Written
+from curtainwall.store.home import Home
 from curtainwall.store.prepared import PreparedBatch
+from curtainwall.store.trail import Decode
 
 CHUNK: Final = 1 << 18
 """How much is read at once."""
@@ -16,28 +17,27 @@ _LENGTH: Final = 4
 
 
 class Terms(NamedTuple):
-    """The first frame: whose database it is."""
+    """The first frame: which home it is, and how its events are read."""
 
-    path: Path
+    home: Home
     key: bytes
     busy_millis: int
+    decode: Decode
 
 
 class Order(NamedTuple):
-    """What is wanted: batches, how far audit files are complete, and perhaps a look at what others wrote."""
+    """What is wanted: batches, and perhaps a look at what others wrote."""
 
     now: Millis
     batches: Sequence[PreparedBatch]
-    marks: Mapping[StreamId, int]
     look: bool
 
 
 class Report(NamedTuple):
-    """What became of all batches of some orders, in their order; whether others wrote; and whose audit files are behind."""
+    """What became of all batches of some orders, in their order; and whether others wrote."""
 
     written: Sequence[Written]
     was_changed: bool
-    behind: Sequence[StreamId]
 
 
 class Frames:

@@ -6,18 +6,16 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from curtainwall.model import Clock, CurtainwallError, StreamId
-from curtainwall.store.frames import CHUNK, Frames, Order, Report, Terms
+from curtainwall.store.frames import CHUNK, Frames, Order, Report
 from curtainwall.store.prepared import PreparedBatch
 
 _ENTRY: Final = "curtainwall.store.scribe_entry"
-_PATIENCE: Final = 10
 _LAST_WORDS: Final = 5.0
 
 Pending = tuple[PreparedBatch, "asyncio.Future[Mapping[StreamId, int]]"]
@@ -27,29 +25,25 @@ class Hears(NamedTuple):
     """Who hears of what a scribe does; each is called on its loop."""
 
     wrote: Callable[[Sequence[PreparedBatch]], None]
-    behind: Callable[[Sequence[StreamId]], None]
     changed: Callable[[], None]
     lost: Callable[[Sequence[Pending]], None]
 
 
 class Scribe:
-    """One such process, from its start to its end. It belongs to the loop that started it; only `note` and `look` may be called elsewhere.
+    """One such process, from its start to its end. It belongs to the loop that started it; only `look` may be called elsewhere.
 
     It is an addition and never a need: where it ends by itself, whoever is `lost` gets back what it was given and is unsure about.
     """
 
-    def __init__(self, terms: Terms, clock: Clock, hears: Hears) -> None:
+    def __init__(self, terms: bytes, patience: float, clock: Clock, hears: Hears) -> None:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._hears = hears
-        # It gives up by itself where another process has the database for long; so it hangs if it takes many times as long.
-        self._patience = _PATIENCE * terms.busy_millis / 1000
+        self._patience = patience
         self._frames = Frames()
         self._waiting: deque[Pending] = deque()
         self._batches: list[PreparedBatch] = []
         self._unsent = bytearray()
-        self._lock = threading.Lock()
-        self._marks: dict[StreamId, int] = {}
         self.is_ready = False
         self._is_looking = self._is_flushing = self._is_going = self._is_over = False
         self._moved = time.monotonic()
@@ -98,11 +92,6 @@ class Scribe:
         """Write nothing for now: somebody else does."""
         self._is_going = False
 
-    def note(self, upto: Mapping[StreamId, int]) -> None:
-        """Write down, with whatever is written next, how far audit files are complete."""
-        with self._lock:
-            self._marks.update(upto)
-
     def look(self) -> None:
         """See whether another process wrote."""
         # A loop that was closed has nobody left who watches.
@@ -145,14 +134,12 @@ class Scribe:
         if not self._is_going or self._is_over:
             return
         batches, self._batches = self._batches, []
-        with self._lock:
-            marks, self._marks = self._marks, {}
         look, self._is_looking = self._is_looking, False
-        if batches or marks or look:
-            self._send(Order(self._clock.now(), batches, marks, look))
+        if batches or look:
+            self._send(Frames.of(Order(self._clock.now(), batches, look)))
 
-    def _send(self, value: object) -> None:
-        self._unsent += Frames.of(value)
+    def _send(self, frame: bytes) -> None:
+        self._unsent += frame
         self._push()
 
     def _push(self) -> None:
@@ -202,8 +189,6 @@ class Scribe:
                 future.set_result(result)
         if done:
             self._hears.wrote(done)
-        if report.behind:
-            self._hears.behind(report.behind)
         if report.was_changed:
             self._hears.changed()
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from curtainwall.model import AnyEvent, CurtainwallError, Entry, SessionId, StreamId, session_of, session_stream
 from curtainwall.store.audit import AUDITED, START, AuditFault, Line, line_of, parse_line, verify_lines
 from curtainwall.store.home import Home, private_directory, private_file, write_all, write_durably
+from curtainwall.store.reading import READ, Reader
 
 Decode = Callable[[Entry], AnyEvent]
 
@@ -26,12 +27,28 @@ _BREATH_SECONDS = 0.001
 _REMEMBERED = 1024
 
 
+_KINDS = ", ".join(f"'{kind}'" for kind in sorted(AUDITED))
+_READ_AUDITED = f"{READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
+
+
 class Told(NamedTuple):
     """What the log has for a file: where it ends, up to where the file was complete, and the audited entries after a cursor."""
 
     head: int
     audited: int
     entries: Sequence[Entry]
+
+
+def told_by(reader: Reader) -> Callable[[StreamId, int], Told]:
+    """Return a way to ask the log."""
+
+    def told(stream: StreamId, after: int) -> Told:
+        head = reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
+        rows = reader.all(_READ_AUDITED, (stream, after)) if head else []
+        seq, audited = head or (0, 0)
+        return Told(seq, audited, list(map(Entry._make, rows)))
+
+    return told
 
 
 @dataclass(frozen=True, slots=True)

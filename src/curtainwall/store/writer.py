@@ -7,7 +7,6 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from curtainwall.model import Clock, CurtainwallError, StreamId, TryLater
@@ -70,8 +69,8 @@ class Heard:
 class Writer:
     """The writer of one store: a thread, and where a loop asks for it a process for everything that comes from that loop."""
 
-    def __init__(self, path: Path, key: bytes, clock: Clock, busy_millis: int, heard: Heard) -> None:
-        self._terms = Terms(path, key, busy_millis)
+    def __init__(self, terms: Terms, clock: Clock, heard: Heard) -> None:
+        self._terms = terms
         self._clock = clock
         self._heard = heard
         self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -80,7 +79,7 @@ class Writer:
         self._closed = False
         self._apart: Apart | None = None
         # Only the thread itself uses it.
-        self._desk = Desk(path, key, busy_millis, heard.audited)
+        self._desk = Desk(terms.home.database, terms.key, terms.busy_millis, heard.audited)
 
     def write(self, batch: PreparedBatch) -> Awaitable[Mapping[StreamId, int]]:
         """Return where the batch's streams end once it is durable; cancelling does not take it back."""
@@ -99,10 +98,7 @@ class Writer:
 
     def mark_audited(self, upto: Mapping[StreamId, int]) -> None:
         """Note, with the next commit, how far audit files are complete."""
-        if self._apart is not None and self._apart.is_by_process:
-            self._apart.note(upto)
-        else:
-            self._queue.put(_Marks(upto))
+        self._queue.put(_Marks(upto))
 
     def look(self) -> None:
         """See whether another process wrote, and tell the watchers."""
@@ -150,6 +146,8 @@ class Writer:
             batch.is_doubtful = True
             with self._lock:
                 self._put(_Job(batch, loop, future))
+        # Its audit files may have stayed behind.
+        self.reached(self._desk.tell_behind)
 
     def reached(self, tell: Callable[[], object]) -> None:
         """Say when everything that was taken so far is done."""
@@ -160,18 +158,14 @@ class Writer:
         tell()
 
     def wrote(self, done: Sequence[PreparedBatch], loop: asyncio.AbstractEventLoop) -> None:
-        """Tell whoever watches what was written; called on that loop."""
+        """Tell whoever watches what was written; called on that loop. Its audit files are kept by whoever wrote it."""
         names = _touched(done)
         for each in self._heard.loops():
             if each is loop:
                 self._heard.tell(each, names)
             else:
                 self._tell_loops([each], names)
-        self._tell_of(done, names)
-
-    def behind(self, streams: Sequence[StreamId]) -> None:
-        """Have audit files caught up."""
-        self._heard.audited(streams)
+        self._heard.changed(names)
 
     def changed(self) -> None:
         """Tell whoever watches that another process wrote."""
@@ -282,9 +276,6 @@ class Writer:
             # A loop that was closed has nobody left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._deliver, loop, those, names)
-        self._tell_of(done, names)
-
-    def _tell_of(self, done: Sequence[PreparedBatch], names: frozenset[StreamId]) -> None:
         if names:
             self._heard.changed(names)
         if audited := [stream for batch in done for stream in batch.audited]:

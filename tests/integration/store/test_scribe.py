@@ -39,6 +39,12 @@ def the_writer() -> int | None:
     return next(iter(writers_of(os.getpid())), None)
 
 
+def audit_of(disk: OnDisk) -> list[str]:
+    """Return the lines of a session's audit file."""
+    path = disk.home / "sessions" / "a" / "audit.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
 async def warm(store: SqliteStore, stream: StreamId) -> int:
     """Append until a process has written, and return where the stream ends and which process it is."""
     while True:
@@ -80,6 +86,7 @@ def test_a_process_writes_for_a_busy_store_and_ends_with_it(disk: OnDisk) -> Non
             outcome = Outcome(seq=1)
             await store.log.append(Batch((), (Consumed(A, "k1", outcome),)))
             assert store.inbox.outcome(A, "k1") == outcome
+        assert len(audit_of(disk)) == 12
         assert the_writer() is None
         assert not is_writing(pid)
 
@@ -182,6 +189,7 @@ def test_nothing_is_lost_or_written_twice_when_it_is_killed_again_and_again(disk
                 await eventually(lambda: is_writing(pid))  # noqa: B023 - awaited here
                 await asyncio.sleep(chance.random() * 0.05)
                 os.kill(pid, signal.SIGKILL)
+                await eventually(lambda: pid not in writers_of(os.getpid()))  # noqa: B023 - awaited here
                 killed += 1
             done.set()
             return await asyncio.gather(*talks)
@@ -196,6 +204,19 @@ def test_nothing_is_lost_or_written_twice_when_it_is_killed_again_and_again(disk
         assert all(f"{stream} {number}".encode() in payload for number, payload in enumerate(told[1:]))
         assert store.inbox.waiting(stream) == []
     assert min(counts) > 0
+
+
+def test_audit_files_that_it_left_behind_are_caught_up(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            pid = await warm(store, B)
+            await store.log.append(batch(A, 0, *everything_audited()))
+            # Audit files follow a moment later.
+            os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: len(audit_of(disk)) == 12)
+            await eventually(lambda: store.verify_audit(SessionId("a")) is None)
+
+    run(scenario())
 
 
 def test_one_that_hangs_is_given_up_and_what_it_was_given_is_written_all_the_same(disk: OnDisk) -> None:
