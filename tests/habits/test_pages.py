@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -132,6 +133,25 @@ def test_links_between_pages_lead_somewhere() -> None:
         for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
         for target in LINK.findall(page.read_text(encoding="utf-8"))
         if not (page.parent / target).exists()
+    ]
+    assert dead == []
+
+
+ANCHOR = re.compile(r"\]\((?!\w+:)([^)#\s]*)#([^)\s]+)\)")
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the names under which the headings of a page are found."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_into_pages_lead_to_a_heading() -> None:
+    dead = [
+        f"{name_of(page)}: {target}#{anchor}"
+        for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+        for target, anchor in ANCHOR.findall(page.read_text(encoding="utf-8"))
+        if anchor not in anchors_of((page.parent / target) if target else page)
     ]
     assert dead == []
 
