@@ -103,6 +103,8 @@ def _run(arguments: list[str]) -> int:
     from typer.core import TyperGroup
     from typer.main import get_command
 
+    from curtainwall.app.helping import HelpedCommand
+
     wanted = next((word for word in arguments if not word.startswith("-")), None)
 
     def root(version: bool = typer.Option(False, "--version", "-V", help="Show the version and exit.")) -> None:
@@ -118,9 +120,11 @@ def _run(arguments: list[str]) -> int:
         module = import_module(f"curtainwall.app.commands.{command.module}") if name == wanted else None
         if command.is_group:
             made = module.app if module else typer.Typer(name=name)
+            for below in made.registered_commands:
+                below.cls = HelpedCommand
             app.add_typer(made, name=name, help=command.about, no_args_is_help=True)
         else:
-            app.command(name, help=command.about)(getattr(module, name.replace("-", "_")) if module else _elsewhere)
+            app.command(name, cls=HelpedCommand, help=command.about)(getattr(module, name.replace("-", "_")) if module else _elsewhere)
     group = cast("TyperGroup", get_command(app))
     # The overview as it is written above, where a newcomer's first commands come first; typer puts groups last.
     group.commands = {name: group.commands[name] for name in COMMANDS}

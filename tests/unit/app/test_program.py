@@ -1,7 +1,9 @@
 """The program's manners: exit codes, one line per error, one document per command, quick answers to small questions."""
 
 import io
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall import __version__
+from curtainwall.app.completing import TABLE, Described
 from curtainwall.app.main import COMMANDS
 from curtainwall.app.screen import paint
 from curtainwall.channels.terminal import wants_colour
@@ -76,6 +79,27 @@ def test_every_command_has_help(run: Run, name: str) -> None:
     told = run(name, "--help")
     assert told.code == 0
     assert told.out.startswith(f"Usage: curtainwall {name}")
+
+
+def _described() -> dict[str, Described]:
+    return json.loads(TABLE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("words", [words for words, it in _described().items() if not it["commands"]])
+def test_the_help_shows_what_a_user_writes_and_no_types(run: Run, words: str) -> None:
+    told = run(*words.split(), "--help").out
+    assert re.findall(r"<(?:\w+\[|\w+>|\w+ range|[\w-]+\|)|x[<>]=|=x", told) == []
+
+
+def test_the_help_names_files_directories_and_what_may_be_written_again(run: Run) -> None:
+    told = run("start", "--help").out
+    assert told.startswith("Usage: curtainwall start [OPTIONS] [TASK]…\n")
+    for written in ("\n  TASK…  one task", "--policy FILE ", "--workspace DIR ", "--name NAME ", "--on-ask wait|park|deny "):
+        assert written in told
+    assert run("sessions", "why", "--help").out.startswith("Usage: curtainwall sessions why [OPTIONS] SESSION [CALL]\n")
+    assert run("sessions", "delete", "--help").out.startswith("Usage: curtainwall sessions delete [OPTIONS] SESSION…\n")
+    assert "[default: 50; 1 to 1000]" in run("teams", "history", "--help").out
+    assert "[default: 20; at least 1]" in run("sessions", "history", "--help").out
 
 
 @pytest.mark.parametrize(

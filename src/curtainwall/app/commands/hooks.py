@@ -25,7 +25,7 @@ _WHAT_TO_DO = {
 
 @app.command("list")
 def list_hooks(
-    workspace: Annotated[Path, typer.Option(help="a directory that may bring hooks of its own")] = Path(),
+    workspace: Annotated[Path, typer.Option(metavar="DIR", help="a directory that may bring hooks of its own")] = Path(),
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the hooks of the configuration, and those that workspaces bring along."""

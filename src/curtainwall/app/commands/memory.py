@@ -39,7 +39,7 @@ NoteArgument = Annotated[str, typer.Argument(metavar="NOTE", help="its id as `me
 
 @app.command("list")
 def list_notes(
-    workspace: Annotated[Path | None, typer.Option(help="only what sessions in this project can recall")] = None,
+    workspace: Annotated[Path | None, typer.Option(metavar="DIR", help="only what sessions in this project can recall")] = None,
     session: Annotated[str | None, typer.Option(help="only what this session can recall")] = None,
     forgotten: Annotated[bool, typer.Option("--forgotten", help="what was forgotten and can be put back")] = False,
     output: OutputOption = Output.TEXT,

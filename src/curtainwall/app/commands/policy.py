@@ -35,8 +35,10 @@ app = typer.Typer()
 _OWN_IS_FREE = "workspace-free"
 _LISTS = ("allow", "ask", "deny")
 
-WorkspaceOption = Annotated[Path | None, typer.Option(help="the session's own workspace; left out, the current directory is judged as one")]
-ProjectOption = Annotated[Path | None, typer.Option(help="a project that the user named, in place of --workspace")]
+WorkspaceOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="the session's own workspace; left out, the current directory is judged as one")
+]
+ProjectOption = Annotated[Path | None, typer.Option(metavar="DIR", help="a project that the user named, in place of --workspace")]
 PolicyOption = Annotated[list[Path] | None, typer.Option("--policy", help="a rule file to add; may be given more than once")]
 ModeOption = Annotated[Mode, typer.Option(help="the session's mode")]
 LabelsOption = Annotated[str, typer.Option(help="what the session has touched, with commas: sensitive,untrusted-content")]
@@ -197,7 +199,9 @@ def run_corpus_file(
 @app.command("import")
 def import_rules(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Claude Code's settings.json, or its `permissions` alone")],
-    workspace: Annotated[Path | None, typer.Option(help="where its relative patterns start; left out, the current directory")] = None,
+    workspace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="where its relative patterns start; left out, the current directory")
+    ] = None,
     name: Annotated[str, typer.Option(help="what file and ids of the rules begin with; a second import needs another")] = "claude",
     write: Annotated[bool, typer.Option("--write", help="put the rules into policy/ in place of printing them")] = False,
     output: OutputOption = Output.TEXT,

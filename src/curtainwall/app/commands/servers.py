@@ -76,13 +76,15 @@ def list_servers(output: OutputOption = Output.TEXT) -> None:
 def add(
     name: NameArgument,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]…", help="the program and its arguments")],
-    read: Annotated[list[str] | None, typer.Option(help="a path that it may read; can be given more than once")] = None,
-    write: Annotated[list[str] | None, typer.Option(help="a path that it may write; `{workspace}` is the session's workspace")] = None,
+    read: Annotated[list[str] | None, typer.Option(metavar="PATH", help="a path that it may read; can be given more than once")] = None,
+    write: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="a path that it may write; `{workspace}` is the session's workspace")
+    ] = None,
     network: Annotated[list[str] | None, typer.Option(metavar="HOST", help="a host that it may ask for, as in `lists.hosts`")] = None,
-    env: Annotated[list[str] | None, typer.Option(help="a variable of ours that it gets, or NAME=value")] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME", help="a variable of ours that it gets, or NAME=value")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="run it outside the sandbox, with network and all your files")] = False,
     shared: Annotated[bool, typer.Option("--shared", help="one process for all sessions")] = False,
-    timeout: Annotated[str | None, typer.Option(help="how long a call may take, as `90s`")] = None,
+    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="how long a call may take, as `90s`")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Write a server into the configuration; what its program needs to read is found where possible."""

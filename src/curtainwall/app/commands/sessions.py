@@ -69,9 +69,9 @@ def _ago(text: str) -> int:
 @app.command("list")
 def list_sessions(
     status: Annotated[str | None, typer.Option(help="opening, ready, working, waiting or closed")] = None,
-    agent: Annotated[str | None, typer.Option(help="with this agent")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="with this agent")] = None,
     channel: Annotated[str | None, typer.Option(help="born on this channel")] = None,
-    since: Annotated[str | None, typer.Option(help="changed within this time, as 2h or 7d")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="changed within this time, as 2h or 7d")] = None,
     text: Annotated[str | None, typer.Option(help="with this in name or workspace")] = None,
     callers: Annotated[bool, typer.Option("--callers", help="also those that only stand for somebody who asks teams")] = False,
     limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
@@ -329,7 +329,7 @@ def delete(
 
 @app.command()
 def clean(
-    older_than: Annotated[str, typer.Option(help="without a change for this long")] = "7d",
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="without a change for this long, as 12h or 7d")] = "7d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
     yes: YesOption = False,
     output: OutputOption = Output.TEXT,

@@ -14,7 +14,7 @@ from curtainwall.tools.skills import Passed, Skill
 
 app = typer.Typer()
 
-WorkspaceOption = Annotated[Path, typer.Option(help="a directory that may bring skills of its own")]
+WorkspaceOption = Annotated[Path, typer.Option(metavar="DIR", help="a directory that may bring skills of its own")]
 
 
 @app.command("list")

@@ -73,7 +73,9 @@ def start(
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
-    workspace: Annotated[Path | None, typer.Option(help="a project to work in; left out, the session gets a directory of its own")] = None,
+    workspace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="a project to work in; left out, the session gets a directory of its own")
+    ] = None,
     repo: Annotated[
         str | None, typer.Option(metavar="URL", help="a git repository to clone into the session's own workspace first")
     ] = None,

@@ -94,7 +94,7 @@ def ask(
     question: MessageArgument,
     asker: FromOption = "",
     thread: ThreadOption = "",
-    timeout: Annotated[str, typer.Option(help="how long to wait, as `90s` or `5m`; left out, as `peers.wait` says")] = "",
+    timeout: Annotated[str, typer.Option(metavar="TIME", help="how long to wait, as `90s` or `5m`; left out, as `peers.wait` says")] = "",
     output: OutputOption = Output.TEXT,
 ) -> int:
     """Ask a team and print its answer; whoever asks again is remembered.

@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @app.command()
 def link(
-    user: Annotated[str | None, typer.Option(help="for whom; left out, the first of `web.operators`")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="for whom; left out, the first of `web.operators`")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print a link that signs somebody in once, within ten minutes. It is as good as a key: give it to nobody else."""
