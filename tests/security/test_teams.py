@@ -138,7 +138,7 @@ def test_what_one_session_of_a_caller_by_mcp_touched_counts_in_all_of_them_at_on
                 answer = await caller.request(caller.session, calling("ask", team="backend", question="keep this"), wait=False)
                 assert (answer.waiting, answer.verdict.because) == (True, ("sensitive-stays",))
                 inherited = state_in(teams, caller.session).labels[Label("sensitive")]
-                assert inherited.origin == f"inherited from session {one.session}: /srv/.env"
+                assert inherited.origin == f"session {one.session}: /srv/.env"
             for caller in others:
                 answer = await caller.request(caller.session, calling("ask", team="backend", question="hello"), wait=False)
                 assert answer.result is not None, "it is another caller, or a human's own"

@@ -20,7 +20,7 @@ def mounted_labels(policy: Policy, facts: SessionFacts) -> tuple[LabelSource, ..
     for label, place in labels_of(policy, subject, facts):
         resource = resources[place]
         origin = facts.workspace.path if resource is whole else resource.value
-        found[label] = LabelSource(label=label, origin=f"mounted: {origin}")
+        found[label] = LabelSource(label=label, origin=f"the mount of {origin}")
     return tuple(found.values())
 
 

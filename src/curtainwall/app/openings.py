@@ -125,4 +125,4 @@ def state_of(wired: Wired, session: SessionId) -> SessionState:
 def inherited(source: LabelSource, parent: SessionId) -> LabelSource:
     """Return a label as it comes over from another session, with where it was first set."""
     where = source.origin or (f"call {source.call}" if source.call else "")
-    return LabelSource(label=source.label, origin=f"inherited from session {parent}{f': {where}' if where else ''}")
+    return LabelSource(label=source.label, origin=f"session {parent}{f': {where}' if where else ''}")

@@ -132,6 +132,6 @@ class HouseDeliveries:
             told.mode,
             tuple(map(parse_place, told.approval_targets)),
             told.budget.over(setup.limits),
-            (LabelSource(label=UNTRUSTED, origin=f"delivered to the webhook {hook}"),),
+            (LabelSource(label=UNTRUSTED, origin=f"a delivery to the webhook {hook}"),),
             channel=CHANNEL,
         )

@@ -46,7 +46,7 @@ class Grant(Frozen):
 
 
 class LabelSource(Frozen):
-    """What set a label: the call and the resource it touched, or another origin in words."""
+    """What set a label: the call and the resource it touched, or another origin in words that can follow `was set by`."""
 
     label: Label
     call: CallId | None = None

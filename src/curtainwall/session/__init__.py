@@ -32,6 +32,7 @@ from curtainwall.session.card import (
     card_text,
     inert,
     label_lines,
+    label_words,
     shows_all,
     visible,
 )
@@ -49,7 +50,6 @@ from curtainwall.session.evolve import (
     fold,
 )
 from curtainwall.session.in_force import (
-    label_words,
     rules_in_force,
 )
 from curtainwall.session.peers import (

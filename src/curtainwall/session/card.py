@@ -49,7 +49,15 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
 
 def label_lines(labels: Mapping[Label, LabelSource]) -> list[str]:
     """Return what set each label, for whoever is asked because of one."""
-    return [f"label {inert(source.label)} was set by {_origin(source)}" for source in labels.values()]
+    return [f"label {label_words(source)}" for source in labels.values()]
+
+
+def label_words(source: LabelSource) -> str:
+    """Return what set a label: the call and what it touched, or wherever else it comes from."""
+    where = inert(source.origin)
+    if source.call:
+        where = f"call {inert(source.call)}{f' ({where})' if where else ''}"
+    return f"{inert(source.label)} was set by {where}"
 
 
 def shows_all(covers: Sequence[Cover]) -> bool:
@@ -92,11 +100,6 @@ def _wants(covers: Iterable[Cover]) -> list[str]:
 def _arguments(title: str, arguments: Mapping[str, JsonValue]) -> list[str]:
     told = [f"  {inert(name)}: {inert(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()]
     return [f"{title}:", *_cut_lines(told, _ARGUMENTS_LIMIT)]
-
-
-def _origin(source: LabelSource) -> str:
-    where = inert(source.origin)
-    return f"call {inert(source.call)} ({where})" if source.call else where
 
 
 def _cut_lines(lines: list[str], limit: int) -> list[str]:

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from curtainwall.model import AnyEvent, ApprovalAsked, LabelSource, RuleDisabled, RuleEnabled, RuleId, RuleStanding, Who
+from curtainwall.model import AnyEvent, ApprovalAsked, RuleDisabled, RuleEnabled, RuleId, RuleStanding, Who
 from curtainwall.policy import Policy, RuleCard
+from curtainwall.session.card import label_words
 from curtainwall.session.state import SessionState
 
 
@@ -49,9 +50,3 @@ def _standing(card: RuleCard, state: SessionState, asked: int, by: Who | None) -
         asked=asked,
         labels=sources,
     )
-
-
-def label_words(source: LabelSource) -> str:
-    """Return what set a label: the call and what it touched, or wherever else it comes from."""
-    where = f"call {source.call} ({source.origin})" if source.call and source.origin else source.origin or f"call {source.call}"
-    return f"{source.label} was set by {where}"

@@ -307,7 +307,7 @@ def _from(team: str, source: LabelSource) -> LabelSource:
     where = source.origin or (f"call {source.call}" if source.call else "")
     # One hop is told; the sessions before it tell theirs.
     first = where.split(" from team ", 1)[0]
-    return LabelSource(label=source.label, origin=f"{first} from team {team}" if first else f"from team {team}")
+    return LabelSource(label=source.label, origin=f"{first} from team {team}" if first else f"team {team}")
 
 
 def _used(state: SessionState) -> Usage:

@@ -78,7 +78,7 @@ def test_after_sensitive_material_a_listed_host_asks_also_where_it_was_granted_b
     assert row["labels"] == ["sensitive"]
     told = desk.does(desk.fetch("/d"), session=forked)
     assert [ask["because"] for ask in told["pending"]] == [["sensitive-stays"]], "grants stay behind, the label does not"
-    assert "inherited from session" in program.json("approvals", "list")[0]["shown"]
+    assert f"label sensitive was set by session {desk.session}: /" in program.json("approvals", "list")[0]["shown"]
 
 
 @pytest.mark.timeout(300)

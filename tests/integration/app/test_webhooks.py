@@ -181,6 +181,7 @@ def test_a_payload_that_gives_orders_is_labelled_text_and_nothing_else(hooks: Ho
     assert "ApprovalAnswered" not in shown
     said = [json.loads(line) for line in shown.splitlines() if '"MessageAccepted"' in line and "approve everything" in line]
     assert [line["event"]["role"] for line in said] == ["context"]
+    assert '"a delivery to the webhook ci"' in shown, "what follows `was set by` on a card"
     assert [row["labels"] for row in hooks.sessions] == [["untrusted-content"]]
 
 

@@ -47,8 +47,8 @@ def test_paths_are_told_as_the_agent_knows_them_and_texts_as_they_are() -> None:
 def test_a_workspace_brings_the_labels_of_what_lies_in_it(tmp_path: Path) -> None:
     mine = f'@id("mine") @label("finance") permit (principal, action == Action::"label", resource in Path::"{tmp_path}/books");'
     facts = session(str(tmp_path), own=False)
-    assert [(it.label, it.origin) for it in mounted_labels(policy(mine), facts)] == [("finance", f"mounted: {tmp_path}")]
+    assert [(it.label, it.origin) for it in mounted_labels(policy(mine), facts)] == [("finance", f"the mount of {tmp_path}")]
     assert mounted_labels(policy(), facts) == ()
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "id_rsa").touch()
-    assert [(it.label, it.origin) for it in mounted_labels(policy(), facts)] == [("sensitive", f"mounted: {tmp_path}/deep/id_rsa")]
+    assert [(it.label, it.origin) for it in mounted_labels(policy(), facts)] == [("sensitive", f"the mount of {tmp_path}/deep/id_rsa")]

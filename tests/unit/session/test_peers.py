@@ -60,7 +60,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.policy import Lists, Protection, Source, load, shipped
-from curtainwall.session import Rules, SessionState, decide, fold, posts_of
+from curtainwall.session import Rules, SessionState, decide, fold, label_words, posts_of
 from tests.support.covers import covers
 from tests.support.given import ANN, NOW, PROJECT, RULES, moment
 
@@ -190,6 +190,9 @@ def test_labels_go_along_with_the_message_and_come_back_with_the_answer() -> Non
     added = here.is_asked(labels=labels)[0]
     assert isinstance(added, LabelsAdded)
     assert added.labels[0].origin == "evil.com from team frontend"
+    unknown = Session().is_asked(labels=(LabelSource(label=Label("untrusted-content")),))[0]
+    assert isinstance(unknown, LabelsAdded)
+    assert label_words(unknown.labels[0]) == "untrusted-content was set by team frontend"
     told = next(event for event in here.works() if isinstance(event, PeerAnswered))
     assert [it.label for it in told.answer.labels] == ["untrusted-content"]
     asker = Session("frontend")
