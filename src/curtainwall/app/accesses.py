@@ -75,8 +75,11 @@ def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.envir
 
 def how_to_get(names: Iterable[str]) -> str:
     """Return what to do for a key of one of these providers."""
-    each = [f"set {_VARIABLES[name]}" if name in _VARIABLES else f"write [models.{name}]" for name in names]
-    return f"{' or '.join(each)}; docs/models.md has the places for keys"
+    named = tuple(names)
+    each = [f"set {_VARIABLES[name]}" if name in _VARIABLES else f"write [models.{name}]" for name in named]
+    # Whoever can use other providers, too, is not Claude Code, which alone signs in with such a token.
+    token = f", or {_TOKEN_VARIABLE} with the token of a subscription" if named == (ANTHROPIC.name,) else ""
+    return f"{' or '.join(each)}{token}; docs/models.md has the places for keys"
 
 
 def _placed(provider: Provider, section: NamedModelSection | None) -> Provider:

@@ -123,6 +123,6 @@ def test_a_key_that_is_not_taken_says_where_a_key_goes_and_an_error_of_the_provi
             rig.ways.key = "sk-ant-of-nobody"
             refused = await rig.say(await rig.open(), "hello")
             assert refused.end.status is TurnStatus.FAILED
-            assert "set `ANTHROPIC_API_KEY`" in refused.end.failure
+            assert "set `ANTHROPIC_API_KEY` or `CLAUDE_CODE_OAUTH_TOKEN`" in refused.end.failure
 
     run(scenario())

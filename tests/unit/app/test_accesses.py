@@ -33,7 +33,9 @@ def test_a_provider_is_there_when_its_key_is_and_the_key_is_masked_before_it_is_
     assert learnt == {"openai-key": "sk-in-the-file"}
     assert not any(key in repr(found) for key in ("sk-in-the-file", "sk-ant-one", "AIzaTwo"))
     assert list(accesses(parse_config(""), learnt.__setitem__, {})) == []
-    assert how_to_get(("gemini",)).startswith("set GEMINI_API_KEY")
+    assert how_to_get(("gemini",)).startswith("set GEMINI_API_KEY;")
+    assert how_to_get(("anthropic",)).startswith("set ANTHROPIC_API_KEY, or CLAUDE_CODE_OAUTH_TOKEN with the token of a subscription;")
+    assert how_to_get(("anthropic", "openai")).startswith("set ANTHROPIC_API_KEY or set OPENAI_API_KEY;")
 
 
 @covers("brokered.accesses")

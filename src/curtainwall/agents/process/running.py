@@ -9,7 +9,7 @@ from typing import Final
 
 from curtainwall.agents.foreign import Lines
 from curtainwall.agents.process.launching import PROVIDER, Start, command, confinement, prepare
-from curtainwall.agents.process.terms import ConversationTaken, Limits, LoginNeeded, Outside, Reach
+from curtainwall.agents.process.terms import HOW_TO_SIGN_IN, ConversationTaken, Limits, LoginNeeded, Outside, Reach
 from curtainwall.agents.process.wire import Answered, Listener, Signal, ping
 from curtainwall.host import ConfinedProcess, lock_file, start_confined
 from curtainwall.model import SessionId
@@ -144,7 +144,7 @@ class Running:
         start.folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.reach = reach = await stack.enter_async_context(means.outside.open(self.session, start.folders.run, means.user, (PROVIDER,)))
         if not reach.keys.get(PROVIDER):
-            raise LoginNeeded(f"there is no key for `{PROVIDER}`; set `ANTHROPIC_API_KEY`, or name a credential for it in the config")
+            raise LoginNeeded(f"there is no key for `{PROVIDER}`; {HOW_TO_SIGN_IN}")
         await asyncio.to_thread(prepare, start.folders, reach)
         confined = await start_confined(command(start), confinement(start, reach, means.limits))
         self._process = await stack.enter_async_context(confined)

@@ -14,6 +14,7 @@ from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.running import Running
 from curtainwall.agents.process.terms import (
     EXTENSION,
+    HOW_TO_SIGN_IN,
     AgentErred,
     AgentGarbled,
     AgentSilent,
@@ -152,8 +153,7 @@ class Turn:
                 self._failure = AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
                 self._is_over = not signal.stop or self._stop()
             case LoggedOut():
-                remedy = "set `ANTHROPIC_API_KEY`, or name a credential for `anthropic` in the config"
-                self._failure = LoginNeeded(f"claude: {signal.why[:MOST_WORDS]}; {remedy}")
+                self._failure = LoginNeeded(f"claude: {signal.why[:MOST_WORDS]}; {HOW_TO_SIGN_IN}")
                 self._is_over = True
             case Lost():
                 raise ConversationLost("the agent does not know the conversation")
