@@ -69,7 +69,7 @@ def test_the_list_shows_hooks_of_both_sources(run: Run, places: Places) -> None:
     assert [(hook["event"], hook["matcher"], hook["runs"], hook["seconds"]) for hook in said["hooks"]] == [
         ("PreToolUse", "Bash|Read", "guard", 5), ("Stop", "", "bell", 60),
     ]  # fmt: skip
-    assert said["notes"] == ["`hooks.SubagentStop` is left out: there is no such event here"]
+    assert said["notes"][0] == "`hooks.SubagentStop` is left out: there is no such event here"
     assert "guard" in run("hooks", "list").out
 
 
@@ -115,6 +115,25 @@ def test_trusting_shows_the_hooks_asks_and_pins(run: Run, places: Places) -> Non
     assert run("hooks", "list", "--output", "json").json["workspaces"][0]["trust"] == "changed"
     assert run("hooks", "forget", places.workspace).out == f"forgot {places.workspace}\n"
     assert run("hooks", "forget", places.workspace).code == 1
+
+
+@covers("hooks.missing-programs-are-told")
+def test_trusting_warns_of_programs_that_hooks_will_not_find(run: Run, places: Places) -> None:
+    denied = "until it can run, each call that it stands before is denied"
+    bring(places, "./guard.sh --all")
+    said = run("hooks", "trust", places.workspace, "--yes")
+    assert said.code == 0
+    missing = f"PreToolUse runs `./guard.sh`, and there is no file `{places.workspace}/guard.sh`; {denied}"
+    assert missing in said.err
+    assert missing in run("hooks", "list").err
+    shell(places.workspace / "guard.sh", "exit 0")
+    assert run("hooks", "trust", places.workspace, "--yes").err.count("\n") == 1, "all is well"
+    (places.workspace / "guard.sh").chmod(0o644)
+    assert "may not be executed" in run("hooks", "trust", places.workspace, "--yes").err
+    configure(places, '[[hooks.Stop]]\nhooks = [{type = "command", command = "no-such-bell"}]')
+    assert run("hooks", "list", "--output", "json").json["notes"] == [
+        "Stop runs `no-such-bell`, which is not among your programs; until it can run, it fails"
+    ]
 
 
 def test_a_workspace_without_hooks_cannot_be_trusted(run: Run, places: Places) -> None:

@@ -1,6 +1,7 @@
 """`curtainwall hooks`: which programs of yours run when, and whether a workspace's own are trusted."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from curtainwall.app.screen import Output, OutputOption, YesOption, columns, con
 from curtainwall.app.wiring import set_up
 from curtainwall.model import Broken, CommandRefused
 from curtainwall.session import inert
-from curtainwall.tools.hooks import FILES, Found, Hook, Settings, Trust, workspace_hooks
+from curtainwall.tools.hooks import FILES, Found, Hook, Settings, Trust, not_found, workspace_hooks
 
 app = typer.Typer()
 
@@ -33,15 +34,16 @@ def list_hooks(
     setup = set_up()
     pins = pins_of(setup.home).all()
     found = [_found(path, dict(pins)) for path in dict.fromkeys((os.path.realpath(workspace), *pins))]
-    found = [each for each in found if each.trust is not Trust.NONE]
+    found = [_with_notes(each) for each in found if each.trust is not Trust.NONE]
+    configured = Settings(setup.hooks.hooks, (*setup.hooks.notes, *not_found(setup.hooks.hooks)))
     if output is Output.JSON:
-        show_json({**_as_json(setup.hooks), "workspaces": [_found_as_json(each) for each in found]})
+        show_json({**_as_json(configured), "workspaces": [_found_as_json(each) for each in found]})
         return
-    if not setup.hooks.hooks and not found:
+    if not configured.hooks and not found:
         note("there are no hooks; docs/hooks.md says how to write some")
-    if setup.hooks.hooks:
-        show(_table(setup.hooks.hooks))
-    for told in setup.hooks.notes:
+    if configured.hooks:
+        show(_table(configured.hooks))
+    for told in configured.notes:
         note(told)
     for each in found:
         show(f"`{inert(each.workspace)}` {_WHAT_TO_DO[each.trust].format(path=inert(each.workspace))}")
@@ -53,7 +55,7 @@ def trust(workspace: Annotated[Path, typer.Argument(metavar="DIR")], yes: YesOpt
     """Let the hooks that a directory brings along run as they are now; after any change they are asked about again."""
     see_that_it_is_a_directory(workspace, "DIR")
     home = find_home()
-    found = workspace_hooks(workspace, {})
+    found = _with_notes(workspace_hooks(workspace, {}))
     if found.trust is Trust.NONE:
         raise CommandRefused(f"`{found.workspace}` brings no hooks; they would stand in {' or '.join(f'`{name}`' for name in FILES)} there")
     if output is Output.TEXT:
@@ -82,6 +84,13 @@ def _found(path: str, pins: dict[str, str]) -> Found:
         return Found(path, Trust.CHANGED if path in pins else Trust.UNTRUSTED, Settings(notes=(str(fault),)))
     # What was trusted and is gone is a change as well.
     return Found(path, Trust.CHANGED, found.settings) if found.trust is Trust.NONE and path in pins else found
+
+
+def _with_notes(found: Found) -> Found:
+    """Return the hooks with a note for each whose program is not where it is looked for."""
+    settings = found.settings
+    missing = map(inert, not_found(settings.hooks, found.workspace))
+    return replace(found, settings=Settings(settings.hooks, (*settings.notes, *missing)))
 
 
 def _show_found(found: Found) -> None:

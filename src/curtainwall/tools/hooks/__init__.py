@@ -2,6 +2,7 @@
 
 from curtainwall.tools.hooks.lifecycle import Claims, FileClaims, Lifecycle
 from curtainwall.tools.hooks.pins import FILES, Found, Pins, Trust, workspace_hooks
+from curtainwall.tools.hooks.presence import not_found
 from curtainwall.tools.hooks.settings import EVENTS, Endpoint, Hook, Program, Settings, read_settings
 from curtainwall.tools.hooks.user_hooks import Surroundings, UserHooks
 
@@ -20,6 +21,7 @@ __all__ = [
     "Surroundings",
     "Trust",
     "UserHooks",
+    "not_found",
     "read_settings",
     "workspace_hooks",
 ]

@@ -124,7 +124,7 @@ def _programs_in(workspace: str, settings: Settings) -> dict[str, str]:
     for hook in settings.hooks:
         if not isinstance(hook.action, Program):
             continue
-        for word in _words(hook.action):
+        for word in words_of(hook.action):
             for text in (word, word.rpartition("=")[2]):
                 named = text.replace("${CLAUDE_PROJECT_DIR}", workspace).replace("$CLAUDE_PROJECT_DIR", workspace)
                 path = os.path.normpath(os.path.join(workspace, named)) if named and "\0" not in named else workspace
@@ -135,7 +135,8 @@ def _programs_in(workspace: str, settings: Settings) -> dict[str, str]:
     return {path: found[path] for path in sorted(found)}
 
 
-def _words(program: Program) -> list[str]:
+def words_of(program: Program) -> list[str]:
+    """Return the words of a command, as far as they can be told without being a shell."""
     if program.arguments is not None:
         return [program.line, *program.arguments]
     try:

@@ -1,0 +1,46 @@
+"""Programs of hooks that can be told to be missing, and those of which nothing can be told."""
+
+from pathlib import Path
+
+import pytest
+
+from curtainwall.tools.hooks import not_found
+from tests.support.hooking import command, settings, shell
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "my project (1)").mkdir()
+    shell(tmp_path / "my project (1)" / "there.sh", "exit 0")
+    (tmp_path / "my project (1)" / "plain.py").write_text("pass")
+    return tmp_path / "my project (1)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["./gone.sh", "exec ./gone.sh", "A=1 B=2 ./gone.sh -x", "/nowhere/gone.sh", '"$CLAUDE_PROJECT_DIR"/gone.sh', "gone.sh",
+     "python3 gone.py", 'env bash "${CLAUDE_PROJECT_DIR}/gone.sh"', "./plain.py"],
+)  # fmt: skip
+def test_what_is_missing_is_named(project: Path, line: str) -> None:
+    (told,) = not_found(settings(project, PreToolUse=[command(line)]).hooks, str(project))
+    assert any(name in told for name in ("gone.sh`", "gone.py`", "plain.py`"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["true", "./there.sh", '"$CLAUDE_PROJECT_DIR"/there.sh --all', "python3 -c 'import json'", 'python3 "$CLAUDE_PROJECT_DIR"/plain.py',
+     "cd x && ./gone.sh", "if true; then ./gone.sh; fi", "$HOME/gone.sh", "~/gone.sh", "bash -s", "npx something", "echo hello | cat",
+     "$(gone.sh)", "A=1", "[ -f ./gone.sh ]", "(./gone.sh)", "'", "env -i ./gone.sh"],
+)  # fmt: skip
+def test_what_is_there_and_what_only_a_shell_could_tell_is_not(project: Path, line: str) -> None:
+    assert list(not_found(settings(project, PreToolUse=[command(line)]).hooks, str(project))) == []
+
+
+def test_where_no_workspace_is_known_nothing_in_it_is_missing(project: Path) -> None:
+    given = settings(project, Stop=[command("$CLAUDE_PROJECT_DIR/gone.sh"), command("${CLAUDE_PROJECT_DIR}/gone.sh", args=[])])
+    assert list(not_found(given.hooks)) == []
+
+
+def test_without_a_shell_every_word_means_itself(project: Path) -> None:
+    given = settings(project, Stop=[command("${CLAUDE_PROJECT_DIR}/there.sh", args=["$x"]), command("cd", args=["x"])])
+    assert [told.partition(",")[0] for told in not_found(given.hooks, str(project))] == ["Stop runs `cd`"]
