@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from curtainwall.app.screen import timestamp, when
+from curtainwall.app.screen import timestamp
 from curtainwall.channels import Utterance, short, utterances
 from curtainwall.channels.counting import counted
+from curtainwall.channels.when import when
 from curtainwall.model import HOUSE_CHANNELS, Log, Recorded, SessionId, StreamId
 from curtainwall.session import SessionState, Transcript, Turn, lift
 

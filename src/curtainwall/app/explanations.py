@@ -1,10 +1,10 @@
 """Why things were judged as they were in a session, from its log and the rules in force."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from curtainwall.app.openings import state_of
 from curtainwall.app.wiring import Wired
+from curtainwall.channels.when import when
 from curtainwall.model import (
     AnyEvent,
     ApprovalAnswered,
@@ -20,7 +20,6 @@ from curtainwall.model import (
     CallLost,
     CallPermitted,
     CallRequested,
-    Millis,
     NotFound,
     RuleStanding,
     RuleTold,
@@ -96,20 +95,20 @@ def _then(events: Iterator[AnyEvent], call: CallId) -> Iterator[str]:
                 approvals.add(event.approval)
                 rules = {rule for cover in event.covers for rule in cover.rules} if isinstance(event, ApprovalAsked) else ()
                 because = f" because of {', '.join(sorted(rules))}" if rules else ""
-                yield f"{_at(event.at)} asked as {event.approval}{because}"
+                yield f"{when(event.at)} asked as {event.approval}{because}"
             case ApprovalAnswered() if event.approval in approvals:
                 why = f" ({event.reason})" if event.reason else ""
-                yield f"{_at(event.at)} {'granted' if event.granted else 'denied'} by {event.by}, for {event.scope}{why}"
+                yield f"{when(event.at)} {'granted' if event.granted else 'denied'} by {event.by}, for {event.scope}{why}"
             case ApprovalExpired() | ApprovalWithdrawn() if event.approval in approvals:
-                yield f"{_at(event.at)} {'nobody answered in time' if isinstance(event, ApprovalExpired) else f'withdrawn: {event.why}'}"
+                yield f"{when(event.at)} {'nobody answered in time' if isinstance(event, ApprovalExpired) else f'withdrawn: {event.why}'}"
             case CallPermitted() if event.call == call:
                 by = f", answered by {', '.join(event.answered_by)}" if event.answered_by else ""
                 labels = f"; it set {', '.join(str(source.label) for source in event.labels)}" if event.labels else ""
-                yield f"{_at(event.at)} permitted because of {', '.join(event.verdict.because)}{by}{labels}"
+                yield f"{when(event.at)} permitted because of {', '.join(event.verdict.because)}{by}{labels}"
             case CallDenied() if event.call == call:
-                yield f"{_at(event.at)} denied because of {', '.join(event.verdict.because)}: {event.verdict.reason}"
+                yield f"{when(event.at)} denied because of {', '.join(event.verdict.because)}: {event.verdict.reason}"
             case CallFinished() | CallLost() | CallDropped() if event.call == call:
-                yield f"{_at(event.at)} {_end(event)}"
+                yield f"{when(event.at)} {_end(event)}"
             case _:
                 pass
 
@@ -122,7 +121,3 @@ def _end(event: CallFinished | CallLost | CallDropped) -> str:
             return "it is unknown whether it ran"
         case CallDropped():
             return f"let go: {event.why}"
-
-
-def _at(at: Millis) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,7 +1,7 @@
 """What people name on the command line, found in the lists: sessions and grants by an id or its beginning, approvals by the whole of it."""
 
 from curtainwall.app.home import VARIABLE, find_home
-from curtainwall.app.screen import when
+from curtainwall.channels.when import when
 from curtainwall.model import (
     ApprovalId,
     ApprovalQuery,

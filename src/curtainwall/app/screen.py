@@ -82,11 +82,6 @@ def json_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
 
 
-def when(at: Millis) -> str:
-    """Return a time as people here read it."""
-    return datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
 def timestamp(at: Millis | None) -> str | None:
     """Return a time for other programs."""
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

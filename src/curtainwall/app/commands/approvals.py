@@ -11,12 +11,13 @@ from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined
 from curtainwall.app.looking import open_to_look
-from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp, when
+from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp
 from curtainwall.app.wiring import local_user, open_store, set_up
 from curtainwall.channels.asks import MOST_OPEN, Key
 from curtainwall.channels.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
 from curtainwall.channels.tale import Tale
+from curtainwall.channels.when import when
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,

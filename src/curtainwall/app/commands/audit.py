@@ -16,7 +16,7 @@ from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
 from curtainwall.app.wiring import open_house, open_store, set_up
 from curtainwall.channels.counting import counted
-from curtainwall.channels.when import clock_time
+from curtainwall.channels.when import when
 from curtainwall.model import HOUSE, Broken, CurtainwallError, ExtensionNoted, NotFound, SessionId, SessionQuery, session_of, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
@@ -100,7 +100,7 @@ def _unsealed(store: SqliteStore) -> str | None:
     for event in map(lift, store.log.read(HOUSE)):
         if isinstance(event, ExtensionNoted) and event.extension == RESCUE and event.data.get("sealed") is False:
             words = "it was damaged and set aside, and its seal did not fit what was left: sessions may be gone, or older than they were"
-            return f"older copy: at {clock_time(event.at)} {words} (`{event.data.get('aside')}`)"
+            return f"older copy: at {when(event.at)} {words} (`{event.data.get('aside')}`)"
     return None
 
 

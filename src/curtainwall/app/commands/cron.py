@@ -11,9 +11,10 @@ import typer
 from curtainwall.app.home import find_home
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.looking import open_to_look
-from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
+from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.channels.cron import Firing, FiringRow, Past, firing_rows, job_rows, pasts
+from curtainwall.channels.when import when
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
 from curtainwall.session import lift

@@ -8,8 +8,9 @@ import typer
 from curtainwall.app.finding import find_grant
 from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
-from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp, when
+from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
+from curtainwall.channels.when import when
 from curtainwall.model import GrantRow
 
 app = typer.Typer()

@@ -22,10 +22,10 @@ from curtainwall.app.screen import (
     show,
     show_json,
     timestamp,
-    when,
 )
 from curtainwall.app.wiring import judging_masker
 from curtainwall.channels import short
+from curtainwall.channels.when import when
 from curtainwall.model import NotFound, Workspace
 from curtainwall.runtime import SystemClock
 from curtainwall.session import inert

@@ -31,12 +31,12 @@ from curtainwall.app.screen import (
     show,
     show_json,
     timestamp,
-    when,
 )
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget, why_lines
+from curtainwall.channels.when import when
 from curtainwall.model import (
     MCP,
     OUTSIDE,

@@ -12,12 +12,13 @@ from curtainwall.app.callers import see_that_there_is
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.durations import parse_duration, show_duration
 from curtainwall.app.home import find_home
-from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp, when
+from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.app.teams import TeamReply, Teams, Told, is_worked_on, open_approvals, open_teams
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Setup, Wired, is_served, open_house, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
+from curtainwall.channels.when import when
 from curtainwall.model import NOBODY
 from curtainwall.session import inert
 

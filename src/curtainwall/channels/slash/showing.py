@@ -1,12 +1,12 @@
 """Sessions, asks, grants, figures and events as lines of text; whatever others wrote in them is inert."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
 from curtainwall.channels.cards import ask_in_a_line, call_in_words
 from curtainwall.channels.history import Utterance
 from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.words import WORDS
+from curtainwall.channels.when import when
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
@@ -20,7 +20,6 @@ from curtainwall.model import (
     Grant,
     GrantScope,
     MessageAccepted,
-    Millis,
     Mode,
     PendingAsk,
     Recorded,
@@ -40,11 +39,6 @@ MODES = {
     Mode.BYPASS: "asks are answered with yes, except for credentials and budgets; denials stand",
 }
 _LONGEST_SAID = 4_000
-
-
-def when(at: Millis) -> str:
-    """Return a time as people here read it."""
-    return datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def help_lines(word: str) -> Iterator[str]:
