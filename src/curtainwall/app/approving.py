@@ -18,10 +18,24 @@ def approver_files(config: Config) -> tuple[str, ...]:
 
 
 def approver_of(config: Callable[[], Config], around: Surroundings, home: Home) -> ProgramApprover | None:
-    """Return the approver, where there is one; what the configuration says of it later counts from then on."""
-    if not config().approvals.approver:
+    """Return the approver, where there is one.
+
+    INVARIANT: one that the configuration names later waits for the next start. What agents work in by then was made without protecting its
+    files, and one that they could change would answer as they like. Until then asks are left to humans, as they are where it is taken away.
+    """
+    begun = config()
+    if not begun.approvals.approver:
         return None
-    return ProgramApprover(lambda: _command(config(), around.environ), around, str(home.root))
+
+    def command() -> tuple[str, ...]:
+        return () if approver_waits(begun, config()) else _command(config(), around.environ)
+
+    return ProgramApprover(command, around, str(home.root))
+
+
+def approver_waits(begun: Config, now: Config) -> bool:
+    """Tell whether the configuration names another approver than it did at the start."""
+    return now.approvals.approver not in ((), begun.approvals.approver)
 
 
 def _command(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from curtainwall.app.approving import approver_waits
 from curtainwall.app.config import Config, load_config
 from curtainwall.app.home import Home
 from curtainwall.app.logs import Logbook
@@ -16,6 +17,9 @@ from curtainwall.model import CurtainwallError
 
 LIVE = frozenset({"lists", "approvals", "limits", "breaker", "log", "channels"})
 """Tables that hold from the next decision on; others need whatever stands on them to be made anew."""
+
+APPROVER = "approvals.approver"
+"""The key of a live table that waits for the next start all the same."""
 
 Restart = Callable[[frozenset[str]], Iterable[str]]
 """Makes anew what stands on these tables, and returns those that it took care of."""
@@ -39,7 +43,7 @@ class Reloading:
         self.fault = ""
         """Why the files as they are now are not in force; nothing where they are."""
         self.waiting: frozenset[str] = frozenset()
-        """Tables whose new values hold from the next start on."""
+        """Tables, and a key, whose new values hold from the next start on."""
 
     async def run(self) -> None:
         """Look at the files whenever they change, and whenever somebody asks for it."""
@@ -85,9 +89,10 @@ class Reloading:
         if not changed and setup.versions == before.versions:
             return
         self._in_force.take(setup)
-        taken = changed & (LIVE | frozenset(self._restart(changed)))
+        approver = frozenset[str]() if approver_waits(self._begun, setup.config) else frozenset({APPROVER})
+        taken = changed & (LIVE | approver | frozenset(self._restart(changed)))
         # What says again what it said at the start waits for nothing.
-        self.waiting = (self.waiting | (changed - taken)) & changed_tables(self._begun, setup.config)
+        self.waiting = ((self.waiting | changed) - taken) & changed_tables(self._begun, setup.config)
         told = [f"tables {', '.join(sorted(taken))}"] if taken else []
         told += [f"{name} {version[:12]}" for name, version in renewed.items()]
         if told:
@@ -122,8 +127,14 @@ class Reloading:
 
 
 def changed_tables(before: Config, after: Config) -> frozenset[str]:
-    """Return the tables that say something else than before."""
-    return frozenset(name for name in Config.model_fields if getattr(before, name) != getattr(after, name))
+    """Return the tables that say something else than before, with the approver as one of its own."""
+    return frozenset(name for name in (*Config.model_fields, APPROVER) if _table(before, name) != _table(after, name))
+
+
+def _table(config: Config, name: str) -> object:
+    if name == APPROVER:
+        return config.approvals.approver
+    return config.approvals.model_copy(update={"approver": ()}) if name == "approvals" else getattr(config, name)
 
 
 async def _changes(places: list[Path], concerns: Callable[[object, str], bool], until: asyncio.Event) -> AsyncIterator[object]:

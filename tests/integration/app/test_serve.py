@@ -117,6 +117,47 @@ def test_a_change_that_is_not_valid_is_refused_with_its_line_and_what_was_valid_
     assert running.code() == 0
 
 
+@covers("approver.waits-for-the-next-start")
+def test_another_approver_waits_for_the_next_start_and_is_not_told_as_in_force(served: Served) -> None:
+    asked = served.program.scratch / "asked"
+    for name in ("one", "two"):
+        program = served.program.scratch / name
+        program.write_text(f'#!/bin/sh\necho {name} >> {asked}\necho \'{{"decision": "approved"}}\'\n')
+        program.chmod(0o755)
+    one, two = (f"[approvals]\napprover = ['{served.program.scratch / name}']\n" for name in ("one", "two"))
+    running = served.start()
+
+    def waits(config: str, *keys: str) -> None:
+        served.program.configure(served.config(config))
+        until(lambda: health(served.port)["config"]["waits_for_restart"] == list(keys), 60)
+
+    def is_read(*, by_human: bool = False) -> None:
+        (session,) = served.home.born(served.script(READ, {"text": "over"}))
+        if by_human:
+            served.program("approve", until(lambda: [row["id"] for row in served.program.json("approvals", "list")], 60)[0])
+        until(lambda: served.session(session)["status"] == "ready" and served.session(session)["turns"], 60)
+
+    waits(one, "approvals.approver")
+    assert running.says(r"restart `curtainwall serve` for: (.+)") == "approvals.approver"
+    assert "in force from now on: tables" not in running.err
+    is_read(by_human=True)
+    running.interrupt()
+    assert running.code() == 0
+    running = served.start()
+    assert not asked.exists()
+    is_read()
+    waits(two, "approvals.approver")
+    is_read(by_human=True)
+    waits(one)
+    is_read()
+    served.program.configure(served.config())
+    running.says(r"in force from now on: tables approvals\.approver[^\n]*\n(?:.*\n)*.*in force from now on: tables approvals\.approver")
+    is_read(by_human=True)
+    assert asked.read_text() == "one\none\n"
+    running.interrupt()
+    assert running.code() == 0
+
+
 def _first_verdict(served: Served) -> list[str]:
     (session,) = served.home.born(served.script(READ, {"text": "over"}))
     denied = until(lambda: [event for event in served.home.events(session) if isinstance(event, CallDenied)], 60)
