@@ -21,6 +21,7 @@ from curtainwall.app.home import Home
 from curtainwall.app.models import default_model_name
 from curtainwall.app.shared_secrets import faults_in_secrets
 from curtainwall.app.soundness import fault_in_config
+from curtainwall.app.unshown import unshown_targets
 from curtainwall.app.wiring import open_store, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
@@ -232,7 +233,10 @@ def _config(home: Home) -> Finding:
             raise Broken(fault)
         return f"{home.config} is sound" if home.config.exists() else "the defaults"
 
-    return _tried("config", act, "until then every command refuses")
+    found = _tried("config", act, "until then every command refuses")
+    unshown = unshown_targets(load_config(home.config)) if found.standing == "ok" else ()
+    more = f" (and {len(unshown) - 1} more; `curtainwall config show` has all)" if len(unshown) > 1 else ""
+    return Finding("config", "warn", f"{unshown[0]}{more}", "serve that place, or name another") if unshown else found
 
 
 def _secrets(home: Home) -> Finding:

@@ -12,6 +12,7 @@ from curtainwall.app.config import Config, load_config
 from curtainwall.app.home import Home
 from curtainwall.app.logs import Logbook
 from curtainwall.app.rule_files import own_files
+from curtainwall.app.unshown import unshown_targets
 from curtainwall.app.wiring import InForce, Setup, set_up
 from curtainwall.model import CurtainwallError
 
@@ -97,7 +98,7 @@ class Reloading:
         told += [f"{name} {version[:12]}" for name, version in renewed.items()]
         if told:
             self._book.say(f"in force from now on: {'; '.join(told)}", policy=setup.policy.version)
-        for warning in setup.warnings:
+        for warning in (*setup.warnings, *(unshown_targets(setup.config) if changed else ())):
             self._book.say(warning, "warning")
         if waiting := self.waiting & changed:
             self._book.say(f"restart `curtainwall serve` for: {', '.join(sorted(waiting))}", "warning")

@@ -18,6 +18,7 @@ from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.reloading import Reloading
 from curtainwall.app.services import INSTANCE, Missing, Service, Supervisor
 from curtainwall.app.taking_up import TakingUp
+from curtainwall.app.unshown import unshown_targets
 from curtainwall.app.wiring import Parts, Setup, Wired, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
 from curtainwall.channels.asks import Board
@@ -182,6 +183,8 @@ async def serving(
                 try:
                     for words in await asyncio.to_thread(_broken, wired):
                         book.say(words)
+                    for words in unshown_targets(setup.config):
+                        book.say(words, "warning")
                     book.say(
                         f"serving `{setup.home.root}`, {counted(taken, 'session')} taken up{_more_of(setup.config)}",
                         sessions=taken,

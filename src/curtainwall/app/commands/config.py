@@ -9,6 +9,7 @@ from curtainwall.app.config_docs import commented, effective
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
 from curtainwall.app.soundness import fault_in_config
+from curtainwall.app.unshown import unshown_targets
 from curtainwall.model import CommandRefused
 from curtainwall.session import inert
 
@@ -26,6 +27,8 @@ def show_config(output: OutputOption = Output.TEXT) -> None:
         if not home.config.exists():
             note(f"there is no `{home.config}`; these are the defaults")
         show(effective(config).rstrip())
+    for told in unshown_targets(config):
+        note(inert(told))
     if fault := fault_in_config(home, config):
         note(f"this cannot be used, and nothing is allowed until it is corrected: {inert(fault)}")
         raise typer.Exit(1)
