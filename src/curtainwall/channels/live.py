@@ -202,6 +202,8 @@ def _said(line: bytes) -> Live | None:
                 return Live(kind="text", text=text)
             case ["doing", str(text)]:
                 return Live(kind="doing", text=text)
+            case ["again", str(text)]:
+                return Live(kind="again", text=text)
             case _:
                 return None
     except (ValueError, RecursionError):

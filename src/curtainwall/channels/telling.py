@@ -30,7 +30,6 @@ from curtainwall.model import (
     LoopDetected,
     ModeChanged,
     ModelChanged,
-    ModelFailed,
     RuleDisabled,
     RuleEnabled,
     SessionClosed,
@@ -97,8 +96,6 @@ def tell(event: AnyEvent, before: Tale, typed: Typed = _SLASH) -> Told | None:
             return Told("dim", f"· let go of a call: {plain_line(event.why)}")
         case TurnEnded():
             return _turn_ended(event)
-        case ModelFailed() if event.failure != "interrupted" and not before.holds_calls:
-            return Told("warn", f"the model gave no reply: {plain_line(event.failure)}")
         case _:
             return _tell_asks(event, before, typed) or _tell_session(event, typed)
 

@@ -241,9 +241,9 @@ class Answer(Frozen):
 
 
 class Live(Frozen):
-    """Something that happens right now and is not kept: a piece of the agent's text, or a word on what it is doing."""
+    """Something that happens right now and is not kept: a piece of the agent's text, what it does, or what failed and is tried again."""
 
-    kind: Literal["text", "doing"]
+    kind: Literal["text", "doing", "again"]
     text: str
 
 

@@ -1,6 +1,7 @@
 """`curtainwall start` with the models of providers, against a server that speaks their wire formats: what a user sees, and what is kept."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.integration.app.conftest import Program, providers_at
 from tests.support.covers import covers
+from tests.support.ports import free_port
 from tests.support.upstream import KEY, PAUSE, Fails, Hangs, Says, Upstream
 from tests.support.waiting import until
 
@@ -183,3 +185,17 @@ def test_the_first_provider_with_a_key_is_the_default(program: Program, provider
     provider.will(Says(("From Claude.",)))
     assert program("start", "hello", **KEYS).stdout == "From Claude.\n"
     assert provider.asked[0].path.partition("?")[0] == "/v1/messages"
+
+
+@covers("models.retries-are-told")
+def test_a_local_server_that_is_not_there_is_told_at_once_and_given_up_soon(program: Program) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    program.configure(f'[models.ollama]\nurl = "{url}"\nmodel = "x"\n')
+    done = program("start", "--model", "ollama", "hi", fails=True)
+    assert done.returncode == 1
+    why = f"`ollama:x` cannot be reached: nothing listens at `{url}`"
+    told = done.stderr.splitlines()
+    assert [line for line in told if why in line] == told[-3:]
+    assert re.fullmatch(rf"trying again in \d s \(2 of 3\): {re.escape(why)}", told[-3])
+    assert re.fullmatch(rf"trying again in \d s \(3 of 3\): {re.escape(why)}", told[-2])
+    assert told[-1] == f"the turn failed: {why}"

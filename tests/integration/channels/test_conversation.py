@@ -472,6 +472,20 @@ def test_nothing_an_agent_writes_moves_the_cursor_even_when_it_comes_in_pieces()
     assert "\\x1b[2J" in drawn
 
 
+@covers("models.retries-are-told")
+def test_what_failed_and_is_tried_again_is_on_the_status_line_until_it_works() -> None:
+    async def story(seat: Seat) -> None:
+        hand = await started(seat)
+        seat.desk.say("again", "trying again in 2 s (2 of 6): it is busy")
+        await seat.sees("trying again in 2 s (2 of 6): it is busy")
+        seat.desk.say("text", "here I am\n\n")
+        await seat.sees("thinking")
+        hand.end(TurnStatus.DONE)
+        seat.type(CTRL_D)
+
+    tell(story, colour=False)
+
+
 @covers("terminal.colours")
 def test_without_colour_there_is_none_on_the_screen() -> None:
     async def story(seat: Seat) -> None:

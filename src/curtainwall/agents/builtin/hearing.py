@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from curtainwall.agents.builtin.compaction import estimate
-from curtainwall.agents.builtin.talk import Delta, Model, ModelFault, Prompt, Reply
+from curtainwall.agents.builtin.talk import Again, Delta, Model, ModelFault, Prompt, Reply
 from curtainwall.facts import Masker, StreamMasker
 from curtainwall.model import Basis, Usage
 
@@ -13,12 +13,22 @@ _KEPT_EVERY = 1.0
 
 
 class Hearing:
-    """One reply while it comes: masked, shown, and kept about every second; without `show` nobody sees it, and only the whole is kept."""
+    """One reply while it comes: masked, shown, and kept about every second; without `show` nobody sees it, and only the whole is kept.
 
-    def __init__(self, masker: Masker, keep: Callable[[str], Awaitable[object]], show: Callable[[str], None] | None) -> None:
+    `again` is told in words that the model failed and is asked once more.
+    """
+
+    def __init__(
+        self,
+        masker: Masker,
+        keep: Callable[[str], Awaitable[object]],
+        show: Callable[[str], None] | None,
+        again: Callable[[str], None],
+    ) -> None:
         self._masker = StreamMasker(masker)
         self._keep = keep
         self._show = show
+        self._again = again
         self._unkept = ""
         self._heard = 0
 
@@ -31,6 +41,8 @@ class Hearing:
                     match piece:
                         case Delta():
                             self._take(self._masker.feed(piece.text))
+                        case Again():
+                            self._again(str(piece))
                         case Reply():
                             self._take(self._masker.finish())
                             return piece

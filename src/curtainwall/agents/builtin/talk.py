@@ -77,16 +77,31 @@ class Reply:
     stop_reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The model gave no reply and is asked once more: which try that is, of how many, after how many seconds, and why."""
+
+    attempt: int
+    tries: int
+    seconds: float
+    why: str
+
+    def __str__(self) -> str:
+        return f"trying again in {max(1, round(self.seconds))} s ({self.attempt} of {self.tries}): {self.why}"
+
+
 FaultKind = Literal["busy", "silent", "unreachable", "overflow", "key", "rejected"]
 
 
 class ModelFault(CurtainwallError):
     """A model gave no whole reply: why, in words for the user, and whether trying again can help."""
 
-    def __init__(self, kind: FaultKind, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, kind: FaultKind, message: str, *, retry_after: float | None = None, is_absent: bool = False) -> None:
         super().__init__(message)
         self.kind: FaultKind = kind
         self.retry_after = retry_after
+        self.is_absent = is_absent
+        """Nothing runs on this machine where the model should be, which waiting seldom changes."""
 
     @property
     def passes(self) -> bool:
@@ -107,6 +122,6 @@ class Model(Protocol):
         """Return how many tokens fit."""
         ...
 
-    def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
-        """Yield text as it comes and then, last, the whole reply; raise `ModelFault`."""
+    def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Again | Reply]:
+        """Yield text as it comes and then, last, the whole reply; raise `ModelFault`. `Again` comes before any text."""
         ...

@@ -254,7 +254,7 @@ class Turn:
         now, turn = self.around.clock.now, self.at.turn
         request = ordered_id(now(), self.around.clock.entropy(5))
         await self.record(await self._requested(request, model, prompt, purpose))
-        heard = Hearing(self.around.masker, keep=self._keep_piece, show=self._show if purpose == "turn" else None)
+        heard = Hearing(self.around.masker, keep=self._keep_piece, show=self._show if purpose == "turn" else None, again=self._tell_again)
         try:
             reply = await heard.reply(model, prompt)
         except ModelFault as fault:
@@ -291,6 +291,9 @@ class Turn:
 
     def _show(self, text: str) -> None:
         self.around.journal.say(self.at.session, Live(kind="text", text=text))
+
+    def _tell_again(self, words: str) -> None:
+        self.around.journal.say(self.at.session, Live(kind="again", text=self.around.masker.mask_text(words)))
 
     async def _keep_piece(self, text: str) -> None:
         await self.record(*self._pieces(text))

@@ -117,6 +117,8 @@ class OneShot:
             async for live in lives:
                 if live.kind == "text":
                     self._writing.heard(live.text)
+                elif live.kind == "again":
+                    self._note(live.text)
 
     async def _follow(self, cursor: int) -> None:
         stream = session_stream(self._session)

@@ -22,6 +22,7 @@ from curtainwall.model import (
     Live,
     MessageAccepted,
     ModelFailed,
+    ModelResponded,
     SessionId,
     SessionView,
     TextStreamed,
@@ -58,6 +59,7 @@ class Scene:
         self.view = self._line.desk.view(session)
         self._saying = Saying()
         self._doing = ""
+        self._is_again = False
         self._asks_since = self._line.clock.now()
 
     def open(self, session: SessionId, looks: Looks) -> str:
@@ -80,11 +82,17 @@ class Scene:
 
     def hear(self, live: Live, looks: Looks) -> str:
         """Take in what is said right now, and return what of it is whole."""
-        if live.kind == "doing":
-            self._doing = live.text
+        if live.kind != "text":
+            self._doing, self._is_again = live.text, live.kind == "again"
             return ""
+        self._no_more_again()
         self._saying.heard(live.text)
         return self._whole(looks)
+
+    def _no_more_again(self) -> None:
+        """Forget what failed and was tried again: it has worked, or not."""
+        if self._is_again:
+            self._doing, self._is_again = "", False
 
     def tell(self, event: AnyEvent, looks: Looks) -> str:
         """Go on by one event, and return what there is to see of it."""
@@ -95,7 +103,10 @@ class Scene:
                 drawn.append(self._whole(looks))
             case AgentSpoke():
                 drawn.append(_text(self._saying.spoke(event.text), looks))
+            case ModelResponded():
+                self._no_more_again()
             case ModelFailed() if not self.tale.holds_calls:
+                self._no_more_again()
                 drawn.append(_text(self._saying.broke_off(), looks))
             case TurnStarted():
                 self._doing = ""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from curtainwall.channels.plain import plain_line
 from curtainwall.channels.tale import Tale
 from curtainwall.channels.telling import ON_PAGES, Tone, tell, tell_change
 from curtainwall.model import (
@@ -295,15 +294,4 @@ class Conversation:
             words = "goes on from what was said in" if event.how == "fork" else "a fresh start in the workspace of"
             return self._put(Note(key, event.at, 0, "dim", words, event.parent))
         told = tell(event, self.tale, ON_PAGES) or tell_change(event, _NOBODY)
-        last = next(reversed(self.items.values()), None)
-        if (
-            isinstance(event, TurnEnded)
-            and told
-            and event.failure
-            and isinstance(last, Note)
-            and last.text.endswith(plain_line(event.failure))
-        ):
-            # The model's own failure is what the turn failed of; it is told once.
-            last.tone, last.text = told.tone, told.text
-            return last
         return None if told is None or not told.text else self._put(Note(key, event.at, 0, told.tone, told.text))

@@ -11,7 +11,17 @@ from curtainwall.channels.web.clients import Client, Crowd, told, told_json
 from curtainwall.channels.web.drawing import LONGEST_TEXT, draw, draw_all
 from curtainwall.channels.web.house import House
 from curtainwall.channels.web.items import AnyItem, Conversation, Spoke
-from curtainwall.model import AgentSpoke, CurtainwallError, ModelFailed, Recorded, SessionId, TextStreamed, TurnEnded, session_stream
+from curtainwall.model import (
+    AgentSpoke,
+    CurtainwallError,
+    ModelFailed,
+    ModelResponded,
+    Recorded,
+    SessionId,
+    TextStreamed,
+    TurnEnded,
+    session_stream,
+)
 
 _MOST_AT_ONCE = 500
 _RAIL_SECONDS = 0.4
@@ -105,7 +115,7 @@ class SessionHub:
     async def _follow(self) -> None:
         async for recorded in self._house.line.feed.follow(self._stream, self.conversation.seq):
             item = self._take(recorded)
-            if isinstance(recorded.event, TurnEnded):
+            if isinstance(recorded.event, TurnEnded | ModelResponded):
                 self._crowd.tell(told_json("doing", {"text": ""}))
             if not isinstance(recorded.event, TextStreamed):
                 self._has_changed.set()

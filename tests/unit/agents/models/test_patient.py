@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from curtainwall.agents.builtin.models import Patience, Patient
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, ModelFault, Prompt, Reply
+from curtainwall.agents.builtin.talk import Again, AgentSaid, Delta, ModelFault, Prompt, Reply
 from curtainwall.model import Usage
 from tests.support.covers import covers
 
@@ -42,18 +42,14 @@ class Waits:
     """A clock that only remembers."""
 
     slept: list[float] = field(default_factory=list)
-    told: list[tuple[int, float, str]] = field(default_factory=list)
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
-    def on_retry(self, attempt: int, seconds: float, why: str) -> None:
-        self.told.append((attempt, seconds, why))
 
-
-def play(model: Moody, waits: Waits, patience: Patience | None = None) -> list[Delta | Reply]:
-    patient = Patient(model, waits.sleep, patience=patience, on_retry=waits.on_retry, chance=lambda: 1.0)
-    seen: list[Delta | Reply] = []
+def play(model: Moody, waits: Waits, patience: Patience | None = None) -> list[Delta | Again | Reply]:
+    patient = Patient(model, waits.sleep, patience=patience, chance=lambda: 1.0)
+    seen: list[Delta | Again | Reply] = []
 
     async def listen() -> None:
         async for piece in patient.reply(PROMPT):
@@ -70,9 +66,19 @@ def play(model: Moody, waits: Waits, patience: Patience | None = None) -> list[D
 @covers("models.passing-faults-are-retried")
 def test_a_busy_provider_is_asked_again_later_and_later() -> None:
     waits, busy = Waits(), [ModelFault("busy", "slow down")]
-    assert play(Moody([busy, busy, busy, ["yes", WHOLE]]), waits) == [Delta("yes"), WHOLE]
+    *again, said, whole = play(Moody([busy, busy, busy, ["yes", WHOLE]]), waits)
+    assert (said, whole) == (Delta("yes"), WHOLE)
     assert waits.slept == [1.0, 2.0, 4.0]
-    assert waits.told[0] == (2, 1.0, "slow down")
+    assert again == [Again(2, 6, 1.0, "slow down"), Again(3, 6, 2.0, "slow down"), Again(4, 6, 4.0, "slow down")]
+    assert str(again[1]) == "trying again in 2 s (3 of 6): slow down"
+
+
+@covers("models.patience-ends")
+def test_a_server_that_is_not_there_is_given_up_sooner() -> None:
+    waits, model = Waits(), Moody([[ModelFault("unreachable", "nothing listens", is_absent=True)]] * 9)
+    with pytest.raises(ModelFault):
+        play(model, waits)
+    assert waits.slept == [1.0, 2.0]
 
 
 @covers("models.passing-faults-are-retried")
@@ -104,7 +110,7 @@ def test_once_a_word_was_shown_the_fault_is_raised(kind: str) -> None:
 @covers("models.passing-faults-are-retried")
 def test_silence_before_the_first_word_is_retried() -> None:
     waits = Waits()
-    assert play(Moody([[ModelFault("silent", "…")], [WHOLE]]), waits) == [WHOLE]
+    assert play(Moody([[ModelFault("silent", "…")], [WHOLE]]), waits)[1:] == [WHOLE]
 
 
 @covers("models.patience-ends")

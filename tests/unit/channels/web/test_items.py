@@ -28,8 +28,6 @@ def test_what_a_turn_failed_of_is_told_once() -> None:
     lost = "the provider cannot be reached"
     failed = ModelFailed(at=1, turn=TURN, request="r1", failure=lost)
     assert notes(failed, TurnEnded(at=2, turn=TURN, status=TurnStatus.FAILED, failure=lost)) == [("bad", f"the turn failed: {lost}")]
-    assert len(notes(failed, TurnEnded(at=2, turn=TURN, status=TurnStatus.FAILED, failure="something else"))) == 2
-    assert len(notes(failed, TurnEnded(at=2, turn=TURN, status=TurnStatus.INTERRUPTED))) == 2
 
 
 def test_a_page_names_no_words_that_it_does_not_take() -> None:

@@ -5,14 +5,13 @@ What a provider needs is loaded when one is asked for, so that `demo` and script
 
 from curtainwall.agents.builtin.models.counting import Tokens, dollars_of
 from curtainwall.agents.builtin.models.find import AUTO, default_model, find_model
-from curtainwall.agents.builtin.models.patient import OnRetry, Patience, Patient
+from curtainwall.agents.builtin.models.patient import Patience, Patient
 from curtainwall.agents.builtin.models.settings import Endpoint, ModelSettings, Price, keys_in
 
 __all__ = [
     "AUTO",
     "Endpoint",
     "ModelSettings",
-    "OnRetry",
     "Patience",
     "Patient",
     "Price",

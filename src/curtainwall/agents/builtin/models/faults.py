@@ -1,8 +1,10 @@
 """What went wrong upstream, as the user should hear it: whether it passes, whose key is wrong, what is too long."""
 
+import ipaddress
 import re
 from collections.abc import Callable
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 import httpx2
 from pydantic_ai.exceptions import (
@@ -40,8 +42,9 @@ UPSTREAM = (AgentRunError, UserError, httpx2.HTTPError, httpx2.StreamError)
 class Interpreter:
     """Puts the faults of one provider into words. `hide` takes secrets out of what a provider said."""
 
-    def __init__(self, name: str, key_hint: str, hide: Callable[[str], str], silence_seconds: float) -> None:
+    def __init__(self, name: str, url: str, key_hint: str, hide: Callable[[str], str], silence_seconds: float) -> None:
         self._name = name
+        self._url = url
         self._key_hint = key_hint
         self._hide = hide
         self._silence = silence_seconds
@@ -53,6 +56,9 @@ class Interpreter:
                 return ModelFault("unreachable", f"`{self._name}` cannot be reached: connecting took too long")
             case ModelTimeoutError() | httpx2.ReadTimeout():
                 return self.silent()
+            case ModelConnectionError() | httpx2.HTTPError() if _is_refused(error):
+                where = f"nothing listens at `{self._hide(self._url)}`"
+                return ModelFault("unreachable", f"`{self._name}` cannot be reached: {where}", is_absent=_is_here(self._url))
             case ModelConnectionError() | httpx2.HTTPError() | httpx2.StreamError():
                 return ModelFault("unreachable", f"`{self._name}` cannot be reached, or broke off: {self._words(error)}")
             case ModelAPIError():
@@ -107,6 +113,22 @@ class Interpreter:
         said = _message_in(body) or (error.message if isinstance(error, AgentRunError) else str(error)) or type(error).__name__
         line = " ".join(self._hide(said).split())
         return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Tell whether an error comes from a connection that was refused, however often it was wrapped."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_refused(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    return error is not None and (isinstance(error, ConnectionRefusedError) or _is_refused(error.__cause__ or error.__context__))
+
+
+def _is_here(url: str) -> bool:
+    """Tell whether an address is this machine's own."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _message_in(body: object) -> str:

@@ -6,26 +6,20 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.agents.builtin.talk import Delta, Model, ModelFault, Prompt, Reply
-
-OnRetry = Callable[[int, float, str], None]
-"""Told of each new try before its wait: which it is, the seconds until then, and why."""
+from curtainwall.agents.builtin.talk import Again, Delta, Model, ModelFault, Prompt, Reply
 
 _GROWTH: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often and how long: tries in all, the first wait, the longest one, and all waits together, in seconds."""
+    """How often and how long: tries in all, those of a server that is not there, the first wait, the longest one, and all together."""
 
     tries: int = 6
+    tries_absent: int = 3
     first: float = 1.0
     longest: float = 60.0
     all_waits: float = 300.0
-
-
-def _untold(_attempt: int, _seconds: float, _why: str) -> None:
-    """Tell nobody."""
 
 
 class Patient:
@@ -37,13 +31,11 @@ class Patient:
         sleep: Callable[[float], Awaitable[None]],
         *,
         patience: Patience | None = None,
-        on_retry: OnRetry = _untold,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._model = model
         self._sleep = sleep
         self._patience = patience or Patience()
-        self._on_retry = on_retry
         self._chance = chance
 
     def __repr__(self) -> str:
@@ -59,24 +51,25 @@ class Patient:
         """Return how many tokens fit."""
         return self._model.context_size
 
-    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
-        """Yield what the model replies; a fault that passes is raised only once patience is at its end, or text was shown."""
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Again | Reply]:
+        """Yield what the model replies, and that it is asked again; a fault that passes is raised once patience ends, or text was shown."""
         waited = 0.0
         for attempt in range(1, self._patience.tries + 1):
             shown = False
             try:
                 async with aclosing(self._model.reply(prompt)) as pieces:
                     async for piece in pieces:
-                        shown = shown or isinstance(piece, Reply) or bool(piece.text)
+                        shown = shown or isinstance(piece, Reply) or (isinstance(piece, Delta) and bool(piece.text))
                         yield piece
                 return
             except ModelFault as fault:
                 seconds = self._wait(attempt, fault)
-                if shown or not fault.passes or attempt == self._patience.tries or waited + seconds > self._patience.all_waits:
+                tries = min(self._patience.tries, self._patience.tries_absent) if fault.is_absent else self._patience.tries
+                if shown or not fault.passes or attempt >= tries or waited + seconds > self._patience.all_waits:
                     raise
-                why = str(fault)
+                again = Again(attempt + 1, tries, seconds, str(fault))
             waited += seconds
-            self._on_retry(attempt + 1, seconds, why)
+            yield again
             await self._sleep(seconds)
 
     def _wait(self, attempt: int, fault: ModelFault) -> float:

@@ -110,7 +110,7 @@ class ProviderModel:
         """Yield text as it comes and then the whole reply; leaving early closes the connection at once."""
         line = await self._open()
         tape, words = Tape(), _Words()
-        speaks = Interpreter(self._name, self._terms.key_hint, line.masker.mask_text, self._terms.silence_seconds)
+        speaks = Interpreter(self._name, self._upstream.url, self._terms.key_hint, line.masker.mask_text, self._terms.silence_seconds)
         try:
             async with AsyncExitStack() as stack:
                 stream = await self._send(stack, line, prompt, tape)
