@@ -9,6 +9,7 @@ from pathlib import Path
 
 from curtainwall.agents.builtin.models import Price
 from curtainwall.agents.container import EGRESS_SOCKET, TOOLS_SOCKET, Reach
+from curtainwall.app.free_hosts import told_hosts
 from curtainwall.app.metering import TurnMeter
 from curtainwall.app.mounted import mounted_labels
 from curtainwall.app.reaching import AtTheGate
@@ -50,7 +51,8 @@ class Ways:
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_inside, self.egress)
-            yield Reach(keys=proxy.sentinels, certificates=certificates, settled=meter.settled)
+            hosts = await told_hosts(self.wired, at.session)
+            yield Reach(keys=proxy.sentinels, certificates=certificates, hosts=hosts, settled=meter.settled)
 
     async def _label(self, actor: Actor) -> None:
         """Count everything that is mounted as read."""

@@ -28,7 +28,7 @@ def program(short_path: Path, provider: Prompted, real_part: Callable[[str], str
     scratch = short_path.resolve()
     make_program(scratch)
     made = Program(scratch)
-    made.configure(f'[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n')
+    made.configure(f'[lists]\nhosts = ["docs.python.org"]\n[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n')
     try:
         yield made
     finally:
@@ -41,7 +41,7 @@ def told(program: Program, session: str, kind: str) -> list[dict[str, Any]]:
     return [line["event"] for line in lines if line["type"] == kind]
 
 
-@covers("process.by-name")
+@covers("agents.told-free-hosts", "process.by-name")
 def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provider: Prompted) -> None:
     first = program.json("start", *AGENT, "word=alpha", ANTHROPIC_API_KEY=KEY)
     assert (first["status"], first["text"]) == ("done", "HEARD: alpha")
@@ -57,6 +57,8 @@ def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provid
     assert calls
     assert {model["turn"] for model in models} == turns, "what its models used belongs to its turns"
     assert all(asked.headers.get("x-api-key") == KEY for asked in provider.asked), "its own key is a stand-in"
+    told_of = [json.dumps(asked.body) for asked in provider.asked]
+    assert any("without anybody being asked: docs.python.org." in body for body in told_of), "it knows what it may reach"
 
 
 @covers("brokered.signed-in")
