@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,8 @@ class Ways:
     wired: Wired
     journal: Journal
     egress: Egress
-    accesses: Mapping[str, Access]
+    accesses_of: Callable[[str], Mapping[str, Access]]
+    """Tells what an agent may be given, by the provider's name."""
     price: Price | None
 
     @asynccontextmanager
@@ -46,7 +47,8 @@ class Ways:
             door = Door(at.session, seen, house.feed, self.wired.tools.listing, house.clock, turn=at.turn)
             await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
             asking = AtTheGate(gate, at)
-            reached = tuple(self.accesses[name] for name in providers if name in self.accesses)
+            accesses = self.accesses_of(actor.state.facts.agent)
+            reached = tuple(accesses[name] for name in providers if name in accesses)
             terms = Terms(reached, meter, asking.judge, asking.decide)
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)

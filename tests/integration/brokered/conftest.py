@@ -89,8 +89,7 @@ def _section(agent: str, lent: tuple[Lent, ...]) -> str:
 def configuration(provider: Prompted, more: str = "") -> str:
     models = "".join(f'[models.{name}]\nurl = "{provider.url}"\n' for name in ("anthropic", "openai", "gemini"))
     agents = "".join(_section(agent, lent) for agent, lent in LENT.items())
-    lists = '[lists]\nhosts = ["docs.python.org"]\n'
-    return f'{lists}{models}{agents}[agents.{SHELL}]\nimage = "{IMAGE}"\ncommand = ["sh"]\n{more}'
+    return f'{models}{agents}[agents.{SHELL}]\nimage = "{IMAGE}"\ncommand = ["sh"]\n{more}'
 
 
 @pytest.fixture

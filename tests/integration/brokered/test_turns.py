@@ -36,6 +36,7 @@ def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     agent: str, brokered: Brokered, real_part: Callable[[str], str]
 ) -> None:
     real_part(agent)
+    brokered.configure(configuration(brokered.provider, '[lists]\nhosts = ["docs.python.org"]\n'))
     done = brokered.start(agent, 'CALL write_file {"path": "/workspace/notes.txt", "content": "the moon is full"} word=apple')
     session = done["session"]
     assert done["status"] == "done", done

@@ -74,6 +74,31 @@ def test_a_local_agent_signs_in_with_a_token_of_the_configuration(program: Progr
     assert "set ANTHROPIC_API_KEY" in own.stderr, "our own agent does not sign in as another program"
 
 
+@covers("agents.own-keys")
+def test_a_local_agent_uses_its_own_key_and_nothing_on_disk_has_it(program: Program, provider: Prompted) -> None:
+    users = "sk-ant-api03-the-users-own-key-for-everything-else"
+    place = program.scratch / "team.key"
+    place.write_text(f"{KEY}\n")
+    place.chmod(0o600)
+    section = f'[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n'
+    program.configure(f'{section}[agents.claude-local.keys.anthropic]\nfile = "{place}"\n')
+    done = program.json("start", *AGENT, "word=alpha", ANTHROPIC_API_KEY=users)
+    assert done["text"] == "HEARD: alpha"
+    assert {asked.headers.get("x-api-key") for asked in provider.asked} == {KEY}, "the user's own key is not used for it"
+    for path in program.home.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        assert KEY.encode() not in content, path
+        assert users.encode() not in content, path
+    (agent,) = (each for each in program.json("agents", "list") if each["name"] == "claude-local")
+    assert agent["runnable"], "its own key is enough"
+    place.unlink()
+    lost = program("start", "--resume", done["session"], "word=beta", fails=True, ANTHROPIC_API_KEY=users)
+    assert f"`claude-local` cannot get the key for its models: the file `{place}`" in lost.stderr, "and what is missing is said"
+    (keys,) = (each for each in program.json("doctor")["findings"] if each["name"] == "keys")
+    assert (keys["standing"], str(place) in keys["what"]) == ("warn", True)
+    assert {asked.headers.get("x-api-key") for asked in provider.asked} == {KEY}
+
+
 @covers("process.says-what-to-do")
 def test_without_a_program_or_a_key_the_command_says_what_to_do(program: Program) -> None:
     assert "set ANTHROPIC_API_KEY" in program("start", *AGENT, "hello", fails=True).stderr
