@@ -110,7 +110,7 @@ class Serving:
         return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at)
 
     def reason_of(self, rule: RuleId) -> str:
-        """Return what a rule is there for, by the rules that are in force now, also those of one team or job."""
+        """Return what a rule is there for, by the rules that are in force now, also those of one team, job or webhook."""
         setup = self.wired.setup
         card = setup.policy.card(rule) or next((card for card in setup.own_cards if card.id == rule), None)
         return "" if card is None else card.reason or card.title

@@ -22,7 +22,7 @@ from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.pairs import HousePeers, Ways, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
-from curtainwall.app.rule_files import own_cards, own_files, own_policies, rule_sources
+from curtainwall.app.rule_files import known_in, own_cards, own_files, own_policies, rule_sources
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
@@ -105,14 +105,14 @@ class Setup:
             logged_bytes=config.log.logged_bytes,
             askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
             own_policies=self.own_policies,
-            known=frozenset((*(("team", name) for name in config.teams), *(("job", name) for name in config.cron))),
+            known=known_in(config),
             depth=config.peers.depth,
             compact_after=config.peers.compact_after,
         )
 
     @property
     def versions(self) -> Mapping[str, Digest]:
-        """Return the versions of the rules in force: those of the house, and those of each team and job with some of its own."""
+        """Return the versions of the rules in force: those of the house, and those of each team, job and webhook with some of its own."""
         own = {f"rules of {kind} `{name}`": policy.version for (kind, name), policy in self.own_policies.items()}
         return {"rules": self.policy.version, **own}
 
