@@ -19,6 +19,7 @@ from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_h
 from curtainwall.app.keys import existing_key, house_key
 from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.app.model_keys import model_secrets
+from curtainwall.app.operators import operators_in
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.pairs import HousePeers, Ways, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
@@ -28,7 +29,6 @@ from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.services import INSTANCE
 from curtainwall.app.session_tools import session_runners
-from curtainwall.app.web_people import WEB, web_operators
 from curtainwall.app.wishes import Wishes
 from curtainwall.channels import Rendezvous
 from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_runners
@@ -97,7 +97,7 @@ class Setup:
         config = self.config
         return Rules(
             policy=self.policy,
-            operators={**{name: frozenset(channel.operators) for name, channel in config.channels.items()}, WEB: web_operators(config)},
+            operators=operators_in(config),
             deadline=None if config.approvals.deadline is None else config.approvals.deadline * 1000,
             unrouted=config.approvals.unrouted,
             breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),

@@ -1,18 +1,21 @@
 """`curtainwall approvals`, `approve` and `deny`: what waits for a human, and the human's answer."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from curtainwall.app.config import load_config
 from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined
 from curtainwall.app.looking import open_to_look
+from curtainwall.app.operators import served_operators
 from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp, when
 from curtainwall.app.wiring import local_user, open_store, set_up
+from curtainwall.channels.answerers import MayAnswer, answerer_words, answerers
 from curtainwall.channels.asks import MOST_OPEN, Key
 from curtainwall.channels.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
@@ -22,7 +25,9 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalQuery,
     ApprovalRow,
+    Broken,
     GrantScope,
+    Index,
     session_stream,
 )
 from curtainwall.session import inert, lift, reach
@@ -56,8 +61,14 @@ def list_approvals(
         rows = store.index.approvals(ApprovalQuery(session=only, open_only=not everything, limit=MOST_OPEN))
         origins = {row.session: origin_of(store.index.routes_to(row.session)) for row in rows}
         joined = open_joined(store)
+        may = _may_answer(store.index)
     if output is Output.JSON:
-        show_json([{**_as_json(row), "origin": origins[row.session], "identical": _others(row, joined)} for row in rows])
+        show_json(
+            [
+                {**_as_json(row), "origin": origins[row.session], "identical": _others(row, joined), "may_answer": may.as_json(row)}
+                for row in rows
+            ]
+        )
         return
     for row in rows:
         alike = joined.get(_key(row), ())
@@ -72,6 +83,8 @@ def list_approvals(
         show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
         if CardLine("head", row.shown).is_cut:
             show(f"  `curtainwall approvals show {row.approval}` shows all of it")
+        if words := may.words(row):
+            show(f"  {hanging(words, 2)}")
         if alike:
             others = [f"{ask} in session {of}" for of, ask in alike if (of, ask) != _key(row)]
             more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
@@ -89,8 +102,11 @@ def show_approval(approval: IdArgument, session: SessionOption = None) -> None:
         told = Tale()
         for entry in store.log.read(session_stream(row.session)):
             told.take(lift(entry))
+        words = _may_answer(store.index).words(row)
     ask = told.asks.get(row.approval)
     show("\n".join(line.text for line in whole_card(ask)) if ask else card(row.shown))
+    if words:
+        show(words)
     if row.settled is not None:
         note(f"{row.approval} {_settled_words(row)}")
 
@@ -117,6 +133,33 @@ def deny(
 ) -> int:
     """Deny an approval. Identical asks of the same job are denied with it."""
     return _settle(_Answer(approval, session, only, granted=False, reason=reason), output)
+
+
+@dataclass(frozen=True, slots=True)
+class _MayAnswer:
+    """Who may answer open asks; nobody knows where the configuration cannot be read."""
+
+    own: str
+    of: Callable[[Key], MayAnswer] | None
+
+    def words(self, row: ApprovalRow) -> str:
+        """Return it for people, where there is something to say."""
+        return "" if self.of is None or row.settled is not None else answerer_words(self.of(_key(row)), self.own)
+
+    def as_json(self, row: ApprovalRow) -> dict[str, list[str]] | None:
+        """Return it for programs: the names by their channel; of a settled one, none."""
+        if row.settled is not None:
+            return {}
+        return None if self.of is None else {"local": [self.own], **{name: list(people) for name, people in self.of(_key(row)).items()}}
+
+
+def _may_answer(index: Index) -> _MayAnswer:
+    try:
+        operators = served_operators(load_config(find_home().config))
+    except Broken as fault:
+        note(f"who may answer is not known: {fault}")
+        return _MayAnswer(local_user().name, None)
+    return _MayAnswer(local_user().name, answerers(index, operators))
 
 
 @dataclass(frozen=True, slots=True)
