@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from curtainwall.app.openings import state_of
 from curtainwall.app.wiring import Wired
 from curtainwall.model import BadCall, Effect, HostFacts, Place, Scope, SessionId, ToolHost
 from curtainwall.policy import Policy, judge
@@ -12,7 +13,7 @@ from curtainwall.session import Rules, SessionState, standing_answer
 _TOOL: Final = "fetch.get"
 _MOST_NAMED: Final = 20
 _MOST_LETTERS: Final = 600
-_MOST_TRIED: Final = 200
+_MOST_TRIED: Final = 60
 # What no list and no rule names, in the place of everything that none does.
 _STRANGER: Final = "a-host-that-nobody-named"
 _ELSEWHERE: Final = f"{_STRANGER}.com"
@@ -109,11 +110,11 @@ def free_hosts(tools: ToolHost, rules: Rules, state: SessionState) -> FreeHosts 
     return FreeHosts(others, tuple(named), is_more, is_asked)
 
 
-async def told_hosts(wired: Wired, session: SessionId) -> str:
+def told_hosts(wired: Wired, session: SessionId) -> str:
     """Return what a session's agent is told of the network; nothing where it has nothing to fetch with."""
-    async with wired.house.hold(session) as actor:
-        rules = wired.in_force.rules.of_session(actor.state.opened)
-        found = free_hosts(wired.tools, rules, actor.state)
+    # Only looked at: a process that is got ready for a session may stand beside the one that decides for it.
+    state = wired.house.peek(session) or state_of(wired, session)
+    found = free_hosts(wired.tools, wired.in_force.rules.of_session(state.opened), state)
     return "" if found is None else found.told()
 
 

@@ -53,7 +53,7 @@ class Ways:
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_inside, self.egress)
-            hosts = await told_hosts(self.wired, at.session)
+            hosts = told_hosts(self.wired, at.session)
             yield Reach(keys=proxy.sentinels, certificates=certificates, hosts=hosts, settled=meter.settled)
 
     async def _label(self, actor: Actor) -> None:

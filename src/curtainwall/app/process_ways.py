@@ -105,5 +105,5 @@ class ProcessWays:
             proxy = await self.egress.open(Terms(reached, present, present.judge, present.decide), run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_inside, self.egress)
-            hosts = await told_hosts(self.wired, session)
+            hosts = told_hosts(self.wired, session)
             yield Reach(keys=proxy.sentinels, certificates=certificates, hosts=hosts, turn=turn)

@@ -27,7 +27,7 @@ def told(places: Places) -> Told:
             session = await opened(wired, places.workspace, **options)
             if disabled:
                 await wired.house.send(session, DisableRule(by=local_user(), rule=RuleId(disabled)))
-            return await told_hosts(wired, session)
+            return told_hosts(wired, session)
 
     def tell(*hosts: str, rules: str = "", disabled: str = "", **options: Any) -> str:
         (places.home / "policy").mkdir(parents=True, exist_ok=True)
@@ -105,3 +105,13 @@ def test_where_others_are_refused_it_does_not_speak_of_a_person(told: Told) -> N
 def test_it_is_what_holds_for_this_session_with_its_labels(told: Told) -> None:
     assert "docs.python.org" in told("docs.python.org")
     assert "docs.python.org" not in told("docs.python.org", labels=("sensitive",)), "after sensitive material every host is asked about"
+
+
+def test_it_is_told_also_beside_the_process_that_decides_for_the_session(places: Places) -> None:
+    async def work() -> str:
+        async with open_house(set_up()) as deciding, open_house(set_up()) as beside:
+            session = await opened(deciding, places.workspace)
+            async with deciding.house.hold(session):
+                return told_hosts(beside, session)
+
+    assert asyncio.run(asyncio.wait_for(work(), 60)).startswith("Hosts: none may be fetched from freely")

@@ -1,7 +1,7 @@
 """One turn of the built-in agent: requests to its model and programs that run, each written down before and after."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -77,7 +77,7 @@ class Around:
     remembered: Remembered
     skills: Callable[[Workspace], Sequence[tuple[str, str]]]
     """Tells the skills of a workspace by name, each with what the model may know of it."""
-    hosts: Callable[[SessionId], Awaitable[str]]
+    hosts: Callable[[SessionId], str]
     """Tells, in words for the model, which hosts a session may fetch from freely."""
 
 
@@ -117,7 +117,7 @@ class Turn:
         await self._pin_instructions()
         assert self.talk.workspace is not None
         self.skills = await asyncio.to_thread(self.around.skills, self.talk.workspace)
-        self.hosts = await self.around.hosts(self.at.session)
+        self.hosts = self.around.hosts(self.at.session)
         model = self.around.model_of(self.talk.model)
         if not self.at.resumed and self._is_full(model):
             await self.compact("threshold", "")
