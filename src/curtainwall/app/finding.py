@@ -11,7 +11,9 @@ from curtainwall.model import (
     NotFound,
     SessionQuery,
     SessionRow,
+    session_stream,
 )
+from curtainwall.runtime import Stores
 
 _ELSEWHERE = f"; {VARIABLE} chooses another home"
 
@@ -29,6 +31,14 @@ def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
     if len(found) > 1:
         raise NotFound(f"more than one session begins with `{text}`; give more of the id")
     return found[0]
+
+
+def is_stopped(store: Stores, row: SessionRow) -> bool:
+    """Tell whether a turn goes on that no process works on; whoever works on one has the lease."""
+    if row.status != "working" or store.leases.owner(session_stream(row.session)) is not None:
+        return False
+    # It may have ended since the list was read.
+    return any(now.status == "working" for now in store.index.sessions(SessionQuery(prefix=row.session, limit=1)))
 
 
 def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:

@@ -7,9 +7,10 @@ from pydantic import JsonValue
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_cron import JobSection
+from curtainwall.app.finding import is_stopped
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Setup, Wired
-from curtainwall.channels.cron import CHANNEL, Firing, Job, Schedule, place_of
+from curtainwall.channels.cron import CHANNEL, STOPPED, Firing, Job, Schedule, place_of
 from curtainwall.channels.cron.showing import StatusOf
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.when import clock_time
@@ -44,12 +45,14 @@ def jobs_in(config: Config) -> tuple[Job, ...]:
 
 
 def status_in(store: Stores) -> StatusOf:
-    """Return what tells in a word how a firing's session stands, or how its last turn ended."""
+    """Return what tells in a word how a firing's session stands, how its last turn ended, or that no process works on it any more."""
 
     def status_of(session: SessionId) -> str:
         rows = store.index.sessions(SessionQuery(prefix=session, limit=1))
         if not rows:
             return "deleted"
+        if is_stopped(store, rows[0]):
+            return STOPPED
         return _last_ending(store.log, session) if rows[0].status == "ready" and rows[0].turns else rows[0].status
 
     return status_of

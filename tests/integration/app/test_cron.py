@@ -65,6 +65,21 @@ def test_a_firing_that_failed_is_not_told_as_done(program: Program) -> None:
 
 
 @covers("cron.what-became-of-a-firing")
+def test_a_firing_that_no_process_works_on_any_more_is_not_told_as_working(program: Program) -> None:
+    nothing = "sleep 600"
+    program.configure(f'[model]\nname = "demo"\n[cron.slow]\nschedule = "0 3 * * *"\ninstructions = "run {nothing}"\n')
+    running = program.begin("cron", "run", "slow")
+    until(lambda: [row["status"] for row in program.json("cron", "history")] == ["working"])
+    running.kill_everything()
+    (row,) = program.json("cron", "history")
+    assert row["status"] == "stopped"
+    for what in ("history", "list"):
+        told = program("cron", what)
+        assert re.search(rf"stopped +{row['session']}", told.stdout)
+        assert f"no process works on {row['session']} now; `curtainwall serve` goes on" in told.stderr
+
+
+@covers("cron.what-became-of-a-firing")
 def test_a_foreign_agent_of_a_job_takes_its_own_model_where_none_is_named(program: Program) -> None:
     program.configure(f'{JOBS}[cron.foreign]\nschedule = "0 3 * * *"\ninstructions = "go"\nagent = "codex"\n')
     program("cron", "run", "foreign", fails=True)

@@ -13,7 +13,7 @@ from curtainwall.app.conversations import conversation_json, conversation_lines,
 from curtainwall.app.durations import parse_duration
 from curtainwall.app.explanations import Explanations
 from curtainwall.app.exports import export_lines
-from curtainwall.app.finding import find_session
+from curtainwall.app.finding import find_session, is_stopped
 from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
@@ -50,7 +50,7 @@ from curtainwall.model import (
     VerdictTold,
     session_stream,
 )
-from curtainwall.runtime import Stores, SystemClock
+from curtainwall.runtime import SystemClock
 from curtainwall.session import Figure, figures, fold, inert, lift, transcript
 
 app = typer.Typer()
@@ -91,7 +91,7 @@ def list_sessions(
     )
     with open_to_look(find_home()) as store:
         rows = store.index.sessions(query)
-        stopped = [row.session for row in rows if _is_stopped(store, row)]
+        stopped = [row.session for row in rows if is_stopped(store, row)]
     if output is Output.JSON:
         show_json([_as_json(row) for row in rows])
     elif rows:
@@ -111,7 +111,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
-        is_stopped = _is_stopped(store, row)
+        nobody_works = is_stopped(store, row)
     state, told = fold(events), transcript(events)
     budget, totals = figures(state), state.totals
     if output is Output.JSON:
@@ -123,7 +123,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         return
     view = view_of(state, (), None)
     how = f", process {owner.pid}" if owner else ""
-    if is_stopped:
+    if nobody_works:
         how = f", but no process works on it now; `curtainwall start --resume {row.session}` goes on"
     lines = [
         ("session", row.session),
@@ -383,14 +383,6 @@ def _report(removals: list[Removal], output: Output, *, only_said: bool = False,
             note("there is nothing to delete")
     if kept and not (only_said or kept_is_fine):
         raise typer.Exit(1)
-
-
-def _is_stopped(store: Stores, row: SessionRow) -> bool:
-    """Tell whether a turn goes on that no process works on; whoever works on one has the lease."""
-    if row.status != "working" or store.leases.owner(session_stream(row.session)) is not None:
-        return False
-    # It may have ended since the list was read.
-    return any(now.status == "working" for now in store.index.sessions(SessionQuery(prefix=row.session, limit=1)))
 
 
 def _figure_json(figure: Figure) -> dict[str, object]:
