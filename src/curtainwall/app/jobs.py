@@ -16,21 +16,14 @@ from curtainwall.channels.places import parse_place
 from curtainwall.channels.when import clock_time
 from curtainwall.model import (
     SYSTEM,
-    Log,
     MessageId,
     NotFound,
     SendMessage,
     SessionId,
     SessionQuery,
-    TurnEnded,
-    TurnStatus,
     Who,
-    session_stream,
 )
 from curtainwall.runtime import Stores
-from curtainwall.session import lift
-
-_FIRST_LOOK = 16
 
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
@@ -53,21 +46,9 @@ def status_in(store: Stores) -> StatusOf:
             return "deleted"
         if is_stopped(store, rows[0]):
             return STOPPED
-        return _last_ending(store.log, session) if rows[0].status == "ready" and rows[0].turns else rows[0].status
+        return rows[0].ending if rows[0].status == "ready" and rows[0].turns else rows[0].status
 
     return status_of
-
-
-def _last_ending(log: Log, session: SessionId) -> str:
-    """Return how a session's last turn ended, looking backwards from the end of its log."""
-    stream, window = session_stream(session), _FIRST_LOOK
-    head = log.head(stream)
-    while True:
-        after = max(0, head - window)
-        ends = [event for entry in log.read(stream, after) if isinstance(event := lift(entry), TurnEnded)]
-        if ends or after == 0:
-            return ends[-1].status.value if ends else TurnStatus.DONE.value
-        window *= 4
 
 
 class HouseFirings:

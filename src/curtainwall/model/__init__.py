@@ -215,6 +215,7 @@ from curtainwall.model.listings import (
     SessionStatus,
     ShownAt,
     Tally,
+    TurnEnding,
 )
 from curtainwall.model.misfits import (
     misfit,
@@ -567,6 +568,7 @@ __all__ = [
     "TryLater",
     "TurnAt",
     "TurnEnded",
+    "TurnEnding",
     "TurnFailed",
     "TurnId",
     "TurnResult",

@@ -179,8 +179,9 @@ class MemoryIndex:
 
     def _completed(self, row: SessionRow) -> SessionRow:
         pending = sum(it.session == row.session and it.status == "open" for it in self._approvals.values())
-        status = "waiting" if pending and row.status == "ready" else row.status
-        return replace(row, status=status, pending=pending, labels=tuple(sorted(self._labels.get(row.session, ()))))
+        ending = row.status if row.status in ("failed", "interrupted") else "done"
+        status = ("waiting" if pending else "ready") if ending != "done" or row.status == "ready" else row.status
+        return replace(row, status=status, ending=ending, pending=pending, labels=tuple(sorted(self._labels.get(row.session, ()))))
 
 
 def _fits(row: SessionRow, query: SessionQuery) -> bool:

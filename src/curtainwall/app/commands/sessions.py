@@ -56,6 +56,7 @@ from curtainwall.session import Figure, figures, fold, inert, lift, transcript
 app = typer.Typer()
 
 _MANY = 1_000_000_000
+_ENDED = {"failed": "failed", "interrupted": "was interrupted"}
 IdArgument = Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")]
 
 
@@ -96,10 +97,12 @@ def list_sessions(
         show_json([_as_json(row) for row in rows])
     elif rows:
         heads = ("session", "status", "asks", "agent", "channel", "turns", "changed", "name")
-        lines = [(it.session, it.status, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
+        lines = [(it.session, it.stands, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
         show(columns(heads, lines))
         if stopped:
             note(f"no process works on {', '.join(stopped)} now; `curtainwall start --resume ID` goes on")
+        if any(it.stands == "failed" for it in rows):
+            note("`curtainwall sessions history ID` says why a turn failed; the session takes the next message all the same")
     else:
         note("there are no sessions yet" if query == SessionQuery(without_agent=OUTSIDE, limit=limit) else "there is no such session")
 
@@ -122,7 +125,8 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
     view = view_of(state, (), None)
-    how = f", process {owner.pid}" if owner else ""
+    how = f", the last turn {_ENDED[row.stands]}" if row.stands in _ENDED else ""
+    how = f"{how}, process {owner.pid}" if owner else how
     if nobody_works:
         how = f", but no process works on it now; `curtainwall start --resume {row.session}` goes on"
     lines = [
@@ -397,6 +401,7 @@ def _as_json(row: SessionRow) -> dict[str, object]:
         "model": row.model,
         "channel": row.channel,
         "status": row.status,
+        "last_turn": row.ending if row.status == "ready" and row.turns else None,
         "mode": row.mode,
         "workspace": row.workspace,
         "own_workspace": row.own_workspace,
