@@ -1,5 +1,7 @@
 """What people name on the command line, found in the lists: sessions and grants by an id or its beginning, approvals by the whole of it."""
 
+import os
+
 from curtainwall.app.home import VARIABLE, find_home
 from curtainwall.app.screen import when
 from curtainwall.model import (
@@ -9,6 +11,7 @@ from curtainwall.model import (
     GrantId,
     Index,
     NotFound,
+    SessionId,
     SessionQuery,
     SessionRow,
     session_stream,
@@ -39,6 +42,12 @@ def is_stopped(store: Stores, row: SessionRow) -> bool:
         return False
     # It may have ended since the list was read.
     return any(now.status == "working" for now in store.index.sessions(SessionQuery(prefix=row.session, limit=1)))
+
+
+def holder_of(store: Stores, session: SessionId) -> int | None:
+    """Return which other process works on a session; 0 where only that there is one is known."""
+    owner = store.leases.owner(session_stream(session))
+    return None if owner is None or owner.pid == os.getpid() else owner.pid
 
 
 def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:

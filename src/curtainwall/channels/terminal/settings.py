@@ -24,6 +24,15 @@ def _by_itself(_: SessionId) -> None:
     """Leave the agent to whoever looks after it already."""
 
 
+HolderOf = Callable[[SessionId], int | None]
+"""Tells which other process works on a session, where one does; 0 where only that there is one is known."""
+
+
+def _nobody(_: SessionId) -> int | None:
+    """Know of no other process."""
+    return None
+
+
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
     """Tell whether a stream is a terminal whose user does not mind colours."""
     environ = os.environ if environ is None else environ
@@ -52,7 +61,8 @@ class Telling:
     """How one task is told: its shape, what happens on an ask, and where to.
 
     `keys` says that a human sits at the terminal and can be asked there. `attend` lets the agent work here, and is called when everything
-    it does will be told. `input` is the process's own terminal unless given.
+    it does will be told. `holder` tells of another process that works on the session; where that one says nothing for `patience` seconds,
+    the user hears of it. `input` is the process's own terminal unless given.
     """
 
     shape: Shape
@@ -62,4 +72,6 @@ class Telling:
     colour: bool = False
     keys: bool = False
     attend: Attend = _by_itself
+    holder: HolderOf = _nobody
+    patience: float = 20.0
     input: "Input | None" = None
