@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -150,7 +151,7 @@ async def push(call: Call) -> JsonValue:
             raise CannotDo(f"{quoted(branch)} has moved since the push of {commit[:12]} was judged; push again")
         for target in targets:
             if call.was_asked:
-                await _refuse_more(call, clean, target)
+                await _refuse_more(call, clean, target, ref)
             words = [
                 "push",
                 "--porcelain",
@@ -171,13 +172,16 @@ async def _commit_at(clean: Clean, ref: str) -> str:
     return (await run_git(["-C", clean.repository, "rev-parse", ref], clean.alone)).out.decode().strip()
 
 
-async def _refuse_more(call: Call, clean: Clean, target: Target) -> None:
-    """Refuse a push of more commits than were shown: what the repository says of the remote is the agent's word."""
+async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> None:
+    """Refuse a push of more commits than were shown: what the repository says of the remote is the agent's word.
+
+    A branch that was merged and taken away is in the one that the remote shows first.
+    """
     since = call.text("since")
     if since is None:
         return
-    told = await go_out(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)
-    tips = [line.partition("\t")[0] for line in told.out.decode(errors="replace").splitlines()]
+    told = await go_out(["ls-remote", target.url, ref, "HEAD"], clean, target, call.house.way_out)
+    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
     words = ["-C", clean.repository, "rev-list", "--ignore-missing", "--max-count=1", "--stdin"]
     left = await run_git(words, clean.alone, stdin="\n".join([since, *(f"^{tip}" for tip in tips), ""]).encode())
     if left.out.strip():

@@ -303,6 +303,21 @@ def test_a_push_of_more_than_was_shown_is_refused(machine: Machine, server: GitS
     assert at_the_server(server) == tip
 
 
+def test_a_branch_that_was_merged_and_taken_away_at_the_remote_can_be_pushed_again(
+    machine: Machine, server: GitServer, tmp_path: Path
+) -> None:
+    other = filled(server, "ann/r.git", tmp_path)
+    git("push", "--quiet", server.url("ann/r.git"), "main:topic", cwd=other)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    git("checkout", "--quiet", "-b", "topic", "origin/topic", cwd=machine.workspace / "c")
+    tip = committed(machine, "more of it")
+    git("push", "--quiet", server.url("ann/r.git"), ":topic", cwd=other)
+    prepared = machine.prepare("git.push", path="c")
+    assert "1 commit more than" in str(prepared.arguments["pushes"])
+    assert pushed(machine, prepared).ok
+    assert at_the_server(server, "topic") == tip
+
+
 def test_a_remote_that_has_more_than_was_known_gets_less_than_was_shown(machine: Machine, server: GitServer, tmp_path: Path) -> None:
     filled(server, "ann/r.git", tmp_path)
     machine.done("git.clone", url=server.url("ann/r.git"), path="c")
