@@ -22,7 +22,7 @@ from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_direc
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.counting import counted
-from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot, wants_colour
+from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, one_shot, wants_colour
 from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, SessionId, Who
 from curtainwall.session import inert
 
@@ -163,7 +163,7 @@ async def _started(wish: _Wish, setup: Setup) -> int:
             colour=wants_colour(sys.stdout),
             keys=wish.is_terminal,
             attend=work.turns.attend,
-            holder=partial(holder_of, wired.store),
+            holding=Holding(partial(holder_of, wired.store)),
         )
         cloning = Cloning(wired, line, session, by, wish.task, telling)
         parked = await cloning.go_on() if wish.resume is not None else None
@@ -221,6 +221,7 @@ async def _talk(wish: _Wish, work: AtWork, line: Line, session: SessionId, by: W
         attend=work.turns.attend,
         history=home.root / "logs" / "typed",
         mask=work.wired.masker.mask_text,
+        holding=telling.holding,
     )
     return await converse(line, session, by, settings)
 

@@ -17,6 +17,7 @@ from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
 from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
 from curtainwall.channels.terminal.settings import Telling
+from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.terminal.writing import Writing
 from curtainwall.model import (
     AgentSpoke,
@@ -63,7 +64,7 @@ class OneShot:
         self._answered: set[ApprovalId] = set()
         self._end: asyncio.Future[End] | None = None
         self._interrupting: asyncio.Task[None] | None = None
-        self._heard = asyncio.Event()
+        self._silence = Silence(settings.holding)
 
     async def run(self, task: str | None) -> int:
         """Send the task, or go on with what waits, and return the exit code."""
@@ -117,21 +118,15 @@ class OneShot:
     async def _listen(self) -> None:
         async with self._line.listening.listen(self._session) as lives:
             async for live in lives:
-                self._heard.set()
+                self._silence.broken()
                 if live.kind == "text":
                     self._writing.heard(live.text)
 
     async def _tell_silence(self) -> None:
-        """Say once where another process that works on the session has been silent for long: it may be stopped, and nobody would know."""
-        owner: int | None = None
-        while owner is None:
-            self._heard.clear()
-            try:
-                async with asyncio.timeout(self._settings.patience):
-                    await self._heard.wait()
-            except TimeoutError:
-                owner = None if self._tale.asks or self._tale.is_parked else self._settings.holder(self._session)
-        for words in silence_words(self._session, owner, self._settings.patience, is_kept=self._message is not None):
+        """Say once where another process that works on the session has been silent for long."""
+        tale = self._tale
+        owner = await self._silence.of_another(self._session, lambda: not tale.asks and not tale.is_parked)
+        for words in silence_words(self._session, owner, self._settings.holding.patience, is_kept=self._message is not None):
             self._note(words)
 
     async def _follow(self, cursor: int) -> None:
@@ -149,7 +144,7 @@ class OneShot:
 
     async def _take(self, recorded: Recorded) -> None:
         event = recorded.event
-        self._heard.set()
+        self._silence.broken()
         if self._settings.shape == "stream-json":
             self._write(event_json(recorded))
         self._progress(event)

@@ -33,6 +33,14 @@ def _nobody(_: SessionId) -> int | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Which other process works on a session, and how many seconds it may say nothing before the user hears of it."""
+
+    holder: HolderOf = _nobody
+    patience: float = 20.0
+
+
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
     """Tell whether a stream is a terminal whose user does not mind colours."""
     environ = os.environ if environ is None else environ
@@ -52,6 +60,7 @@ class Conversing:
     attend: Attend = _by_itself
     history: Path | None = None
     mask: Callable[[str], str] = str
+    holding: Holding = Holding()
     input: "Input | None" = None
     output: "Output | None" = None
 
@@ -61,8 +70,7 @@ class Telling:
     """How one task is told: its shape, what happens on an ask, and where to.
 
     `keys` says that a human sits at the terminal and can be asked there. `attend` lets the agent work here, and is called when everything
-    it does will be told. `holder` tells of another process that works on the session; where that one says nothing for `patience` seconds,
-    the user hears of it. `input` is the process's own terminal unless given.
+    it does will be told. `input` is the process's own terminal unless given.
     """
 
     shape: Shape
@@ -72,6 +80,5 @@ class Telling:
     colour: bool = False
     keys: bool = False
     attend: Attend = _by_itself
-    holder: HolderOf = _nobody
-    patience: float = 20.0
+    holding: Holding = Holding()
     input: "Input | None" = None
