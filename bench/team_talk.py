@@ -15,9 +15,9 @@ from bench.bare import BareLog
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, clock, interleave
 from curtainwall.app.callers import OutsideCaller
-from curtainwall.app.collecting import collect_seldom
 from curtainwall.app.crew import Crew
 from curtainwall.app.keeper import Keeper
+from curtainwall.app.staying import stay
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.model import (
     AgentSpoke,
@@ -244,7 +244,7 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
         # As `serve` does.
         stack.callback(gc.set_threshold, *gc.get_threshold())
         stack.callback(gc.unfreeze)
-        collect_seldom()
+        stay(wired.store)
         yield wired
 
 

@@ -1,4 +1,4 @@
-"""A channel of one's own: a chat over TCP, one line a message. `docs/channels.md` walks through it.
+"""A channel of one's own: a chat over TCP, one line a message. `docs/channels.md` shows a smaller one, and what both stand on.
 
     TCP_CHAT_PEOPLE="ann=wonderland bob=builder" python examples/tcp_chat.py --port 7070
     nc 127.0.0.1 7070

@@ -3,10 +3,12 @@
 import ast
 import importlib
 import re
+from pathlib import Path
 
 import pytest
 
 import curtainwall.model
+from curtainwall.app.config import parse_config
 from curtainwall.app.config_docs import render
 from tests.support.repository import DOCS, ROOT, modules, name_of, table_rows, tree_of
 
@@ -101,6 +103,27 @@ def test_every_key_of_the_configuration_is_written_with_dashes() -> None:
     assert [key for key in keys if "_" in key] == []
 
 
+EXAMPLES = [
+    (page.name, text)
+    for page in sorted(DOCS.glob("*.md"))
+    for text in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+]
+
+
+def fault_in(text: str) -> str | None:
+    """Return what is wrong with a configuration; an example may leave out the rest of a table."""
+    try:
+        parse_config(text)
+    except ValueError as fault:
+        return None if "` is missing; write it" in str(fault) else str(fault)
+    return None
+
+
+@pytest.mark.parametrize("text", [text for _, text in EXAMPLES], ids=[page for page, _ in EXAMPLES])
+def test_what_pages_have_people_write_into_the_configuration_is_taken(text: str) -> None:
+    assert fault_in(text) is None
+
+
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -110,6 +133,25 @@ def test_links_between_pages_lead_somewhere() -> None:
         for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
         for target in LINK.findall(page.read_text(encoding="utf-8"))
         if not (page.parent / target).exists()
+    ]
+    assert dead == []
+
+
+ANCHOR = re.compile(r"\]\((?!\w+:)([^)#\s]*)#([^)\s]+)\)")
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the names under which the headings of a page are found."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_into_pages_lead_to_a_heading() -> None:
+    dead = [
+        f"{name_of(page)}: {target}#{anchor}"
+        for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+        for target, anchor in ANCHOR.findall(page.read_text(encoding="utf-8"))
+        if anchor not in anchors_of((page.parent / target) if target else page)
     ]
     assert dead == []
 

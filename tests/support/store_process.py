@@ -1,13 +1,14 @@
 """A second process on a home: it says what it does on stdout, one line each, and waits for lines on stdin."""
 
 import asyncio
+import os
 import resource
 import sys
 from pathlib import Path
 
 from curtainwall.model import Conflict, Consumed, CurtainwallError, Outcome, Post, StreamId
 from curtainwall.store import SqliteStore
-from tests.support.stores import Batch, StillClock, Write, batch, everything_audited, message, spoke
+from tests.support.stores import Batch, StillClock, Write, batch, everything_audited, is_writing, message, spoke, writers_of
 
 
 def say(line: object) -> None:
@@ -41,6 +42,20 @@ async def append(home: Path, stream: StreamId) -> None:
             else:
                 await store.log.append(batch(stream, end, spoke(text)))
             say("done")
+
+
+async def append_apart(home: Path, stream: StreamId) -> None:
+    """Append without end, and say when a process of its own does the writing."""
+    async with SqliteStore.open(home, StillClock()) as store:
+        store.write_apart(crowded=0)
+        end = 0
+        while not any(map(is_writing, writers_of(os.getpid()))):
+            await store.log.append(batch(stream, end, spoke(f"{end}")))
+            end += 1
+        say("apart")
+        while True:
+            await store.log.append(batch(stream, end, spoke(f"{end}")))
+            end += 1
 
 
 async def race(home: Path, stream: StreamId, count: str, name: str) -> None:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -316,3 +316,23 @@ async def until_named(changes: Any, wanted: Sequence[StreamId]) -> None:
     while missing:
         named = await next_change(changes)
         missing -= named or missing
+
+
+def writers_of(pid: int) -> list[int]:
+    """Return the processes that write for a process."""
+    found: list[int] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"scribe_entry" in (place / "cmdline").read_bytes():
+                found.append(int(place.name))
+    return found
+
+
+def is_writing(pid: int) -> bool:
+    """Tell whether a process has written to a log: its connection holds the WAL open from then on."""
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            if link.readlink().name.endswith("-wal"):
+                return True
+    return False

@@ -54,6 +54,12 @@ def unclaimed(wired: Wired, pair: Pair) -> Sequence[Found]:
     return conversations_in(folders.state, folders.workspace)
 
 
+def adoptable(wired: Wired, pair: Pair) -> Sequence[Found]:
+    """Return every conversation that a pair could go on with; refuse where its agent keeps none."""
+    _see_that_it_keeps_any(wired, pair)
+    return (*unclaimed(wired, pair), *of_the_user(wired, pair.team))
+
+
 def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ) -> Sequence[Found]:
     """Return the conversations that the user's own Claude Code keeps for a team's project, newest first."""
     return conversations_in(_directory(environ), Path(wired.peers.workspace_of(team).path))
@@ -61,8 +67,7 @@ def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ
 
 async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False) -> SessionId:
     """Let a pair go on with a conversation, opened where it was not yet; it counts as sensitive unless whoever knows it says otherwise."""
-    if (agent := _agent(wired, pair)) != LOCAL:
-        raise CommandRefused(f"`{pair}` is served by `{agent}`; only `{LOCAL}` keeps conversations that can be adopted")
+    _see_that_it_keeps_any(wired, pair)
     session = await wired.peers.found(pair)
     state = wired.peers.state(session)
     if state.turn is not None:
@@ -77,6 +82,11 @@ async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None
         await wired.house.send(session, AddLabels(by=SYSTEM, labels=labels))
     await wired.house.send(session, RecordProgress(by=SYSTEM, events=(adoption(conversation, wired.house.clock.now()),)))
     return session
+
+
+def _see_that_it_keeps_any(wired: Wired, pair: Pair) -> None:
+    if (agent := _agent(wired, pair)) != LOCAL:
+        raise CommandRefused(f"`{pair}` is served by `{agent}`; only `{LOCAL}` keeps conversations that can be adopted")
 
 
 def _agent(wired: Wired, pair: Pair) -> str:

@@ -398,15 +398,19 @@ def _explain(error: ValidationError) -> str:
     if place[-1:] in _KINDS_OF_VALUE:
         # Each kind that a value could have had is told as a fault of its own.
         return f"`{'.'.join(map(str, place[:-1]))}` must be a text, a number, true or false"
+    if not place:
+        # What holds between tables names its keys itself.
+        return f"{words.removeprefix(_OURS)}{more}"
     return f"`{key}`{_in_toml(words)}{more}"
 
 
 _KINDS_OF_VALUE = {("str",), ("bool",), ("int",), ("float",)}
+_OURS = "cannot be used: "
 
 
 def _in_toml(words: str) -> str:
     """Return what follows a key: what our own check says after a colon, anything else as the end of the sentence."""
-    ours = words.removeprefix("cannot be used: ")
+    ours = words.removeprefix(_OURS)
     return f": {ours}" if ours != words else f" {words.replace('an object', 'a table')}"
 
 

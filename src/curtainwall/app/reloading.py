@@ -35,6 +35,7 @@ class Reloading:
         self._elsewhere = asyncio.Event()
         """Other files are to be watched than before."""
         self._watched: frozenset[Path] = frozenset()
+        self._begun = in_force.setup.config
         self.fault = ""
         """Why the files as they are now are not in force; nothing where they are."""
         self.waiting: frozenset[str] = frozenset()
@@ -84,15 +85,17 @@ class Reloading:
         if not changed and setup.versions == before.versions:
             return
         self._in_force.take(setup)
-        handled = LIVE | frozenset(self._restart(changed))
-        self.waiting |= changed - handled
-        told = [f"tables {', '.join(sorted(changed))}"] if changed else []
+        taken = changed & (LIVE | frozenset(self._restart(changed)))
+        # What says again what it said at the start waits for nothing.
+        self.waiting = (self.waiting | (changed - taken)) & changed_tables(self._begun, setup.config)
+        told = [f"tables {', '.join(sorted(taken))}"] if taken else []
         told += [f"{name} {version[:12]}" for name, version in renewed.items()]
-        self._book.say(f"in force from now on: {'; '.join(told)}", policy=setup.policy.version)
+        if told:
+            self._book.say(f"in force from now on: {'; '.join(told)}", policy=setup.policy.version)
         for warning in setup.warnings:
             self._book.say(warning, "warning")
-        if changed - handled:
-            self._book.say(f"restart `curtainwall serve` for: {', '.join(sorted(changed - handled))}", "warning")
+        if waiting := self.waiting & changed:
+            self._book.say(f"restart `curtainwall serve` for: {', '.join(sorted(waiting))}", "warning")
 
     def _named(self) -> frozenset[Path]:
         """Return the rule files outside our home: those in force, and those that only wait for somebody to correct them."""

@@ -203,11 +203,17 @@ def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
 
 
 def net(made: Sequence[Change]) -> list[Change]:
-    """Return the same changes without the names of calls that are forgotten further on, with nobody asked in between."""
-    if not any(isinstance(change, CallNamed) for change in made) or any(isinstance(change, ApprovalListed) for change in made):
-        return list(made)
-    forgotten = {change.call: place for place, change in enumerate(made) if isinstance(change, CallForgotten)}
-    return [change for place, change in enumerate(made) if not (isinstance(change, CallNamed) and forgotten.get(change.call, -1) > place)]
+    """Return the same changes without calls that are named and forgotten further on, with nobody asked in between."""
+    named: dict[CallId, int] = {}
+    brief: set[int] = set()
+    for place, change in enumerate(made):
+        if isinstance(change, CallNamed):
+            named[change.call] = place
+        elif isinstance(change, CallForgotten) and change.call in named:
+            brief |= {named.pop(change.call), place}
+        elif isinstance(change, ApprovalListed):
+            return list(made)
+    return [change for place, change in enumerate(made) if place not in brief] if brief else list(made)
 
 
 def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:

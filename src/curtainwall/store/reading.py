@@ -8,10 +8,17 @@ from typing import Any, TypeVar
 
 from curtainwall.model import TryLater
 from curtainwall.store.faults import explain
-from curtainwall.store.schema import connect
+from curtainwall.store.schema import STREAM_SHIFT, connect
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+
+READ = f"""
+SELECT ?1, e.place & {(1 << STREAM_SHIFT) - 1}, e.kind, e.version, e.payload, e.hash
+FROM head h CROSS JOIN entry e ON e.place > (h.id << {STREAM_SHIFT}) + ?2 AND e.place < (h.id + 1) << {STREAM_SHIFT}
+WHERE h.stream = ?1
+"""  # noqa: S608 - numbers of our own
+"""The entries of a stream after one of them."""
 
 
 class Reader:

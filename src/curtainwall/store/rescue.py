@@ -17,7 +17,8 @@ from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, Tr
 from curtainwall.store import chain
 from curtainwall.store.home import ASIDE, CUT_OFF, Home, name_aside, private_file, read_audit_key, sync_directory
 from curtainwall.store.leases import lock_byte
-from curtainwall.store.ledger import Ledger, PreparedBatch, PreparedWrite
+from curtainwall.store.ledger import Ledger
+from curtainwall.store.prepared import PreparedBatch, PreparedWrite
 from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
 from curtainwall.store.sqlite import rebuild_lists
 from curtainwall.store.trail import Decode

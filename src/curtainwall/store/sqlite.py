@@ -23,30 +23,24 @@ from curtainwall.model import (
     session_of,
 )
 from curtainwall.store import chain, tables
-from curtainwall.store.audit import AUDITED, AuditFault
+from curtainwall.store.apart import CROWDED
+from curtainwall.store.audit import AuditFault
 from curtainwall.store.blobs import FileBlobs
 from curtainwall.store.chain import Fault, Head
 from curtainwall.store.faults import explain_file
+from curtainwall.store.frames import Terms
 from curtainwall.store.home import CUT_OFF, Home, make_audit_key, name_aside, read_audit_key
 from curtainwall.store.index import SqliteIndex
 from curtainwall.store.leases import OfdLeases
-from curtainwall.store.ledger import PreparedBatch, prepare, prepare_post
 from curtainwall.store.marks import SqliteMarks
+from curtainwall.store.prepared import PreparedBatch, prepare, prepare_post
 from curtainwall.store.projection import changes
 from curtainwall.store.pruning import AT_OPENING, prune
-from curtainwall.store.reading import Reader
-from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, STREAM_SHIFT, create
-from curtainwall.store.trail import Decode, Told, Trail
+from curtainwall.store.reading import READ, Reader
+from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, create
+from curtainwall.store.trail import Decode, Trail, told_by
 from curtainwall.store.watching import Watching
 from curtainwall.store.writer import Heard, Writer
-
-_READ = f"""
-SELECT ?1, e.place & {(1 << STREAM_SHIFT) - 1}, e.kind, e.version, e.payload, e.hash
-FROM head h CROSS JOIN entry e ON e.place > (h.id << {STREAM_SHIFT}) + ?2 AND e.place < (h.id + 1) << {STREAM_SHIFT}
-WHERE h.stream = ?1
-"""  # noqa: S608 - numbers of our own
-_KINDS = ", ".join(f"'{kind}'" for kind in sorted(AUDITED))
-_READ_AUDITED = f"{_READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
 
 
 class SqliteLog:
@@ -63,7 +57,7 @@ class SqliteLog:
 
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Entry]:
         """Return the entries after a sequence number, oldest first."""
-        rows = self._reader.all(f"{_READ} ORDER BY e.place LIMIT ?3", (stream, max(after, 0), -1 if limit is None else max(limit, 0)))
+        rows = self._reader.all(f"{READ} ORDER BY e.place LIMIT ?3", (stream, max(after, 0), -1 if limit is None else max(limit, 0)))
         return list(map(Entry._make, rows))
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
@@ -112,9 +106,9 @@ class SqliteStore:
         self._reader = Reader(home.database, busy_millis)
         self._trail_reader = Reader(home.database, busy_millis)
         self._watching = Watching(home.watch, self._look)
-        self._trail = Trail(home, self._told, decode, self._marked)
+        self._trail = Trail(home, told_by(self._trail_reader), decode, self._marked)
         heard = Heard(self._watching.tell_others, self._trail.touch, self._watching.loops, self._watching.tell)
-        self._writer = Writer(home.database, self._key, clock, busy_millis, heard)
+        self._writer = Writer(Terms(home, self._key, busy_millis, decode), clock, heard)
         self.log = SqliteLog(self._writer, self._reader, self._watching)
         self.inbox = SqliteInbox(self._writer, self._reader)
         self.leases = OfdLeases(home.leases, clock, self._writer.hint)
@@ -146,6 +140,13 @@ class SqliteStore:
             store.close()
             raise
         return store
+
+    def write_apart(self, crowded: int = CROWDED) -> None:
+        """Let a process of its own write what comes from the running loop, while so many batches a second come before others are done.
+
+        Commits then take nothing from what else goes on there. A house that is not crowded starts none.
+        """
+        self._writer.write_apart(crowded)
 
     def close(self) -> None:
         """Finish what waits, release the leases, and let go of every file; calling it twice is harmless."""
@@ -201,12 +202,6 @@ class SqliteStore:
     def _marked(self, upto: Mapping[StreamId, int]) -> None:
         self._writer.mark_audited(upto)
 
-    def _told(self, stream: StreamId, after: int) -> Told:
-        head = self._trail_reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
-        rows = self._trail_reader.all(_READ_AUDITED, (stream, after)) if head else []
-        seq, audited = head or (0, 0)
-        return Told(seq, audited, list(map(Entry._make, rows)))
-
 
 def _current(entry: Entry) -> AnyEvent:
     return decode_event(entry.kind, entry.payload)
@@ -218,7 +213,7 @@ def rebuild_lists(db: sqlite3.Connection, decode: Decode) -> None:
         db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own tables
     for number, name in db.execute("SELECT id, stream FROM head ORDER BY id").fetchall():
         stream, at = StreamId(name), 0
-        for row in db.execute(f"{_READ} ORDER BY e.place", (stream, 0)):
+        for row in db.execute(f"{READ} ORDER BY e.place", (stream, 0)):
             event = decode(Entry._make(row))
             at = event.at
             for change in changes(stream, event):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from curtainwall.model import AnyEvent, CurtainwallError, Entry, SessionId, StreamId, session_of, session_stream
 from curtainwall.store.audit import AUDITED, START, AuditFault, Line, line_of, parse_line, verify_lines
 from curtainwall.store.home import Home, private_directory, private_file, write_all, write_durably
+from curtainwall.store.reading import READ, Reader
 
 Decode = Callable[[Entry], AnyEvent]
 
@@ -26,12 +27,28 @@ _BREATH_SECONDS = 0.001
 _REMEMBERED = 1024
 
 
+_KINDS = ", ".join(f"'{kind}'" for kind in sorted(AUDITED))
+_READ_AUDITED = f"{READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
+
+
 class Told(NamedTuple):
     """What the log has for a file: where it ends, up to where the file was complete, and the audited entries after a cursor."""
 
     head: int
     audited: int
     entries: Sequence[Entry]
+
+
+def told_by(reader: Reader) -> Callable[[StreamId, int], Told]:
+    """Return a way to ask the log."""
+
+    def told(stream: StreamId, after: int) -> Told:
+        head = reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
+        rows = reader.all(_READ_AUDITED, (stream, after)) if head else []
+        seq, audited = head or (0, 0)
+        return Told(seq, audited, list(map(Entry._make, rows)))
+
+    return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +77,25 @@ class Trail:
         self._marked = marked
         self._queue: queue.SimpleQueue[StreamId | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._leaving = threading.Event()
         self._ends: dict[SessionId, _End] = {}
         self._unsynced: dict[StreamId, int] = {}
 
     def touch(self, streams: Sequence[StreamId]) -> None:
-        """Say that sessions have entries to tell of; called by the writer alone."""
+        """Say that sessions have entries to tell of."""
         for stream in streams:
             self._queue.put(stream)
         if self._thread is None and streams:
-            thread = threading.Thread(target=self._run, name="curtainwall-audit", daemon=True)
             # Where the machine has no room for a thread, the next touch tries again; the log stays behind its mark until then.
-            with contextlib.suppress(RuntimeError):
-                thread.start()
-                self._thread = thread
+            with self._starting, contextlib.suppress(RuntimeError):
+                self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="curtainwall-audit", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def close(self) -> None:
         """Finish what was touched."""

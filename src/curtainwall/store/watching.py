@@ -59,6 +59,8 @@ class Watching:
         self._directory = directory
         self._look_again = look_again
         self._lock = threading.Lock()
+        # Who writes may be a thread and a loop at once; for what is below.
+        self._sending = threading.Lock()
         self._watchers: dict[Watcher, str] = {}
         self._others: list[str] = []
         self._listed: tuple[int, float] = (-1, 0.0)
@@ -99,8 +101,8 @@ class Watching:
             watcher.tell(names)
 
     def tell_others(self, names: frozenset[StreamId]) -> None:
-        """Send a datagram to every other watcher; called by the writer alone. Nobody is waited for."""
-        with contextlib.suppress(OSError):
+        """Send a datagram to every other watcher. Nobody is waited for."""
+        with self._sending, contextlib.suppress(OSError):
             others = self._find_others()
             if others:
                 self._send(others, names)

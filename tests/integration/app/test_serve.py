@@ -110,6 +110,9 @@ def test_a_change_that_is_not_valid_is_refused_with_its_line_and_what_was_valid_
     (session,) = served.home.born(served.script(READ))
     asked = until(lambda: [event for event in served.home.events(session) if isinstance(event, ApprovalAsked)])[0]
     assert (asked.deadline, asked.policy) == (asked.at + 3_600_000, before)
+    assert running.says(r"in force from now on: tables (.+)") == "approvals", "what waits for the next start is not in force"
+    served.program.configure(served.config("[approvals]\ndeadline = '1h'\n"))
+    until(lambda: health(served.port)["config"]["waits_for_restart"] == [])
     running.interrupt()
     assert running.code() == 0
 

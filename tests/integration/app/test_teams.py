@@ -134,6 +134,7 @@ def test_mistakes_are_named(program: Program) -> None:
     for words in (("history", "nosuch"), ("history", "backend", "--from", "nosuch"), ("adopt", "nosuch")):
         told = program("teams", *words, fails=True)
         assert (told.returncode, told.stderr) == (1, "curtainwall: there is no team `nosuch`; there are: `backend`\n")
+    assert "only `claude-local` keeps conversations that can be adopted" in program("teams", "adopt", "backend", fails=True).stderr
     assert program("teams", "ask", "backend", "hello", "--timeout", "soon", fails=True).returncode == 2
     for word in ("ask", "send", "notify"):
         empty = program("teams", word, "backend", " ", fails=True)

@@ -34,6 +34,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ("[channels.web]\noperator = ['ann']\noperators = ['ann']", "`channels.web.operator`; did you mean `channels.web.operators`?"),
         ("[webhooks.hooks.a]\nsecret-env = 'X'\nprompt = '{{ the branch }}'", "`webhooks.hooks.a`: `{{` in `prompt` begins a field: write"),
         ("[cron.a]\nschedule = '* * * * *'\ninstructions = 'x'\nbudget.token = 1", "did you mean `cron.a.budget.tokens`?"),
+        ("[teams.a]\nproject = '/srv/a'\naskers = ['b']", "`teams.a.askers` names `b`, which is no team here"),
         ("zzz = 1", "unknown key `zzz`; docs/config.md"),
         ("[limits]\n\ntokens = = 1", "line 3"),
         ("[limits]\ntokens = 1\ntokens = 2", "line 3"),
@@ -72,6 +73,7 @@ def test_an_error_names_the_key_or_the_line(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         parse_config(text)
     assert "\n" not in str(caught.value)
+    assert "``" not in str(caught.value)
 
 
 def test_what_is_wrong_is_never_said_with_the_value_itself() -> None:

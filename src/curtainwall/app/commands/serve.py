@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.collecting import collect_seldom
 from curtainwall.app.logs import Logbook, Shape
 from curtainwall.app.serving import serving
+from curtainwall.app.staying import stay
 from curtainwall.app.wiring import Setup, set_up
 
 _AT_ONCE = 1
@@ -43,7 +43,7 @@ async def _served(setup: Setup, book: Logbook) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
     async with serving(setup, book) as house:
-        collect_seldom()
+        stay(house.wired.store)
         loop.add_signal_handler(signal.SIGHUP, house.reloading.look)
         await stopped.wait()
     book.say("everything is parked")

@@ -184,17 +184,17 @@ def adopt(
 ) -> None:
     """Let a team that Claude Code serves go on with a conversation: one that lost its log, or one of your own in the project."""
     # Start-up time: local agents take long to load.
-    from curtainwall.app.adopting import adopt, of_the_user, unclaimed
+    from curtainwall.app.adopting import adopt, adoptable
 
     pair, setup = Pair(asker=asker or NOBODY, team=team, thread=thread), set_up()
     _see_that_there_are(setup, team, asker)
 
-    async def do() -> list["Found"]:
+    async def do() -> Sequence["Found"]:
         async with open_house(setup) as wired:
             if conversation:
                 await adopt(wired, pair, conversation, file, is_clean=clean)
-                return []
-            return [*unclaimed(wired, pair), *of_the_user(wired, team)]
+                return ()
+            return adoptable(wired, pair)
 
     found = asyncio.run(do())
     told = [{"id": it.conversation, "file": str(it.path), "size": it.size, "changed": timestamp(int(it.changed * 1000))} for it in found]

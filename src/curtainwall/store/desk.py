@@ -1,0 +1,183 @@
+"""The database as the one who writes has it: batches go into one transaction, and none is begun while the disk is not well."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from curtainwall.model import Broken, CurtainwallError, Millis, StreamId
+from curtainwall.store.faults import explain
+from curtainwall.store.ledger import Ledger
+from curtainwall.store.prepared import PreparedBatch
+from curtainwall.store.pruning import Pruning
+from curtainwall.store.schema import begin, connect
+
+Written = Mapping[StreamId, int] | CurtainwallError
+"""What became of a batch: where its streams end, or why nothing of it was written."""
+
+_FROM_VALUES = (ValueError, OverflowError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.IntegrityError, sqlite3.ProgrammingError)
+"""What a single batch can be at fault for: values that the database cannot hold."""
+
+
+class Desk:
+    """One connection that writes, and what it knows about the health of its database. Everything here happens in one thread."""
+
+    def __init__(self, path: Path, key: bytes, busy_millis: int, behind: Callable[[list[StreamId]], None]) -> None:
+        self._path = path
+        self._wal = f"{path}-wal"
+        self._key = key
+        self._busy_millis = busy_millis
+        # Hears, after each connect, of streams whose audit files are behind the log.
+        self._behind = behind
+        self._db: sqlite3.Connection | None = None
+        self._ledger: Ledger | None = None
+        self._inode = self._wal_inode = 0
+        self._trouble: CurtainwallError | None = None
+        self._version: int | None = None
+        self._looked = False
+        self._pruning = Pruning()
+
+    def commit(self, batches: Sequence[PreparedBatch], marks: Mapping[StreamId, int], now: Millis) -> list[Written]:
+        """Write batches in one transaction, and how far audit files are complete; a batch that is refused keeps no other from it."""
+        if not batches and not marks:
+            return []
+        try:
+            return self._transact(self._healthy(), batches, marks, now)
+        except _FROM_VALUES as error:
+            self._abandon()
+            if len(batches) > 1:
+                return [result for batch in batches for result in self.commit([batch], {}, now)]
+            return [Broken(f"this batch cannot be stored: {error}") for _ in batches]
+        except sqlite3.Error as error:
+            fault: CurtainwallError = explain(error, self._path)
+        except CurtainwallError as error:
+            fault = error
+        except Exception as error:  # noqa: BLE001 - whoever writes must live on, whatever it was; nothing is committed
+            fault = Broken(f"writing failed unexpectedly: {error!r}")
+        self._fail(fault)
+        return [fault for _ in batches]
+
+    def run(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Return what a function made of the database in a transaction of its own."""
+        try:
+            self._healthy()
+            db = self._db
+            assert db is not None
+            begin(db, self._busy_millis)
+            result = work(db)
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            fault = explain(error, self._path)
+            self._fail(fault)
+            raise fault from error
+        except CurtainwallError:
+            self._abandon()
+            raise
+        except Exception as error:
+            fault = Broken(f"writing failed unexpectedly: {error!r}")
+            self._fail(fault)
+            raise fault from error
+        self._abandon()
+        return result
+
+    def was_changed(self) -> bool:
+        """Tell whether another connection wrote since the last look; the first look tells nothing."""
+        try:
+            before, self._version = self._version, self._healthy().data_version()
+        except (sqlite3.Error, CurtainwallError):
+            return False  # Whoever writes next is told.
+        first, self._looked = not self._looked, True
+        return before != self._version and not first
+
+    def prune(self, now: Millis) -> None:
+        """Forget a few old keys."""
+        if self._db is None or self._trouble is not None:
+            return
+        try:
+            self._pruning.go_on(self._db, now)
+        except sqlite3.Error as error:
+            self._fail(explain(error, self._path))
+
+    def tell_behind(self) -> None:
+        """Say again which audit files are behind; where there is no connection, the next one does."""
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._say_who_is_behind(self._db)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._db is not None:
+            try:
+                self._db.close()
+            except sqlite3.Error as error:
+                self._trouble = explain(error, self._path)
+        self._db = self._ledger = None
+        self._version = None
+
+    def _transact(self, ledger: Ledger, batches: Sequence[PreparedBatch], marks: Mapping[StreamId, int], now: Millis) -> list[Written]:
+        results: list[Written] = []
+        ledger.begin()
+        for batch in batches:
+            try:
+                results.append(ledger.write(batch, now))
+            except CurtainwallError as error:
+                # Raised before anything of this batch was written; the others go on.
+                results.append(error)
+        for stream, upto in marks.items():
+            ledger.mark_audited(stream, upto)
+        ledger.commit(now)
+        # SQLite makes it with the first write.
+        self._wal_inode = self._wal_inode or _inode_of(self._wal)
+        return results
+
+    def _healthy(self) -> Ledger:
+        """Return the ledger; after trouble only once a trial shows that it is over."""
+        if self._db is not None and self._was_exchanged():
+            self.close()
+            self._trouble = Broken(f"the database `{self._path}` was removed or exchanged")
+        if self._ledger is None or self._db is None:
+            self._db = connect(self._path, self._busy_millis)
+            self._inode, self._wal_inode = _inode_of(self._path), 0
+            self._say_who_is_behind(self._db)
+            self._ledger = Ledger(self._db, self._key, self._busy_millis)
+        if self._trouble is not None:
+            self._try_out(self._db)
+            self._trouble = None
+        return self._ledger
+
+    def _say_who_is_behind(self, db: sqlite3.Connection) -> None:
+        self._behind([StreamId(row[0]) for row in db.execute("SELECT stream FROM head WHERE audited < seq LIMIT 1000")])
+
+    def _try_out(self, db: sqlite3.Connection) -> None:
+        """Raise unless the database is whole and takes a write; what a failed write left in the WAL is overwritten by it."""
+        if isinstance(self._trouble, Broken):
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise Broken(f"the database `{self._path}` is damaged: put back a copy that `audit verify` passes ({found})")
+        begin(db, self._busy_millis)
+        db.execute("UPDATE seal SET one = one")
+        db.execute("COMMIT")
+
+    def _fail(self, fault: CurtainwallError) -> None:
+        self._trouble = fault
+        self.close()
+
+    def _abandon(self) -> None:
+        if self._ledger is not None:
+            try:
+                self._ledger.abandon()
+            except sqlite3.Error as error:
+                self._fail(explain(error, self._path))
+
+    def _was_exchanged(self) -> bool:
+        """Tell whether somebody took away the files that we write to: what went there would be lost without a word."""
+        return self._inode != _inode_of(self._path) or (self._wal_inode != 0 and self._wal_inode != _inode_of(self._wal))
+
+
+def _inode_of(path: Path | str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return -1

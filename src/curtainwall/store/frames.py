@@ -1,0 +1,62 @@
+"""What a house and the process that writes for it say to each other, and how it travels."""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from curtainwall.model import Millis
+from curtainwall.store.desk import Written
+from curtainwall.store.home import Home
+from curtainwall.store.prepared import PreparedBatch
+from curtainwall.store.trail import Decode
+
+CHUNK: Final = 1 << 18
+"""How much is read at once."""
+
+_LENGTH: Final = 4
+
+
+class Terms(NamedTuple):
+    """The first frame: which home it is, and how its events are read."""
+
+    home: Home
+    key: bytes
+    busy_millis: int
+    decode: Decode
+
+
+class Order(NamedTuple):
+    """What is wanted: batches, and perhaps a look at what others wrote."""
+
+    now: Millis
+    batches: Sequence[PreparedBatch]
+    look: bool
+
+
+class Report(NamedTuple):
+    """What became of all batches of some orders, in their order; and whether others wrote."""
+
+    written: Sequence[Written]
+    was_changed: bool
+
+
+class Frames:
+    """Values on their way through a socket; both ends are processes of ours, and nobody else has it."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    @staticmethod
+    def of(value: object) -> bytes:
+        """Return a value as a frame."""
+        content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        return len(content).to_bytes(_LENGTH, "little") + content
+
+    def take(self, data: bytes) -> Iterator[Any]:
+        """Return the values that are whole with these bytes."""
+        rest = self._rest
+        rest += data
+        while len(rest) >= _LENGTH and len(rest) >= (end := _LENGTH + int.from_bytes(rest[:_LENGTH], "little")):
+            content = bytes(rest[_LENGTH:end])
+            del rest[:end]
+            yield pickle.loads(content)  # noqa: S301 - from our own process, over a socket that has no name

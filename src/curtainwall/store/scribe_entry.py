@@ -1,0 +1,112 @@
+"""What runs in the process that writes for a busy house: orders come in, transactions are made, reports go out."""
+
+import ctypes
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from curtainwall.model import CurtainwallError, StreamId
+from curtainwall.store.desk import Desk
+from curtainwall.store.frames import CHUNK, Frames, Order, Report, Terms
+from curtainwall.store.reading import Reader
+from curtainwall.store.trail import Trail, told_by
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Write for the process at the other end until it is gone."""
+    # It ends with whoever started it, after its last word: signals for a whole group of processes are not meant for it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # INVARIANT: leases end with their process, and so does this; or it would write for one that no longer decides.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    with socket.socket(fileno=descriptor) as wire:
+        wire.setblocking(True)
+        work = _Work(wire)
+        while data := wire.recv(CHUNK):
+            work.go_on(data)
+        work.close()
+
+
+class _Work:
+    """Everything that it does: transactions, and the audit files of what it wrote."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self._wire = wire
+        self._frames = Frames()
+        self._marks = _Marks()
+        self._reader: Reader | None = None
+        self._trail: Trail | None = None
+        self._desk: Desk | None = None
+
+    def go_on(self, data: bytes) -> None:
+        """Do what is ordered by these bytes, all of it in one transaction."""
+        orders: list[Order] = []
+        for value in self._frames.take(data):
+            if isinstance(value, Terms):
+                self._begin(value)
+            else:
+                orders.append(value)
+        if orders:
+            self._follow(orders)
+
+    def close(self) -> None:
+        """Finish the audit files, and let go of everything."""
+        if self._desk is not None and self._trail is not None and self._reader is not None:
+            self._trail.close()
+            self._desk.commit((), self._marks.take(), 0)
+            self._desk.close()
+            self._reader.close()
+
+    def _begin(self, terms: Terms) -> None:
+        home, key, busy_millis, decode = terms
+        self._reader = Reader(home.database, busy_millis)
+        self._trail = Trail(home, told_by(self._reader), decode, self._marks.add)
+        self._desk = Desk(home.database, key, busy_millis, self._trail.touch)
+        gc.freeze()
+        self._wire.sendall(Frames.of(Report((), was_changed=False)))
+
+    def _follow(self, orders: Sequence[Order]) -> None:
+        assert self._desk is not None
+        assert self._trail is not None
+        batches = [batch for order in orders for batch in order.batches]
+        now = orders[-1].now
+        written = self._desk.commit(batches, self._marks.take(), now)
+        was_changed = False
+        if any(order.look for order in orders):
+            was_changed = self._desk.was_changed()
+            self._desk.prune(now)
+        self._wire.sendall(Frames.of(Report(written, was_changed)))
+        done = (batch for batch, result in zip(batches, written, strict=True) if not isinstance(result, CurtainwallError))
+        self._trail.touch([stream for batch in done for stream in batch.audited])
+
+
+class _Marks:
+    """How far audit files are complete: the thread that writes them says so, and the next commit takes it along."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._upto: dict[StreamId, int] = {}
+
+    def add(self, upto: Mapping[StreamId, int]) -> None:
+        """Note more."""
+        with self._lock:
+            self._upto.update(upto)
+
+    def take(self) -> Mapping[StreamId, int]:
+        """Return what was noted since."""
+        with self._lock:
+            upto, self._upto = self._upto, {}
+        return upto
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

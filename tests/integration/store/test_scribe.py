@@ -1,0 +1,260 @@
+"""A process that writes for a busy store: what it is given is written once, whatever happens to it."""
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, SessionId, SessionQuery, StreamId, TryLater, Write, inbox_of
+from curtainwall.store import SqliteStore
+from tests.support.stores import (
+    A,
+    B,
+    OnDisk,
+    StillClock,
+    batch,
+    everything_audited,
+    is_writing,
+    line_from,
+    message,
+    next_named,
+    opened,
+    process,
+    run,
+    spoke,
+    until_named,
+    writers_of,
+)
+from tests.support.waiting import eventually, until
+
+
+def the_writer() -> int | None:
+    """Return the process that writes for this one."""
+    return next(iter(writers_of(os.getpid())), None)
+
+
+def audit_of(disk: OnDisk) -> list[str]:
+    """Return the lines of a session's audit file."""
+    path = disk.home / "sessions" / "a" / "audit.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+async def warm(store: SqliteStore, stream: StreamId) -> int:
+    """Append until a process has written, and return where the stream ends and which process it is."""
+    while True:
+        end = store.log.head(stream)
+        await store.log.append(batch(stream, end, spoke(f"warm {end}")))
+        if (pid := the_writer()) is not None and is_writing(pid):
+            return pid
+
+
+@asynccontextmanager
+async def busy(disk: OnDisk, busy_millis: int = 5_000) -> AsyncGenerator[SqliteStore]:
+    """Open a store that takes anything for busy."""
+    store = SqliteStore.open(disk.home, StillClock(), busy_millis=busy_millis)
+    try:
+        store.write_apart(crowded=0)
+        yield store
+    finally:
+        store.close()
+
+
+def test_a_quiet_store_starts_no_process(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart()
+        for end in range(20):
+            await store.log.append(batch(A, end, spoke(f"{end}")))
+        assert the_writer() is None
+
+    run(scenario())
+
+
+def test_a_process_writes_for_a_busy_store_and_ends_with_it(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            pid = await warm(store, B)
+            assert await store.log.append(batch(A, 0, *everything_audited())) == {A: len(everything_audited())}
+            await store.inbox.post(Post(A, "k1", message()))
+            assert [row.key for row in store.inbox.waiting(A)] == ["k1"]
+            outcome = Outcome(seq=1)
+            await store.log.append(Batch((), (Consumed(A, "k1", outcome),)))
+            assert store.inbox.outcome(A, "k1") == outcome
+        assert len(audit_of(disk)) == 12
+        assert the_writer() is None
+        assert not is_writing(pid)
+
+    run(scenario())
+    again = disk.open()
+    assert again.verify() is None
+    assert len(again.log.read(A)) == len(everything_audited())
+    assert again.verify_audit(SessionId("a")) is None
+    assert [row.name for row in again.index.sessions(SessionQuery())] == ["name of a"], "lists are kept as well"
+
+
+def test_what_it_refuses_is_refused_as_anywhere(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            await warm(store, B)
+            await store.log.append(batch(A, 0, spoke("first")))
+            both = await asyncio.gather(
+                store.log.append(batch(A, 0, spoke("too late"))),
+                store.log.append(batch(A, 1, spoke("second"))),
+                return_exceptions=True,
+            )
+            assert isinstance(both[0], Conflict)
+            assert both[1] == {A: 2}
+
+    run(scenario())
+
+
+def test_a_database_that_another_process_locks_is_told_and_waited_for(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk, busy_millis=200) as store:
+            pid = await warm(store, A)
+            end = store.log.head(A)
+            other = sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(TryLater, match="locked by another process"):
+                await store.log.append(batch(A, end, spoke("kept out")))
+            other.execute("ROLLBACK")
+            other.close()
+            assert await store.log.append(batch(A, end, spoke("let in"))) == {A: end + 1}
+            assert the_writer() == pid
+
+    run(scenario())
+
+
+def test_watchers_here_and_elsewhere_hear_of_it(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            await warm(store, B)
+            other = disk.open()
+            async with store.log.watch() as here, other.log.watch() as there:
+                await store.log.append(batch(A, 0, spoke("heard")))
+                await store.inbox.post(Post(A, "k1", message()))
+                await until_named(here, [A, inbox_of(A)])
+                await until_named(there, [A, inbox_of(A)])
+                end = other.log.head(A)
+                await other.log.append(batch(A, end, spoke("from elsewhere")))
+                await next_named(here)
+
+    run(scenario())
+
+
+def test_signals_for_a_group_of_processes_do_not_end_it(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            pid = await warm(store, A)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                os.kill(pid, number)
+            end = store.log.head(A)
+            await store.log.append(batch(A, end, spoke("still there")))
+            assert the_writer() == pid
+
+    run(scenario())
+
+
+def test_nothing_is_lost_or_written_twice_when_it_is_killed_again_and_again(disk: OnDisk) -> None:
+    streams = [StreamId(f"session:{name}") for name in "abcdef"]
+    killed = 0
+    chance = random.Random(7)
+
+    async def talk(store: SqliteStore, stream: StreamId, done: asyncio.Event) -> int:
+        """Append, post and decide, each once; a refusal would be a batch that was written twice."""
+        count = 0
+        await store.log.append(batch(stream, 0, opened(stream.removeprefix("session:"))))
+        while not done.is_set():
+            end, key = 1 + count, f"{stream} {count}"
+            await store.inbox.post(Post(stream, key, message()))
+            written = Batch((Write(stream, end, (spoke(key),)),), (Consumed(stream, key, Outcome(seq=end + 1)),))
+            assert await store.log.append(written) == {stream: end + 1}
+            await store.log.append(Batch((), (Consumed(stream, f"{key} refused", Outcome(code="refused", message="no")),)))
+            count += 1
+        return count
+
+    async def scenario() -> list[int]:
+        nonlocal killed
+        done = asyncio.Event()
+        async with busy(disk) as store:
+            talks = [asyncio.create_task(talk(store, stream, done)) for stream in streams]
+            for _ in range(4):
+                pid = await eventually(the_writer)
+                await eventually(lambda: is_writing(pid))  # noqa: B023 - awaited here
+                await asyncio.sleep(chance.random() * 0.05)
+                os.kill(pid, signal.SIGKILL)
+                await eventually(lambda: pid not in writers_of(os.getpid()))  # noqa: B023 - awaited here
+                killed += 1
+            done.set()
+            return await asyncio.gather(*talks)
+
+    counts = run(scenario())
+    store = disk.open()
+    assert killed == 4
+    assert store.verify() is None
+    for stream, count in zip(streams, counts, strict=True):
+        told = [entry.payload for entry in store.log.read(stream)]
+        assert len(told) == 1 + count
+        assert all(f"{stream} {number}".encode() in payload for number, payload in enumerate(told[1:]))
+        assert store.inbox.waiting(stream) == []
+    assert min(counts) > 0
+
+
+def test_audit_files_that_it_left_behind_are_caught_up(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            pid = await warm(store, B)
+            await store.log.append(batch(A, 0, *everything_audited()))
+            # Audit files follow a moment later.
+            os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: len(audit_of(disk)) == 12)
+            await eventually(lambda: store.verify_audit(SessionId("a")) is None)
+
+    run(scenario())
+
+
+def test_one_that_hangs_is_given_up_and_what_it_was_given_is_written_all_the_same(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk, busy_millis=50) as store, store.log.watch():
+            pid = await warm(store, A)
+            end = store.log.head(A)
+            os.kill(pid, signal.SIGSTOP)
+            assert await store.log.append(batch(A, end, spoke("not forgotten"))) == {A: end + 1}
+            assert pid not in writers_of(os.getpid())
+
+    run(scenario())
+
+
+def test_a_store_that_closes_while_it_hangs_writes_what_is_left_itself(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        store = SqliteStore.open(disk.home, StillClock(), busy_millis=50)
+        store.write_apart(crowded=0)
+        pid = await warm(store, A)
+        end = store.log.head(A)
+        os.kill(pid, signal.SIGSTOP)
+        late = asyncio.create_task(store.log.append(batch(A, end, spoke("the last word"))))
+        await asyncio.sleep(0)
+        store.close()
+        assert await late == {A: end + 1}
+        assert the_writer() is None
+
+    run(scenario())
+    assert b"the last word" in disk.open().log.read(A)[-1].payload
+
+
+def test_it_ends_with_a_house_that_is_killed(disk: OnDisk) -> None:
+    with process("append_apart", str(disk.home), A) as house:
+        assert line_from(house) == "apart"
+        [pid] = writers_of(house.pid)
+        house.kill()
+        house.wait()
+        until(lambda: not Path(f"/proc/{pid}").exists())
+    store = disk.open()
+    assert store.verify() is None
+    assert store.log.head(A) > 0
