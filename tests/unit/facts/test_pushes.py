@@ -1,4 +1,5 @@
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,20 @@ def test_commits_and_branches_are_found_packed_as_well(repository: Path, words: 
     git(*words, cwd=repository)
     assert found(repository) == loose
     assert "22 commits" in loose.told
+    assert found(repository, "none").commit is None
+
+
+def test_packs_are_read_in_every_form_that_git_gives_them(repository: Path) -> None:
+    for number in range(20):
+        commit(repository, f"one of many, {number}", "-m", "the same long text again " * 40)
+    loose = found(repository)
+    git("-c", "repack.useDeltaBaseOffset=false", "repack", "-adfq", "--window=50", cwd=repository)
+    assert found(repository) == loose, "differences that name what they are to by its id"
+    (pack,) = (repository / ".git/objects/pack").glob("*.pack")
+    index = pack.with_suffix(".idx")
+    index.unlink()
+    git("index-pack", "--index-version=2,0x1", "-o", str(index), str(pack), cwd=repository)
+    assert found(repository) == loose, "places beyond what four bytes can say"
 
 
 def test_a_merge_counts_what_only_one_side_has(repository: Path) -> None:
@@ -140,6 +155,41 @@ def test_a_repository_cannot_lie_about_what_a_commit_says(repository: Path, tric
     assert found(repository).told.startswith(f"{tip[:12]}{told}")
 
 
+def test_a_commit_whose_parent_is_no_id_is_not_followed(repository: Path) -> None:
+    tree = git("rev-parse", "HEAD^{tree}", cwd=repository).strip()
+    (repository / "odd").write_text(
+        f"tree {tree}\nparent ../../../../../etc/passwd\nauthor T <t> 1 +0000\ncommitter T <t> 1 +0000\n\nodd\n"
+    )
+    odd = git("hash-object", "-t", "commit", "-w", "--literally", "odd", cwd=repository).strip()
+    (repository / ".git/refs/heads/odd").write_text(f"{odd}\n")
+    assert found(repository, "odd").told == f"{odd[:12]} to `odd`: how many commits that are cannot be told here"
+
+
+BASE = zlib.compress(b"x" * 1_000)
+GROWS = zlib.compress(b"\xe8\x07" + b"\x80\x80\x20" + b"\xb0\xe8\x03" * 2_000)
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"\x90\x3f" + BASE, 0),
+        (b"\x90\x3f" + BASE + b"\x60" + bytes([len(BASE) + 2]) + GROWS, len(BASE) + 2),
+        (b"\x60\x00" + GROWS, 0),
+        (b"\x30" + BASE, 0),
+    ],
+    ids=["another commit", "a difference that grows without end", "a difference to itself", "no commit"],
+)
+def test_a_pack_cannot_lie_about_a_commit(repository: Path, body: bytes, place: int) -> None:
+    tip = at(repository)
+    (repository / f".git/objects/{tip[:2]}/{tip[2:]}").unlink()
+    where = repository / ".git/objects/pack/pack-1"
+    where.with_suffix(".pack").write_bytes(body)
+    counts = b"".join((1 if byte >= int(tip[:2], 16) else 0).to_bytes(4, "big") for byte in range(256))
+    entry = bytes.fromhex(tip) + bytes(4) + place.to_bytes(4, "big")
+    where.with_suffix(".idx").write_bytes(b"\xfftOc\x00\x00\x00\x02" + counts + entry)
+    assert found(repository).told.startswith(f"{tip[:12]} to `main`: how many commits that are cannot be told")
+
+
 def test_broken_packs_are_no_commits(repository: Path) -> None:
     git("gc", "--quiet", cwd=repository)
     tip = at(repository)
@@ -168,6 +218,10 @@ def test_refs_that_cannot_be_read_are_refused(repository: Path) -> None:
     with pytest.raises(Unclear, match="cannot be read"):
         found(repository)
     ref.unlink()
+    (repository / ".git/packed-refs").symlink_to("/etc/passwd")
+    with pytest.raises(Unclear, match="packed refs cannot be read"):
+        found(repository)
+    (repository / ".git/packed-refs").unlink()
     (repository / ".git/packed-refs").write_text("zz refs/heads/main\n")
     with pytest.raises(Unclear, match="as git writes them"):
         found(repository)
