@@ -112,6 +112,11 @@ class Card:
         return self.session, self.approval
 
     @property
+    def newest(self) -> ApprovalId:
+        """The id to answer this card by: an answer is for the ask that it names and the identical ones before it, and none behind it."""
+        return self.joined[-1][1]
+
+    @property
     def tool(self) -> str:
         """The tool that is asked for."""
         return self.ask.subject.tool
@@ -280,6 +285,12 @@ def join(cards: Iterable[Card]) -> list[Card]:
         first = shared.get(like)
         shared[like] = card if first is None else replace(first, joined=(*first.joined, card.key))
     return list(shared.values())
+
+
+def up_to(asks: Sequence[Key], approval: str) -> tuple[Key, ...]:
+    """Return the identical asks that an answer to one of them is for: it and those before it, because those behind it came unseen."""
+    place = next(place for place, (_, name) in enumerate(asks) if name == approval)
+    return tuple(asks[: place + 1])
 
 
 async def answer_each(send: SendAnswer, asks: Sequence[Key], command: AnswerApproval) -> Mapping[Key, CurtainwallError]:
