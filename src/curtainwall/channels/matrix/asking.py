@@ -69,7 +69,8 @@ class Asking:
         After a restart it may not be known yet that the message was ours; that is waited for, within bounds.
         """
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._in_step.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await self._in_step.wait()
         settled = self._memory.get(f"settled {self._room} {event}")
         if settled is not None:
             session, approval = settled.split(" ")
