@@ -117,7 +117,7 @@ class Scribe:
         self.finish()
         if self._is_over:
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             if self.is_ready:
                 self._wire.shutdown(socket.SHUT_WR)
                 self._process.wait(_LAST_WORDS)

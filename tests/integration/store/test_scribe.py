@@ -248,6 +248,16 @@ def test_a_store_that_closes_while_it_hangs_writes_what_is_left_itself(disk: OnD
     assert b"the last word" in disk.open().log.read(A)[-1].payload
 
 
+def test_a_store_closes_also_where_it_hangs_with_nothing_to_do(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            os.kill(await warm(store, A), signal.SIGSTOP)
+        assert the_writer() is None
+
+    run(scenario())
+    assert disk.open().verify() is None
+
+
 def test_it_ends_with_a_house_that_is_killed(disk: OnDisk) -> None:
     with process("append_apart", str(disk.home), A) as house:
         assert line_from(house) == "apart"
