@@ -102,6 +102,10 @@ class Scribe:
         """Wait until everything that was given is written."""
         if self._is_over:
             return
+        if self._waiting and self.loop.is_closed():
+            # Nobody is left there who could be told: that is known to whoever takes it back.
+            self._lose()
+            return
         self.go()
         with contextlib.suppress(OSError):
             self._wire.settimeout(self._patience)

@@ -65,6 +65,14 @@ async def busy(disk: OnDisk, busy_millis: int = 5_000) -> AsyncGenerator[SqliteS
         store.close()
 
 
+async def busily(disk: OnDisk) -> SqliteStore:
+    """Return a store that a process has written for."""
+    store = SqliteStore.open(disk.home, StillClock())
+    store.write_apart(crowded=0)
+    await warm(store, A)
+    return store
+
+
 def test_a_quiet_store_starts_no_process(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
@@ -256,6 +264,19 @@ def test_a_store_closes_also_where_it_hangs_with_nothing_to_do(disk: OnDisk) -> 
 
     run(scenario())
     assert disk.open().verify() is None
+
+
+def test_a_store_closes_after_its_loop_was_and_writes_what_was_left(disk: OnDisk) -> None:
+    loop = asyncio.new_event_loop()
+    store = loop.run_until_complete(busily(disk))
+    end = store.log.head(A)
+    late = loop.create_task(store.log.append(batch(A, end, spoke("the last word"))))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    store.close()
+    assert not late.done()
+    assert the_writer() is None
+    assert b"the last word" in disk.open().log.read(A)[end].payload
 
 
 def test_it_ends_with_a_house_that_is_killed(disk: OnDisk) -> None:
