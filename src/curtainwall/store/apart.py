@@ -89,8 +89,9 @@ class Apart:
 
     def look(self) -> None:
         """Have the process see whether another one wrote; called from any thread."""
-        if self._scribe is not None:
-            self._scribe.look()
+        scribe = self._scribe
+        if scribe is not None:
+            scribe.look()
 
     def finish(self) -> None:
         """Wait until the process has written everything that it was given."""

@@ -102,8 +102,10 @@ class Writer:
 
     def look(self) -> None:
         """See whether another process wrote, and tell the watchers."""
-        if self._apart is not None and self._apart.is_by_process:
-            self._apart.look()
+        apart = self._apart
+        # What it sees is heard on its loop alone.
+        if apart is not None and apart.is_by_process and not apart.loop.is_closed():
+            apart.look()
             return
         # No more than a hint: whoever cannot be told now is told at the next look.
         with self._lock, contextlib.suppress(TryLater):

@@ -23,6 +23,7 @@ from tests.support.stores import (
     is_writing,
     line_from,
     message,
+    next_change,
     next_named,
     opened,
     process,
@@ -277,6 +278,24 @@ def test_a_store_closes_after_its_loop_was_and_writes_what_was_left(disk: OnDisk
     assert not late.done()
     assert the_writer() is None
     assert b"the last word" in disk.open().log.read(A)[end].payload
+
+
+def test_watchers_of_a_later_loop_hear_of_others(disk: OnDisk) -> None:
+    store = asyncio.run(busily(disk))
+
+    async def scenario() -> None:
+        async with store.log.watch() as changes:
+            # No word of it but what the database tells.
+            other = sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)
+            look = asyncio.create_task(next_change(changes))
+            while not look.done():
+                other.execute("UPDATE seal SET one = one")
+                await asyncio.sleep(0.1)
+            assert await look == frozenset()
+            other.close()
+
+    run(scenario())
+    store.close()
 
 
 def test_it_ends_with_a_house_that_is_killed(disk: OnDisk) -> None:
