@@ -50,8 +50,9 @@ class Scribe:
         self._wire, theirs = socket.socketpair()
         try:
             with theirs:
-                # Not from the directory where we happen to be: what lies there is not ours.
-                words = [sys.executable, "-P", "-m", _ENTRY, str(theirs.fileno()), str(os.getpid())]
+                # Not from the directory where we happen to be, nor from where an environment says that we do not heed: that is not ours.
+                alone = "-I" if sys.flags.ignore_environment else "-P"
+                words = [sys.executable, alone, "-m", _ENTRY, str(theirs.fileno()), str(os.getpid())]
                 self._process = subprocess.Popen(
                     words,
                     pass_fds=[theirs.fileno()],

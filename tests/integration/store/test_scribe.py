@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, SessionId, SessionQuery, StreamId, TryLater, Write, inbox_of
 from curtainwall.store import SqliteStore
+from tests.support.repository import ROOT
 from tests.support.stores import (
     A,
     B,
@@ -296,6 +299,21 @@ def test_watchers_of_a_later_loop_hear_of_others(disk: OnDisk) -> None:
 
     run(scenario())
     store.close()
+
+
+def test_it_takes_no_code_from_places_that_the_house_itself_does_not(disk: OnDisk, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign" / "curtainwall"
+    foreign.mkdir(parents=True)
+    (foreign / "__init__.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'taken')!r}).touch()\n")
+    main = f"import sys, runpy; sys.path.append({str(ROOT)!r}); runpy.run_module('tests.support.store_process', run_name='__main__')"
+    command = [sys.executable, "-I", "-c", main, "append_apart", str(disk.home), A]
+    environ = {**os.environ, "PYTHONPATH": str(foreign.parent)}
+    with subprocess.Popen(command, env=environ, cwd=foreign.parent, stdout=subprocess.DEVNULL) as house:
+        try:
+            until(lambda: any(map(is_writing, writers_of(house.pid))))
+        finally:
+            house.kill()
+    assert not (tmp_path / "taken").exists()
 
 
 def test_it_ends_with_a_house_that_is_killed(disk: OnDisk) -> None:
