@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -108,14 +109,15 @@ class Scribe:
             self._lose()
             return
         self.go()
-        with contextlib.suppress(OSError):
-            self._wire.settimeout(self._patience)
-            self._wire.sendall(self._unsent)
-            self._unsent.clear()
-            while self._waiting and (data := self._wire.recv(CHUNK)):
-                self._hear(data)
-        if self._waiting:
-            self._lose()
+        wire = select.poll()
+        while self._waiting:
+            # Both at once: it stops reading while nobody takes its reports.
+            wire.register(self._wire, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+            if not wire.poll(self._patience * 1000):
+                self._lose()
+            else:
+                self._push()
+                self._read()
 
     def close(self) -> None:
         """End the process, after everything that was given is written."""

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -268,6 +269,25 @@ def test_a_store_closes_also_where_it_hangs_with_nothing_to_do(disk: OnDisk) -> 
 
     run(scenario())
     assert disk.open().verify() is None
+
+
+def test_a_store_closes_at_once_with_much_to_send_and_much_to_hear(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk, busy_millis=3_000) as store:
+            await warm(store, B)
+            refused = [asyncio.create_task(store.log.append(batch(A, 99, spoke("refused")))) for _ in range(6_000)]
+            # Each round of the loop is an order of its own.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            large = asyncio.create_task(store.log.append(batch(A, 0, spoke("x" * 4_000_000))))
+            await asyncio.sleep(0)
+            began = time.monotonic()
+            store.close()
+            assert time.monotonic() - began < 30, "it was taken for one that hangs"
+            assert await large == {A: 1}
+            assert {type(each) for each in await asyncio.gather(*refused, return_exceptions=True)} == {Conflict}
+
+    run(scenario())
 
 
 def test_a_store_closes_after_its_loop_was_and_writes_what_was_left(disk: OnDisk) -> None:
