@@ -46,6 +46,7 @@ class _Work:
         self._reader: Reader | None = None
         self._trail: Trail | None = None
         self._desk: Desk | None = None
+        self._has_looked = False
 
     def go_on(self, data: bytes) -> None:
         """Do what is ordered by these bytes, all of it in one transaction."""
@@ -82,7 +83,9 @@ class _Work:
         written = self._desk.commit(batches, self._marks.take(), now)
         was_changed = False
         if any(order.look for order in orders):
-            was_changed = self._desk.was_changed()
+            # Nobody saw what others wrote between the last look of the thread and the first one here.
+            was_changed = self._desk.was_changed() or not self._has_looked
+            self._has_looked = True
             self._desk.prune(now)
         self._wire.sendall(Frames.of(Report(written, was_changed)))
         done = (batch for batch, result in zip(batches, written, strict=True) if not isinstance(result, CurtainwallError))

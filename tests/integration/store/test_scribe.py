@@ -161,6 +161,20 @@ def test_watchers_here_and_elsewhere_hear_of_it(disk: OnDisk) -> None:
     run(scenario())
 
 
+def test_what_others_write_before_it_looks_for_the_first_time_is_heard(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            await warm(store, B)
+            async with store.log.watch() as changes:
+                # No word of it but what the database tells.
+                other = sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)
+                other.execute("UPDATE seal SET one = one")
+                other.close()
+                assert await next_change(changes) == frozenset()
+
+    run(scenario())
+
+
 def test_signals_for_a_group_of_processes_do_not_end_it(disk: OnDisk) -> None:
     async def scenario() -> None:
         async with busy(disk) as store:
