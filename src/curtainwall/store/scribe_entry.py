@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import select
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from curtainwall.store.reading import Reader
 from curtainwall.store.trail import Trail, told_by
 
 _PR_SET_PDEATHSIG: Final = 1
+_QUIET_MILLIS: Final = 1_000
 
 
 def main(descriptor: int, parent: int) -> None:
@@ -31,8 +33,15 @@ def main(descriptor: int, parent: int) -> None:
     with socket.socket(fileno=descriptor) as wire:
         wire.setblocking(True)
         work = _Work(wire)
-        while data := wire.recv(CHUNK):
-            work.go_on(data)
+        orders = select.poll()
+        orders.register(wire, select.POLLIN)
+        while True:
+            if not orders.poll(_QUIET_MILLIS):
+                work.rest()
+            elif data := wire.recv(CHUNK):
+                work.go_on(data)
+            else:
+                break
         work.close()
 
 
@@ -58,6 +67,11 @@ class _Work:
                 orders.append(value)
         if orders:
             self._follow(orders)
+
+    def rest(self) -> None:
+        """Note how far audit files are complete: while somebody else writes, no order comes that takes it along."""
+        if self._desk is not None:
+            self._desk.commit((), self._marks.take(), 0)
 
     def close(self) -> None:
         """Finish the audit files, and let go of everything."""

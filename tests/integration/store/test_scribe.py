@@ -31,6 +31,7 @@ from tests.support.stores import (
     next_named,
     opened,
     process,
+    requested,
     run,
     spoke,
     until_named,
@@ -242,6 +243,31 @@ def test_audit_files_that_it_left_behind_are_caught_up(disk: OnDisk) -> None:
             os.kill(pid, signal.SIGKILL)
             await eventually(lambda: len(audit_of(disk)) == 12)
             await eventually(lambda: store.verify_audit(SessionId("a")) is None)
+
+    run(scenario())
+
+
+def test_the_log_knows_which_audit_files_are_complete_also_once_the_thread_writes_again(disk: OnDisk) -> None:
+    async def crowd(store: SqliteStore) -> None:
+        streams = [StreamId(f"session:c{number}") for number in range(10)]
+        await asyncio.gather(*(store.log.append(batch(stream, store.log.head(stream), spoke())) for stream in streams))
+
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=5)
+        while (pid := the_writer()) is None or not is_writing(pid):
+            await crowd(store)
+        await asyncio.gather(crowd(store), store.log.append(batch(A, 0, *everything_audited())))
+        # One thing after the other: the turn goes back to the thread. Files are synced once no more comes.
+        began, end = time.monotonic(), 0
+        while time.monotonic() - began < 3:
+            await store.log.append(batch(B, end, requested(f"c{end}")))
+            end += 1
+        audit = disk.home / "sessions" / "a" / "audit.jsonl"
+        whole = await eventually(lambda: len(audit_of(disk)) == 12 and audit.read_bytes())
+        audit.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+        fault = await eventually(lambda: store.verify_audit(SessionId("a")))
+        assert fault.what == "cut off"
 
     run(scenario())
 
