@@ -101,6 +101,7 @@ class _Work:
             was_changed = self._desk.was_changed() or not self._has_looked
             self._has_looked = True
             self._desk.prune(now)
+            self._desk.tell_more_behind()
         self._wire.sendall(Frames.of(Report(written, was_changed)))
         done = (batch for batch, result in zip(batches, written, strict=True) if not isinstance(result, CurtainwallError))
         self._trail.touch([stream for batch in done for stream in batch.audited])

@@ -300,6 +300,7 @@ class Writer:
         # Only while nothing waits to be written.
         if self._queue.empty():
             self._desk.prune(self._clock.now())
+            self._desk.tell_more_behind()
 
     def _tell_all(self, names: frozenset[StreamId]) -> None:
         self._tell_loops(self._heard.loops(), names)

@@ -23,6 +23,7 @@ from tests.support.stores import (
     OnDisk,
     StillClock,
     batch,
+    denied,
     everything_audited,
     is_writing,
     line_from,
@@ -243,6 +244,22 @@ def test_audit_files_that_it_left_behind_are_caught_up(disk: OnDisk) -> None:
             os.kill(pid, signal.SIGKILL)
             await eventually(lambda: len(audit_of(disk)) == 12)
             await eventually(lambda: store.verify_audit(SessionId("a")) is None)
+
+    run(scenario())
+
+
+def test_audit_files_that_it_left_behind_are_caught_up_however_many_they_are(disk: OnDisk) -> None:
+    names = [f"s{number}" for number in range(1_100)]
+
+    def is_told(name: str) -> bool:
+        return (disk.home / "sessions" / name / "audit.jsonl").exists()
+
+    async def scenario() -> None:
+        async with busy(disk) as store, store.log.watch():
+            pid = await warm(store, B)
+            await asyncio.gather(*(store.log.append(batch(StreamId(f"session:{name}"), 0, opened(name), denied())) for name in names))
+            os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: all(map(is_told, names)))
 
     run(scenario())
 
