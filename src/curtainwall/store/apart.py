@@ -82,8 +82,8 @@ class Apart:
             self.is_by_process = True
             self._thread.reached(lambda: self.loop.call_soon_threadsafe(scribe.go))
             return scribe.write(batch)
-        self._with_thread += 1
         future = self._thread.submit(batch)
+        self._with_thread += 1
         future.add_done_callback(self._done)
         return future
 

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -84,6 +85,24 @@ def test_a_quiet_store_starts_no_process(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
         store.write_apart()
+        for end in range(20):
+            await store.log.append(batch(A, end, spoke(f"{end}")))
+        assert the_writer() is None
+
+    run(scenario())
+
+
+def test_what_could_not_be_taken_does_not_count_as_under_way(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=1)
+        # More than there is room for.
+        usual = threading.stack_size(1 << 46)
+        try:
+            with pytest.raises(TryLater, match="no room for one more thread"):
+                await store.log.append(batch(A, 0, spoke("not taken")))
+        finally:
+            threading.stack_size(usual)
         for end in range(20):
             await store.log.append(batch(A, end, spoke(f"{end}")))
         assert the_writer() is None
