@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from curtainwall.model import Clock, CurtainwallError, StreamId
-from curtainwall.store.frames import CHUNK, Frames, Order, Report
+from curtainwall.store.frames import CHUNK, CODE, Frames, Order, Report
 from curtainwall.store.prepared import PreparedBatch
 
 _ENTRY: Final = "curtainwall.store.scribe_entry"
@@ -53,7 +53,7 @@ class Scribe:
             with theirs:
                 # Not from the directory where we happen to be, nor from where an environment says that we do not heed: that is not ours.
                 alone = "-I" if sys.flags.ignore_environment else "-P"
-                words = [sys.executable, alone, "-m", _ENTRY, str(theirs.fileno()), str(os.getpid())]
+                words = [sys.executable, alone, "-m", _ENTRY, str(theirs.fileno()), str(os.getpid()), CODE]
                 self._process = subprocess.Popen(
                     words,
                     pass_fds=[theirs.fileno()],

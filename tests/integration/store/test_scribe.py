@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -36,6 +37,7 @@ from tests.support.stores import (
     requested,
     run,
     spoke,
+    tell,
     until_named,
     writers_of,
 )
@@ -396,6 +398,22 @@ def test_watchers_of_a_later_loop_hear_of_others(disk: OnDisk) -> None:
 
     run(scenario())
     store.close()
+
+
+def test_a_house_whose_program_was_replaced_meanwhile_writes_on_by_itself(disk: OnDisk, tmp_path: Path) -> None:
+    copy = tmp_path / "curtainwall"
+    shutil.copytree(ROOT / "src" / "curtainwall", copy)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-P", "-m", "tests.support.store_process", "append_until_alone", str(disk.home), A]
+    with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as house:
+        assert line_from(house) == str(copy / "store" / "sqlite.py")
+        # A newer one, of another format.
+        schema = copy / "store" / "schema.py"
+        schema.write_text(schema.read_text().replace("FORMAT = 4", "FORMAT = 5"))
+        (copy / "store" / "frames.py").touch()
+        tell(house)
+        assert line_from(house) == "alone"
+    assert disk.open().verify() is None
 
 
 def test_it_takes_no_code_from_places_that_the_house_itself_does_not(disk: OnDisk, tmp_path: Path) -> None:
