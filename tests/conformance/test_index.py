@@ -95,25 +95,35 @@ def test_a_session_is_listed_with_what_it_was_opened_with(store: Store) -> None:
         "pending": 0,
         "labels": (),
         "parent": "z",
+        "ending": "done",
     }
 
 
 @pytest.mark.parametrize(
-    ("events", "status"),
+    ("events", "stands"),
     [
         ((), "opening"),
         ((READY,), "ready"),
         ((READY, turn_started()), "working"),
         ((READY, turn_started(), turn_ended(TurnStatus.WAITING)), "waiting"),
         ((READY, turn_started(), turn_ended(TurnStatus.WAITING), RESUMED), "working"),
-        ((READY, turn_started(), turn_ended(TurnStatus.FAILED)), "ready"),
+        ((READY, turn_started(), turn_ended()), "ready"),
+        ((READY, turn_started(), turn_ended(TurnStatus.FAILED)), "failed"),
+        ((READY, turn_started(), turn_ended(TurnStatus.INTERRUPTED)), "interrupted"),
+        ((READY, turn_started(), turn_ended(TurnStatus.FAILED), turn_started("t2")), "working"),
+        ((READY, turn_started(), turn_ended(TurnStatus.FAILED), CLOSED), "closed"),
+        ((READY, turn_started(), turn_ended(TurnStatus.FAILED), requested("c1"), asked("ap1", "c1")), "waiting"),
         ((READY, CLOSED), "closed"),
         ((READY, turn_started(), CLOSED, turn_ended()), "closed"),
     ],
 )
-def test_the_status_is_what_happened_last(store: Store, events: tuple[AnyEvent, ...], status: str) -> None:
+def test_the_status_is_what_happened_last(store: Store, events: tuple[AnyEvent, ...], stands: str) -> None:
     write(store, A, opened("a"), *events)
-    assert store.index.sessions(SessionQuery())[0].status == status
+    (row,) = store.index.sessions(SessionQuery())
+    assert row.stands == stands
+    assert row.status == ("ready" if stands in ("failed", "interrupted") else stands)
+    assert ids(store, SessionQuery(status=row.status)) == ["a"]
+    assert {how: count for how, count in store.tallies.tally().sessions.items() if count} == {row.status: 1}
 
 
 def test_name_mode_model_turns_labels_and_last_change_follow_the_log(store: Store) -> None:

@@ -85,6 +85,24 @@ def test_the_key_is_not_in_a_single_byte_that_comes_back(brokered: Brokered) -> 
     assert [request.headers["x-api-key"] for request in brokered.provider.asked] == [KEY], "nothing went out with another key"
 
 
+@covers("agents.own-keys")
+def test_an_agent_with_a_key_of_its_own_has_neither_that_nor_the_users_and_the_users_goes_nowhere(brokered: Brokered) -> None:
+    users = "sk-ant-api03-the-users-own-key-for-everything-else"
+    place = brokered.scratch / "team.key"
+    place.write_text(f"{KEY}\n")
+    place.chmod(0o600)
+    brokered.configure(configuration(brokered.provider, f'{ROGUE}[agents.rogue.keys.anthropic]\nfile = "{place}"\n'))
+    look = "env >/workspace/seen; cat /proc/*/environ /etc/curtainwall/* /home/agent/.* >>/workspace/seen 2>/dev/null"
+    done = brokered.start("rogue", f"{look}; node -e {shlex.quote(SPEAK_TLS)} </dev/null; echo done", ANTHROPIC_API_KEY=users)
+    assert done["status"] == "done", done
+    inside = brokered.home / "sessions" / done["session"]
+    assert b"ANTHROPIC_API_KEY=sk-ant-" in (inside / "workspace" / "seen").read_bytes(), "it has a stand-in"
+    for path in brokered.home.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        assert not [key for key in (KEY, users) if key.encode() in content], path
+    assert {request.headers["x-api-key"] for request in brokered.provider.asked} == {KEY}, "its own key alone goes out"
+
+
 @covers("brokered.isolated")
 def test_there_is_no_interface_no_right_and_nothing_of_ours_to_write(brokered: Brokered) -> None:
     said = brokered.start(SHELL, LOOK_AROUND)["text"]

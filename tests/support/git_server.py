@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 
@@ -31,11 +32,11 @@ class GitServer:
         return path
 
 
-def git(*words: str, cwd: Path | None = None) -> str:
+def git(*words: str, cwd: Path | None = None, stdin: IO[str] | None = None) -> str:
     """Run git as a person would, without anybody's config."""
     quiet = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
     told = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "T"), ("EMAIL", "t@example.org"))}
-    done = subprocess.run(["git", *words], cwd=cwd, env={**quiet, **told}, capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", *words], cwd=cwd, env={**quiet, **told}, stdin=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"git {' '.join(words)}: {done.stderr}"
     return done.stdout
 

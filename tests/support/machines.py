@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker
 from curtainwall.host import Bounds
 from curtainwall.model import CallId, CallPermitted, Effect, Mode, PermitId, Place, Prepared, SessionId, ToolResult, Verdict, Workspace
-from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, Sandboxes, WorkingDirectories, git_runners, shell_runners
+from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, Sandboxes, WorkingDirectories, git_closers, git_runners, shell_runners
 
 SECRET = "sk-ant-" + "q" * 40
 
@@ -47,8 +47,14 @@ class Machine:
             **shell_runners(bounds or Bounds(seconds=60), sandboxes),
             **git_runners(directories, sandboxes=sandboxes, protected=[str(root / "home/.ssh"), str(root / "house")], environ=environ),
         }
+        masker = Masker(b"k" * 32)
         tools = NativeTools(
-            Catalogue(NATIVE_TOOLS), home=str(root / "home"), masker=Masker(b"k" * 32), runners=runners, directories=directories
+            Catalogue(NATIVE_TOOLS),
+            home=str(root / "home"),
+            masker=masker,
+            runners=runners,
+            directories=directories,
+            closers=git_closers(masker),
         )
         workspace = Workspace(path=str(root / "home/work"), own=own)
         return cls(root, tools, Place(session=SessionId("s1"), workspace=workspace, mode=mode))

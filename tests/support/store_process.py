@@ -1,6 +1,7 @@
 """A second process on a home: it says what it does on stdout, one line each, and waits for lines on stdin."""
 
 import asyncio
+import inspect
 import os
 import resource
 import sys
@@ -56,6 +57,20 @@ async def append_apart(home: Path, stream: StreamId) -> None:
         while True:
             await store.log.append(batch(stream, end, spoke(f"{end}")))
             end += 1
+
+
+async def append_until_alone(home: Path, stream: StreamId) -> None:
+    """Say which code this is, wait for a word, and append until a process that should write was started and gave up."""
+    async with SqliteStore.open(home, StillClock()) as store:
+        store.write_apart(crowded=0)
+        say(inspect.getfile(SqliteStore))
+        hear()
+        end, started = 0, False
+        while not started or writers_of(os.getpid()):
+            await store.log.append(batch(stream, end, spoke(f"{end}")))
+            end += 1
+            started = started or bool(writers_of(os.getpid()))
+    say("alone")
 
 
 async def race(home: Path, stream: StreamId, count: str, name: str) -> None:

@@ -1,16 +1,18 @@
-"""The providers that agents in containers may reach: where each is, and where its key comes from. No key is read here."""
+"""The providers that foreign agents may reach: where each is, and where its key comes from. No key is read here."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from curtainwall.app.config import Config, NamedModelSection
+from curtainwall.app.config_agents import SIGNS_IN, KeySection
+from curtainwall.app.credentials import source_of
 from curtainwall.app.models import key_in
 from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Provider, openai_compatible
 from curtainwall.facts import Unclear
 from curtainwall.host import FromEnvironment, Source, Unavailable
-from curtainwall.model import Broken
+from curtainwall.model import Broken, NotFound
 
 Learn = Callable[[str, str], None]
 """Whoever masks learns a key, by its name and value, before it is used."""
@@ -20,7 +22,6 @@ _VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gem
 # How users write the base URL of each, because its libraries want it so; our endpoints begin at the host.
 _PATHS = {"anthropic": ("", "/v1"), "openai": ("", "/v1"), "gemini": ("", "/v1beta", "/v1beta/openai")}
 _NO_KEY = "no-key-is-needed"
-_SIGNS_IN = "anthropic"
 _TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -51,26 +52,64 @@ class _Learning:
         return value
 
 
-def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.environ) -> dict[str, Access]:
-    """Return what agents may be given, by the provider's name: those with a key, and servers of the user's own."""
+def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.environ, *, agent: str = "") -> dict[str, Access]:
+    """Return what an agent may be given, by the provider's name: those with a key, and servers of the user's own.
+
+    INVARIANT: an agent with a key of its own for a provider never gets the one that all others use, also where its own cannot be read.
+    """
     found: dict[str, Access] = {}
+    own = config.agents[agent].keys if agent in config.agents else dict[str, KeySection]()
     for name, provider in _KNOWN.items():
         section = config.models.get(name)
         key = None if section is None else key_in(section, environ)
         if key is None and environ.get(_VARIABLES[name], "").strip():
             key = FromEnvironment(_VARIABLES[name], environ)
         is_token = section is not None and section.oauth
-        if is_token and name != _SIGNS_IN:
-            raise Broken(f"[models.{name}]: `oauth` is for `{_SIGNS_IN}` alone; take it away, or write a key")
-        if key is None and name == _SIGNS_IN and environ.get(_TOKEN_VARIABLE, "").strip():
+        if is_token and name != SIGNS_IN:
+            raise Broken(f"[models.{name}]: `oauth` is for `{SIGNS_IN}` alone; take it away, or write a key")
+        if key is None and name == SIGNS_IN and environ.get(_TOKEN_VARIABLE, "").strip():
             key, is_token = FromEnvironment(_TOKEN_VARIABLE, environ), True
+        if name in own:
+            key, is_token = source_of(own[name], environ), own[name].oauth
         if key is not None:
-            found[name] = Access(_placed(provider, section), _Learning(name, key, learn), oauth=is_token)
+            found[name] = Access(_placed(provider, section), _Learning(_named(name, agent, own), key, learn), oauth=is_token)
     for name, section in config.models.items():
         if name not in _KNOWN and section.url is not None:
             key = key_in(section, environ) or FromEnvironment("key", {"key": _NO_KEY})
-            found[name] = Access(_own(name, section.url), _Learning(name, key, learn))
+            key = source_of(own[name], environ) if name in own else key
+            found[name] = Access(_own(name, section.url), _Learning(_named(name, agent, own), key, learn))
     return found
+
+
+def see_that_keys_fit(config: Config, agent: str, providers: Iterable[str]) -> None:
+    """Raise `Broken` where an agent has a key of its own for a provider that it does not talk to."""
+    able = tuple(providers)
+    for name in config.agents[agent].keys if agent in config.agents else ():
+        if name not in able:
+            raise Broken(f"[agents.{agent}.keys.{name}]: {agent} does not talk to `{name}`; it talks to: {', '.join(able)}")
+
+
+async def missing_keys(found: Mapping[str, Access]) -> dict[str, str]:
+    """Return why a key cannot be had, by the provider's name; places where reading asks somebody are not tried."""
+    missing: dict[str, str] = {}
+    for name, access in found.items():
+        if isinstance(access.source, _Learning) and access.source.is_at_hand:
+            try:
+                await access.source.read()
+            except Unavailable as fault:
+                missing[name] = str(fault)
+    return missing
+
+
+async def see_that_a_key_is_there(agent: str, found: Mapping[str, Access], wanted: Iterable[str]) -> None:
+    """Raise `NotFound`, with what to do, where an agent that talks to these providers can get no key for any of them."""
+    named = tuple(wanted)
+    given = {name: found[name] for name in named if name in found}
+    if named and not given:
+        raise NotFound(f"`{agent}` has no key for its models; {how_to_get(named)}")
+    missing = await missing_keys(given)
+    if given and missing.keys() == given.keys():
+        raise NotFound(f"`{agent}` cannot get the key for its models: {'; '.join(missing.values())}")
 
 
 def how_to_get(names: Iterable[str]) -> str:
@@ -80,6 +119,11 @@ def how_to_get(names: Iterable[str]) -> str:
     # Whoever can use other providers, too, is not Claude Code, which alone signs in with such a token.
     token = f", or {_TOKEN_VARIABLE} with the token of a subscription" if named == (ANTHROPIC.name,) else ""
     return f"{' or '.join(each)}{token}; docs/models.md has the places for keys"
+
+
+def _named(provider: str, agent: str, own: Collection[str]) -> str:
+    """Return what a key is called, for people and for masks."""
+    return f"{agent}-{provider}" if provider in own else provider
 
 
 def _placed(provider: Provider, section: NamedModelSection | None) -> Provider:

@@ -1,6 +1,6 @@
 """Which image each agent of the configuration runs in, whether it is there, and how it is made."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from curtainwall.agents.container import Adapters, Engine, EngineMissing, Images
@@ -64,14 +64,14 @@ class AgentImages:
         async for line in self.recipes(agent).build(agent, network):
             yield line
 
-    async def standings(self, adapters: Adapters, keys: frozenset[str]) -> list[AgentStanding]:
-        """Return how it stands with every agent in a container; `keys` are the providers that there are keys for."""
+    async def standings(self, adapters: Adapters, keys: Mapping[str, frozenset[str]]) -> list[AgentStanding]:
+        """Return how it stands with every agent in a container; `keys` are the providers that there are keys for, by the agent's name."""
         try:
             await self._engine.about()
             engine = ""
         except EngineMissing as fault:
             engine = str(fault)
-        return [await self._standing(name, tuple(adapters.find(name).providers), keys, engine) for name in adapters.names]
+        return [await self._standing(name, tuple(adapters.find(name).providers), keys[name], engine) for name in adapters.names]
 
     async def _standing(self, agent: str, providers: tuple[str, ...], keys: frozenset[str], engine: str) -> AgentStanding:
         try:

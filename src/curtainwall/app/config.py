@@ -8,12 +8,13 @@ from typing import Annotated, Literal, cast, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from curtainwall.app.config_agents import Agents, AgentSection, ContainersSection, SessionsSection, agent_names
+from curtainwall.app.config_agents import PROVIDERS, Agents, AgentSection, ContainersSection, SessionsSection, agent_names
 from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
 from curtainwall.app.config_lines import line_of
 from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.app.config_processes import ProcessesSection
+from curtainwall.app.config_secrets import SecretSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection
 from curtainwall.app.config_web import WebSection
@@ -213,15 +214,9 @@ class ServerSection(Section):
     tools: dict[str, ServerToolSection] = Field(default_factory=dict[str, ServerToolSection], description="by the tool's name")
 
 
-class CredentialSection(Section):
+class CredentialSection(SecretSection):
     """A secret that is sent for an agent, which never sees it. It comes from exactly one of `env`, `file`, `keyring` and `command`."""
 
-    env: str | None = Field(None, min_length=1, description="the environment variable that holds it")
-    file: FileName | None = Field(None, description="the file that holds it and nothing else; no agent can touch that file")
-    keyring: Annotated[str, written(r".+/[^/]+", "write the entry as `SERVICE/USER`")] | None = Field(
-        None, description="the entry of your keyring that holds it, as `SERVICE/USER`"
-    )
-    command: tuple[str, ...] = Field((), description='a program that prints it, as `["pass", "show", "github"]`; its first line counts')
     hosts: tuple[str, ...] = Field((), description='where it may be sent: `"api.github.com"`, `"*.example.org"`, `"localhost:8080"`')
     tools: tuple[str, ...] = Field((), description="the tools that may use it; empty, every tool that can, at these hosts")
     send: str = Field("bearer", description="how it is sent: `bearer`, `header:NAME`, `basic:USER` or `query:NAME`")
@@ -231,8 +226,6 @@ class CredentialSection(Section):
 
     @model_validator(mode="after")
     def _holds_together(self) -> "CredentialSection":
-        if sum(map(bool, (self.env, self.file, self.keyring, self.command))) != 1:
-            raise ValueError("write exactly one of `env`, `file`, `keyring` and `command`")
         if not self.hosts and not self.tools:
             raise ValueError("write the `hosts` or the `tools` that it is for")
         if "*" in self.hosts:
@@ -327,6 +320,12 @@ class Config(Section):
         for place, agent in {"sessions": self.sessions.agent, **named}.items():
             if agent not in there:
                 raise ValueError(f"`{place}.agent` names `{agent}`, which is no agent here; there are: {', '.join(there)}")
+        servers = tuple(name for name, section in self.models.items() if section.url is not None)
+        for name, section in self.agents.items():
+            for provider in section.keys:
+                if provider not in (*PROVIDERS, *servers):
+                    told = ", ".join(dict.fromkeys((*PROVIDERS, *servers)))
+                    raise ValueError(f"`agents.{name}.keys.{provider}` is for no provider that there is here; there are: {told}")
         for name, team in self.teams.items():
             for asker in team.askers or ():
                 if asker not in self.teams and asker != NOBODY:

@@ -5,8 +5,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
-from curtainwall.app.config_kinds import Count, Duration, Section, written
+from curtainwall.app.config_kinds import Count, Duration, ModelName, Section, written
 from curtainwall.app.config_processes import LOCAL
+from curtainwall.app.config_secrets import SecretSection
 from curtainwall.model import BUILTIN_AGENT
 
 BUILTIN: Final = BUILTIN_AGENT
@@ -14,10 +15,16 @@ _AUTO: Final = "auto"
 SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
 """The agents in containers that need no configuration; their adapters are in `agents/container`."""
 
+PROVIDERS: Final = ("anthropic", "openai", "gemini")
+"""The providers that foreign agents talk to without any configuration but a key."""
+
+SIGNS_IN: Final = "anthropic"
+"""The provider whose program also takes a token in place of a key."""
+
 
 def contained_agents(own: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the agents that work in containers: those that ship, and the user's own."""
-    return tuple(dict.fromkeys((*SHIPPED, *own)))
+    return tuple(dict.fromkeys((*SHIPPED, *(name for name in own if name != LOCAL))))
 
 
 def agent_names(own: Iterable[str]) -> tuple[str, ...]:
@@ -26,7 +33,7 @@ def agent_names(own: Iterable[str]) -> tuple[str, ...]:
 
 
 def _not_ours(name: str) -> str:
-    if name in (BUILTIN, LOCAL):
+    if name == BUILTIN:
         raise ValueError("this name is taken by the agent that comes with the house; choose another")
     return name
 
@@ -48,8 +55,20 @@ class SessionsSection(Section):
     agent: str = Field(BUILTIN, min_length=1, description="which agent works: `builtin`, `claude-local`, `claude-code` …")
 
 
+class KeySection(SecretSection):
+    """A provider's key for this agent alone, in place of the one that the others use (docs/containers.md).
+
+    It comes from exactly one of `env`, `file`, `keyring` and `command`.
+    """
+
+    oauth: bool = Field(False, description="under `anthropic`: it is no key but a token, as `claude setup-token` prints one")
+
+
 class AgentSection(Section):
-    """An agent in a container: what to change about one that ships, or, with a `command`, one of your own (docs/containers.md)."""
+    """An agent in a container: what to change about one that ships, or, with a `command`, one of your own (docs/containers.md).
+
+    Of `claude-local`, which needs no container, `model` and `keys` can be set.
+    """
 
     image: str | None = Field(
         None, min_length=1, description="an image of yours that the agent is layered on; with `command` or `ready`, the one that it runs in"
@@ -66,6 +85,7 @@ class AgentSection(Section):
     )
     env: tuple[Variable, ...] = Field((), description='variables that it gets besides: `["REGION=eu"]`; never a secret, it can read them')
     programs: tuple[Lent, ...] = Field((), description="programs of this machine that it sees read-only, as `HERE:INSIDE`")
+    keys: dict[ModelName, KeySection] = Field(default_factory=dict[str, KeySection], description="by the provider's name")
 
     @model_validator(mode="after")
     def _holds_together(self) -> "AgentSection":
@@ -73,14 +93,31 @@ class AgentSection(Section):
             raise ValueError("`resume`, `providers` and `env` are for an agent of your own; write its `command`")
         if (self.command or self.ready) and self.image is None:
             raise ValueError("write the `image` that it runs in")
+        for provider, key in self.keys.items():
+            if key.oauth and provider != SIGNS_IN:
+                raise ValueError(f"`keys.{provider}`: `oauth` is for `{SIGNS_IN}` alone; take it away, or name the place of a key")
+            if self.command and provider not in self.providers:
+                raise ValueError(f"`keys.{provider}`: the agent does not talk to `{provider}`; name it in `providers` first")
         return self
 
 
 def _known(agents: dict[str, AgentSection]) -> dict[str, AgentSection]:
     for name, section in agents.items():
-        if not section.command and name not in SHIPPED:
+        if name == LOCAL:
+            _see_local(section)
+        elif not section.command and name not in SHIPPED:
             raise ValueError(f"there is no agent `{name}`; write the `command` of your own, or name one of {', '.join(SHIPPED)}")
     return agents
+
+
+def _see_local(section: AgentSection) -> None:
+    others = [name for name in section.model_fields_set if name not in ("model", "keys")]
+    if others:
+        raise ValueError(
+            f"`{LOCAL}.{others[0]}` is for agents in containers; of `{LOCAL}`, `model` and `keys` can be set, and `[processes]`"
+        )
+    if any(provider != SIGNS_IN for provider in section.keys):
+        raise ValueError(f"`{LOCAL}` talks to `{SIGNS_IN}` alone; write its key as `[agents.{LOCAL}.keys.{SIGNS_IN}]`")
 
 
 Agents = Annotated[dict[AgentName, AgentSection], AfterValidator(_known)]

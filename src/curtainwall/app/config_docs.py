@@ -17,7 +17,7 @@ from curtainwall.app.durations import show_duration
 _LENGTHS = frozenset(
     "after archive-after deadline every health idle pause remind seconds signed-in silence timeout turn wait window".split()
 )
-_NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT"}
+_NAMES = {"channels": "NAME", "servers": "NAME", "tools": "TOOL", "arguments": "ARGUMENT", "keys": "PROVIDER"}
 _OPENING = """\
 # Configuration
 
@@ -175,13 +175,14 @@ _EXAMPLES_IN = {
     "notify": {"command": '["notify-me"]'},
     "hooks": {"file": '"~/.claude/settings.json"'},
     "agents.NAME": {"image": '"my/image:1"', "command": '["my-agent"]', "providers": '{ openai = "OPENAI_API_KEY" }'},
+    "agents.NAME.keys.PROVIDER": {"env": '"TEAM_KEY"', "file": "", "keyring": "", "command": ""},
     "web": {"tokens": '{ann = "~/.config/curtainwall-token"}'},
 }
 
 
 def _written(name: str) -> str:
     """Return the name of a table as it could stand in a file; those of models and agents have small letters."""
-    return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.mine")
+    return name.replace("models.NAME", "models.local").replace("agents.NAME", "agents.mine").replace("PROVIDER", "openai")
 
 
 def _example(field: FieldInfo) -> str:

@@ -17,16 +17,16 @@ from curtainwall.agents.container import (
     PlainAgent,
     Program,
 )
-from curtainwall.app.accesses import accesses, how_to_get
+from curtainwall.app.accesses import accesses, see_that_a_key_is_there, see_that_keys_fit
 from curtainwall.app.agent_images import AgentImages
 from curtainwall.app.config import Config
 from curtainwall.app.knowledge import shelf_of
 from curtainwall.app.models import model_settings
 from curtainwall.app.outside import Ways
 from curtainwall.app.wiring import Wired
-from curtainwall.egress import Authority, Egress
+from curtainwall.egress import Access, Authority, Egress
 from curtainwall.host import Dialler
-from curtainwall.model import CommandRefused, Journal, Mode, NotFound, SessionId, Workspace
+from curtainwall.model import CommandRefused, Journal, Mode, SessionId, Workspace
 from curtainwall.tools import scopes
 from curtainwall.tools.skills import own_folders
 
@@ -44,14 +44,13 @@ class Containers:
         self._adapters = adapters_of(config)
         self._images = AgentImages(config, self._engine)
         self._fleet = Fleet(self._engine, limits_of(config), house=str(wired.setup.home.root))
-        self._accesses = accesses(config, wired.masker.learn)
         self._egress: Egress | None = None
 
     async def see_that_it_can(self, agent: str) -> None:
         """Raise, with what to do, where the key, the engine, the image or room on the disk is missing."""
         wanted = tuple(self._adapters.find(agent).providers)
-        if wanted and not any(name in self._accesses for name in wanted):
-            raise NotFound(f"`{agent}` has no key for its models; {how_to_get(wanted)}")
+        see_that_keys_fit(self._config, agent, wanted)
+        await see_that_a_key_is_there(agent, self._accesses_of(agent), wanted)
         await self._engine.check(self.image_of(agent), self._fleet.limits.free_disk, self._wired.setup.home.root)
 
     async def lacks_image(self, agent: str) -> bool:
@@ -88,7 +87,7 @@ class Containers:
             clock=wired.house.clock,
             masker=wired.masker,
             fleet=self._fleet,
-            outside=Ways(wired, journal, self._egress, self._accesses, price),
+            outside=Ways(wired, journal, self._egress, self._accesses_of, price),
             adapters=self._adapters,
             folders_of=self._folders_of,
             image_of=self.image_of,
@@ -103,6 +102,9 @@ class Containers:
         await self._engine.close()
         if self._egress is not None:
             self._egress.close()
+
+    def _accesses_of(self, agent: str) -> dict[str, Access]:
+        return accesses(self._config, self._wired.masker.learn, agent=agent)
 
     def _folders_of(self, session: SessionId, workspace: Workspace, mode: Mode) -> Folders:
         home = self._wired.setup.home

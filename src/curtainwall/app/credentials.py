@@ -4,7 +4,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from curtainwall.app.config import Config, CredentialSection
+from curtainwall.app.config import Config
+from curtainwall.app.config_secrets import SecretSection
 from curtainwall.app.home import user_homes
 from curtainwall.host import Credential, FromCommand, FromEnvironment, FromFile, FromKeyring, Sending, Source
 from curtainwall.model import Broken, HostFacts
@@ -16,7 +17,7 @@ def credentials_in(config: Config, environ: Mapping[str, str] = os.environ) -> t
     return tuple(
         Credential(
             name=name,
-            source=_source(section, environ),
+            source=source_of(section, environ),
             covers=_covers(name, section.hosts),
             sending=Sending.parse(section.send),
             tools=frozenset(section.tools),
@@ -36,7 +37,8 @@ def credential_variables(config: Config) -> tuple[str, ...]:
     return tuple(section.env for section in config.credentials.values() if section.env)
 
 
-def _source(section: CredentialSection, environ: Mapping[str, str]) -> Source:
+def source_of(section: SecretSection, environ: Mapping[str, str]) -> Source:
+    """Return where a secret of the configuration comes from; nothing is read."""
     if section.env:
         return FromEnvironment(section.env, environ)
     if section.file:

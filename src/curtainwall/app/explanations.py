@@ -62,7 +62,7 @@ class Explanations:
         )
 
     def _policy(self, state: SessionState) -> Policy:
-        """Return the rules that hold for a session: the house's, with those of its team or job where that has some."""
+        """Return the rules that hold for a session: the house's, with those of its team, job or webhook where that has some."""
         return self._wired.setup.rules.of_session(state.opened).policy
 
     def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:

@@ -1,5 +1,7 @@
 """What people name on the command line, found in the lists: sessions and grants by an id or its beginning, approvals by the whole of it."""
 
+import os
+
 from curtainwall.app.home import VARIABLE, find_home
 from curtainwall.channels.when import when
 from curtainwall.model import (
@@ -9,9 +11,12 @@ from curtainwall.model import (
     GrantId,
     Index,
     NotFound,
+    SessionId,
     SessionQuery,
     SessionRow,
+    session_stream,
 )
+from curtainwall.runtime import Stores
 
 _ELSEWHERE = f"; {VARIABLE} chooses another home"
 
@@ -29,6 +34,20 @@ def find_session(index: Index, text: str, *, whole: bool = False) -> SessionRow:
     if len(found) > 1:
         raise NotFound(f"more than one session begins with `{text}`; give more of the id")
     return found[0]
+
+
+def is_stopped(store: Stores, row: SessionRow) -> bool:
+    """Tell whether a turn goes on that no process works on; whoever works on one has the lease."""
+    if row.status != "working" or store.leases.owner(session_stream(row.session)) is not None:
+        return False
+    # It may have ended since the list was read.
+    return any(now.status == "working" for now in store.index.sessions(SessionQuery(prefix=row.session, limit=1)))
+
+
+def holder_of(store: Stores, session: SessionId) -> int | None:
+    """Return which other process works on a session; 0 where only that there is one is known."""
+    owner = store.leases.owner(session_stream(session))
+    return None if owner is None or owner.pid == os.getpid() else owner.pid
 
 
 def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:

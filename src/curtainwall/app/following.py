@@ -1,10 +1,22 @@
 """A file that grows, as `tail` reads it: whole lines alone, from any place on, forwards and back."""
 
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 _STEP = 64 * 1024
+
+
+def has_reader(stream: TextIO) -> bool:
+    """Tell whether whoever reads what is written to a stream may be there still; of a pipe that is closed at the other end, it is known."""
+    try:
+        looks = select.poll()
+        looks.register(stream.fileno(), 0)
+    except (OSError, ValueError):
+        # It has no descriptor, or none that can be looked at.
+        return True
+    return not any(events & (select.POLLERR | select.POLLHUP) for _, events in looks.poll(0))
 
 
 def last_lines(path: Path, count: int) -> tuple[list[str], int]:
@@ -71,11 +83,13 @@ def _end_of_wanted(file: BinaryIO, is_wanted: Callable[[bytes], bool]) -> int:
     return low
 
 
-def lines_as_they_come(path: Path, after: int) -> Iterator[str]:
-    """Go on for ever with the lines that are written after a place."""
+def lines_as_they_come(path: Path, after: int, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[str]:
+    """Go on with the lines that are written after a place, for as long as somebody wants them, which is looked at once a second."""
     import watchfiles
 
     for _ in watchfiles.watch(path.parent, step=20, debounce=50, rust_timeout=1000, yield_on_timeout=True, raise_interrupt=True):
+        if not is_wanted():
+            return
         try:
             with path.open("rb") as file:
                 size = file.seek(0, 2)

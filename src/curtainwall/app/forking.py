@@ -47,7 +47,7 @@ class Forked:
 
 
 async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits: Limits | None = None) -> Forked:
-    """Open a session on the history of another, up to where that one's log ends now. It is of the same team or job, with their rules.
+    """Open a session on the history of another, up to where that one's log ends now; it keeps the rules of its team, job or webhook.
 
     It belongs to the channel of whoever forks it, and its asks are shown where the parent's are on that channel.
     """
@@ -84,6 +84,7 @@ async def fork(wired: Wired, parent: SessionId, by: Who, name: str = "", limits:
             routes=tuple(dict.fromkeys((*here, *map(parse_place, wired.setup.config.approvals.targets)))),
             team=state.opened.team,
             job=state.opened.job,
+            hook=state.opened.hook,
             channel=TEAMS if state.opened.channel == TEAMS else "",
         )
         inherits = InheritHistory(by=by, parent=parent, upto=entries[-1].seq, history=history, how="fork")

@@ -7,29 +7,23 @@ from pydantic import JsonValue
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_cron import JobSection
+from curtainwall.app.finding import is_stopped
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Setup, Wired
-from curtainwall.channels.cron import CHANNEL, Firing, Job, Schedule, place_of
+from curtainwall.channels.cron import CHANNEL, STOPPED, Firing, Job, Schedule, place_of
 from curtainwall.channels.cron.showing import StatusOf
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.when import clock_time
 from curtainwall.model import (
     SYSTEM,
-    Log,
     MessageId,
     NotFound,
     SendMessage,
     SessionId,
     SessionQuery,
-    TurnEnded,
-    TurnStatus,
     Who,
-    session_stream,
 )
 from curtainwall.runtime import Stores
-from curtainwall.session import lift
-
-_FIRST_LOOK = 16
 
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
@@ -44,27 +38,17 @@ def jobs_in(config: Config) -> tuple[Job, ...]:
 
 
 def status_in(store: Stores) -> StatusOf:
-    """Return what tells in a word how a firing's session stands, or how its last turn ended."""
+    """Return what tells in a word how a firing's session stands, how its last turn ended, or that no process works on it any more."""
 
     def status_of(session: SessionId) -> str:
         rows = store.index.sessions(SessionQuery(prefix=session, limit=1))
         if not rows:
             return "deleted"
-        return _last_ending(store.log, session) if rows[0].status == "ready" and rows[0].turns else rows[0].status
+        if is_stopped(store, rows[0]):
+            return STOPPED
+        return rows[0].ending if rows[0].status == "ready" and rows[0].turns else rows[0].status
 
     return status_of
-
-
-def _last_ending(log: Log, session: SessionId) -> str:
-    """Return how a session's last turn ended, looking backwards from the end of its log."""
-    stream, window = session_stream(session), _FIRST_LOOK
-    head = log.head(stream)
-    while True:
-        after = max(0, head - window)
-        ends = [event for entry in log.read(stream, after) if isinstance(event := lift(entry), TurnEnded)]
-        if ends or after == 0:
-            return ends[-1].status.value if ends else TurnStatus.DONE.value
-        window *= 4
 
 
 class HouseFirings:

@@ -1,5 +1,6 @@
 """What this machine can do for us: each finding says whether a guarantee holds and, where it does not, what to do."""
 
+import asyncio
 import ctypes
 import os
 import platform
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from curtainwall.app.accesses import accesses, missing_keys
 from curtainwall.app.config import load_config
 from curtainwall.app.copying import FICLONE
 from curtainwall.app.home import Home
@@ -50,7 +52,21 @@ def examine(home: Home) -> Iterator[Finding]:
     for look in (_python, _kernel, _openat2, _landlock, _docker, _local_agents, _sqlite):
         yield look()
     yield from _confinement()
-    for look_at in (_workers, _file_system, _durability, _sharing, _space, _modes, _config, _secrets, _model, _servers, _policy, _log):
+    for look_at in (
+        _workers,
+        _file_system,
+        _durability,
+        _sharing,
+        _space,
+        _modes,
+        _config,
+        _secrets,
+        _keys,
+        _model,
+        _servers,
+        _policy,
+        _log,
+    ):
         yield look_at(home)
 
 
@@ -249,6 +265,21 @@ def _secrets(home: Home) -> Finding:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return Finding("secrets", "warn", f"{faults[0]}{more}", "until then `serve` does not start, or goes without what stands on it")
     return Finding("secrets", "ok", "what webhooks, teams and Matrix need is there, or they need none")
+
+
+def _keys(home: Home) -> Finding:
+    """Say which keys of models are not where the configuration says; those that only a program or a keyring knows are not asked for."""
+    try:
+        config = load_config(home.config)
+        missing: dict[str, None] = {}
+        for agent in ("", *config.agents):
+            given = accesses(config, lambda _name, _value: None, agent=agent)
+            missing |= dict.fromkeys(asyncio.run(missing_keys(given)).values())
+    except CurtainwallError as fault:
+        return Finding("keys", "warn", f"unknown: {fault}")
+    if missing:
+        return Finding("keys", "warn", "; ".join(missing), "until then agents cannot talk to the models that these are for")
+    return Finding("keys", "ok", "every key that the configuration names is where it says")
 
 
 def _model(home: Home) -> Finding:

@@ -11,13 +11,15 @@ PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY
 def model_files(config: Config) -> tuple[str, ...]:
     """Return the files that hold keys, which no agent may touch."""
     ours = (config.notify.token_file,) if config.notify.token_file else ()
-    return (*(section.file for section in config.models.values() if section.file), *ours)
+    own = (key.file for agent in config.agents.values() for key in agent.keys.values() if key.file)
+    return (*(section.file for section in config.models.values() if section.file), *own, *ours)
 
 
 def model_variables(config: Config) -> tuple[str, ...]:
     """Return the variables that hold keys, which no child of ours may have."""
     ours = (config.notify.token_env,) if config.notify.token_env else ()
-    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env), *ours)
+    own = (key.env for agent in config.agents.values() for key in agent.keys.values() if key.env)
+    return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env), *own, *ours)
 
 
 def model_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -40,6 +40,7 @@ class Wanted:
     labels: tuple[LabelSource, ...] = ()
     team: str = ""
     job: str = ""
+    hook: str = ""
     channel: str = ""
     """Where its people talk; left out, where whoever opens it does."""
 
@@ -68,11 +69,12 @@ def _opening(wired: Wired, wanted: Wanted, by: Who, session: SessionId) -> OpenS
         workspace=workspace,
         mode=wanted.mode,
         limits=wanted.limits or wired.setup.limits,
-        policy=wired.setup.rules.of(team=wanted.team, job=wanted.job).policy.version,
+        policy=wired.setup.rules.of(team=wanted.team, job=wanted.job, hook=wanted.hook).policy.version,
         routes=tuple(dict.fromkeys((*wanted.routes, *map(parse_place, wired.setup.config.approvals.targets)))),
         labels=wanted.labels,
         team=wanted.team,
         job=wanted.job,
+        hook=wanted.hook,
         channel=wanted.channel,
     )
 
@@ -98,6 +100,7 @@ async def reset(wired: Wired, old: SessionId, by: Who, name: str = "") -> Sessio
         routes=tuple(state.routes),
         team=state.opened.team,
         job=state.opened.job,
+        hook=state.opened.hook,
     )
     await begin(wired, opening, InheritHistory(by=by, parent=old, upto=state.totals.events, history=None, how="reset"))
     return session

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.agents.builtin.models import Price
 from curtainwall.agents.container import EGRESS_SOCKET, TOOLS_SOCKET, Reach
+from curtainwall.app.free_hosts import told_hosts
 from curtainwall.app.metering import TurnMeter
 from curtainwall.app.mounted import mounted_labels
 from curtainwall.app.reaching import AtTheGate
@@ -30,7 +31,8 @@ class Ways:
     wired: Wired
     journal: Journal
     egress: Egress
-    accesses: Mapping[str, Access]
+    accesses_of: Callable[[str], Mapping[str, Access]]
+    """Tells what an agent may be given, by the provider's name."""
     price: Price | None
 
     @asynccontextmanager
@@ -45,12 +47,14 @@ class Ways:
             door = Door(at.session, seen, house.feed, self.wired.tools.listing, house.clock, turn=at.turn)
             await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
             asking = AtTheGate(gate, at)
-            reached = tuple(self.accesses[name] for name in providers if name in self.accesses)
+            accesses = self.accesses_of(actor.state.facts.agent)
+            reached = tuple(accesses[name] for name in providers if name in accesses)
             terms = Terms(reached, meter, asking.judge, asking.decide)
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_inside, self.egress)
-            yield Reach(keys=proxy.sentinels, certificates=certificates, settled=meter.settled)
+            hosts = told_hosts(self.wired, at.session)
+            yield Reach(keys=proxy.sentinels, certificates=certificates, hosts=hosts, settled=meter.settled)
 
     async def _label(self, actor: Actor) -> None:
         """Count everything that is mounted as read."""

@@ -21,6 +21,7 @@ from curtainwall.tools import (
     WorkingDirectories,
     fetch_runners,
     filesystem_runners,
+    git_closers,
     git_runners,
     shell_runners,
     team_tools,
@@ -85,7 +86,7 @@ def run_tools(
 
 
 def _closers(home: Home, masker: Masker) -> dict[str, Closer]:
-    return {**skill_closers(shelf_of(home), masker), **memory_closers(notebook_of(home), masker)}
+    return {**git_closers(masker), **skill_closers(shelf_of(home), masker), **memory_closers(notebook_of(home), masker)}
 
 
 def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from curtainwall.agents.builtin.models import Price
 from curtainwall.agents.process import BETWEEN_TURNS, EGRESS_SOCKET, TOOLS_SOCKET, Reach
+from curtainwall.app.free_hosts import told_hosts
 from curtainwall.app.metering import TurnMeter
 from curtainwall.app.outside import trusted_inside
 from curtainwall.app.reaching import AtTheGate
@@ -104,4 +105,5 @@ class ProcessWays:
             proxy = await self.egress.open(Terms(reached, present, present.judge, present.decide), run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_inside, self.egress)
-            yield Reach(keys=proxy.sentinels, certificates=certificates, turn=turn)
+            hosts = told_hosts(self.wired, session)
+            yield Reach(keys=proxy.sentinels, certificates=certificates, hosts=hosts, turn=turn)

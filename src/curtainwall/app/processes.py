@@ -1,18 +1,20 @@
 """The parts behind local agents, put together: program, confinement, pool, and their ways out."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from curtainwall.agents.process import Around, Folders, Limits, ProcessAgent, find_claude
-from curtainwall.app.accesses import accesses, how_to_get
+from curtainwall.app.accesses import accesses, see_that_a_key_is_there
 from curtainwall.app.config import Config
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.home import Home
 from curtainwall.app.models import model_settings
 from curtainwall.app.process_ways import ProcessWays
 from curtainwall.app.wiring import Wired
-from curtainwall.egress import Authority, Egress
+from curtainwall.egress import Access, Authority, Egress
 from curtainwall.host import Dialler, Missing, find_bubblewrap
 from curtainwall.model import CommandRefused, Journal, NotFound, SessionId, Workspace
 from curtainwall.tools import scopes
@@ -29,13 +31,13 @@ class Processes:
         self._wired = wired
         self._journal = journal
         self._config = wired.setup.config
-        self._accesses = accesses(self._config, wired.masker.learn)
+        self._accesses = accesses(self._config, wired.masker.learn, agent=LOCAL)
         self._agent: ProcessAgent | None = None
         self._egress: Egress | None = None
 
     async def see_that_it_can(self, agent: str) -> None:
         """Raise, with what to do, where the program, the confinement or the key is missing."""
-        await see_that_local_can(agent, self._config, frozenset(self._accesses))
+        await see_that_local_can(agent, self._config, self._accesses)
 
     def see_model(self, agent: str, model: str) -> None:
         """Raise where the agent cannot use a model of this name."""
@@ -78,14 +80,13 @@ def folders_of(home: Home, session: SessionId, workspace: Workspace) -> Folders:
     return Folders(Path(workspace.path), place.root / "orientation", run / session, place.root / "state", run / "conversations")
 
 
-async def see_that_local_can(agent: str, config: Config, keys: frozenset[str]) -> None:
-    """Raise, with what to do, where the program, the confinement or the key is missing; `keys` are the providers with a key."""
+async def see_that_local_can(agent: str, config: Config, given: Mapping[str, Access]) -> None:
+    """Raise, with what to do, where the program, the confinement or the key is missing; `given` is what the agent may be given."""
     find_claude(config.processes.program)
     found = await asyncio.to_thread(find_bubblewrap)
     if isinstance(found, Missing):
         raise NotFound(f"`{agent}` cannot be confined here: {found.reason}; {found.remedy}")
-    if _PROVIDER not in keys:
-        raise NotFound(f"`{agent}` has no key for its models; {how_to_get((_PROVIDER,))}")
+    await see_that_a_key_is_there(agent, given, (_PROVIDER,))
 
 
 def limits_of(config: Config) -> Limits:

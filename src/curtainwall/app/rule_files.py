@@ -1,18 +1,15 @@
-"""Rule files on this machine: those of the house, and those that one team or one job has besides."""
+"""Rule files on this machine: those of the house, and those that one team, job or webhook has besides."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from posixpath import normpath
-from typing import Final
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home
 from curtainwall.app.plain_files import read_plain
 from curtainwall.model import Broken
 from curtainwall.policy import Policy, RuleCard, Source, shipped
-from curtainwall.session import Whose
-
-_TABLES: Final = {"team": "teams", "job": "cron"}
+from curtainwall.session import Whose, table_of
 
 Load = Callable[[Sequence[Source]], Policy]
 """Makes a policy of rule files, with the lists and protected paths of the house."""
@@ -31,28 +28,29 @@ def rule_sources(home: Home, policy_files: Iterable[Path] = ()) -> tuple[Source,
     return (*shipped(), *(_source(path, path.name) for path in own), *(_source(path, str(path)) for path in policy_files))
 
 
+def known_in(config: Config) -> frozenset[Whose]:
+    """Return the teams, jobs and webhooks that are configured."""
+    return frozenset(_told(config))
+
+
 def own_files(config: Config) -> dict[Whose, Path]:
-    """Return which team and which job has a rule file of its own, and where that is."""
-    told: dict[Whose, str | None] = {
-        **{("team", name): team.policy for name, team in config.teams.items()},
-        **{("job", name): job.policy for name, job in config.cron.items()},
-    }
-    return {whose: Path(normpath(Path(file).expanduser())) for whose, file in told.items() if file is not None}
+    """Return which team, job and webhook has a rule file of its own, and where that is."""
+    return {whose: Path(normpath(Path(file).expanduser())) for whose, file in _told(config).items() if file is not None}
 
 
 def own_policies(home: Home, config: Config, sources: Sequence[Source], load: Load) -> dict[Whose, Policy]:
-    """Return what holds for each team and job with a file of its own: the rules of the house, and whatever the file forbids besides."""
+    """Return what holds for each with a file of its own: the rules of the house, and whatever the file forbids besides."""
     made: dict[Path, Policy] = {}
     found: dict[Whose, Policy] = {}
-    for (kind, name), file in own_files(config).items():
+    for whose, file in own_files(config).items():
         try:
             if file.resolve().parent == home.policy.resolve():
                 raise Broken(f"`{file}` lies among the rules that hold for all; put it into another directory")
             if file not in made:
                 made[file] = load((*sources, _source(file, str(file), narrows=True)))
         except Broken as fault:
-            raise Broken(f"`{_TABLES[kind]}.{name}.policy`: {fault}") from None
-        found[kind, name] = made[file]
+            raise Broken(f"`{table_of(whose)}.policy`: {fault}") from None
+        found[whose] = made[file]
     return found
 
 
@@ -64,6 +62,14 @@ def own_cards(policy: Policy, others: Mapping[Whose, Policy]) -> dict[RuleCard, 
             if policy.card(card.id) is None:
                 found.setdefault(card, []).append(f"{kind} {name}")
     return {card: ", ".join(names) for card, names in found.items()}
+
+
+def _told(config: Config) -> dict[Whose, str | None]:
+    return {
+        **{("team", name): team.policy for name, team in config.teams.items()},
+        **{("job", name): job.policy for name, job in config.cron.items()},
+        **{("webhook", name): hook.policy for name, hook in config.webhooks.hooks.items()},
+    }
 
 
 def _source(path: Path, name: str, *, narrows: bool = False) -> Source:

@@ -1,7 +1,7 @@
 """The house as a service: sessions of every channel at work in one process, what each channel is given, and what is run besides."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -13,15 +13,16 @@ from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.logs import Logbook
 from curtainwall.app.openings import Wanted
+from curtainwall.app.operators import who_may_answer
 from curtainwall.app.places import HousePlaces
 from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.reloading import Reloading
 from curtainwall.app.services import INSTANCE, Missing, Service, Supervisor
 from curtainwall.app.taking_up import TakingUp
 from curtainwall.app.unshown import unshown_targets
-from curtainwall.app.wiring import Parts, Setup, Wired, open_house, set_up
+from curtainwall.app.wiring import Parts, Setup, Wired, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
-from curtainwall.channels.asks import Board
+from curtainwall.channels.asks import Board, Key
 from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.counting import counted
@@ -108,10 +109,14 @@ class Serving:
 
     def board(self, at: ShownAt | None = None) -> Board:
         """Return the board with the asks of a channel, of a place on it, or of the whole house."""
-        return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at)
+        who_may = self._who_may if at is None else None
+        return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at, who_may)
+
+    def _who_may(self) -> Callable[[Key], str]:
+        return who_may_answer(self.wired.store.index, self.wired.setup.config, local_user().name)
 
     def reason_of(self, rule: RuleId) -> str:
-        """Return what a rule is there for, by the rules that are in force now, also those of one team or job."""
+        """Return what a rule is there for, by the rules that are in force now, also those of one team, job or webhook."""
         setup = self.wired.setup
         card = setup.policy.card(rule) or next((card for card in setup.own_cards if card.id == rule), None)
         return "" if card is None else card.reason or card.title

@@ -133,5 +133,6 @@ class HouseDeliveries:
             tuple(map(parse_place, told.approval_targets)),
             told.budget.over(setup.limits),
             (LabelSource(label=UNTRUSTED, origin=f"a delivery to the webhook {hook}"),),
+            hook=hook,
             channel=CHANNEL,
         )

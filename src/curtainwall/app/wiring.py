@@ -19,16 +19,16 @@ from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_h
 from curtainwall.app.keys import existing_key, house_key
 from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.app.model_keys import model_secrets
+from curtainwall.app.operators import operators_in
 from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.pairs import HousePeers, Ways, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
-from curtainwall.app.rule_files import own_cards, own_files, own_policies, rule_sources
+from curtainwall.app.rule_files import known_in, own_cards, own_files, own_policies, rule_sources
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.services import INSTANCE
 from curtainwall.app.session_tools import session_runners
-from curtainwall.app.web_people import WEB, web_operators
 from curtainwall.app.wishes import Wishes
 from curtainwall.channels import Rendezvous
 from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_runners
@@ -97,7 +97,7 @@ class Setup:
         config = self.config
         return Rules(
             policy=self.policy,
-            operators={**{name: frozenset(channel.operators) for name, channel in config.channels.items()}, WEB: web_operators(config)},
+            operators=operators_in(config),
             deadline=None if config.approvals.deadline is None else config.approvals.deadline * 1000,
             unrouted=config.approvals.unrouted,
             breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),
@@ -105,14 +105,14 @@ class Setup:
             logged_bytes=config.log.logged_bytes,
             askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
             own_policies=self.own_policies,
-            known=frozenset((*(("team", name) for name in config.teams), *(("job", name) for name in config.cron))),
+            known=known_in(config),
             depth=config.peers.depth,
             compact_after=config.peers.compact_after,
         )
 
     @property
     def versions(self) -> Mapping[str, Digest]:
-        """Return the versions of the rules in force: those of the house, and those of each team and job with some of its own."""
+        """Return the versions of the rules in force: those of the house, and those of each team, job and webhook with some of its own."""
         own = {f"rules of {kind} `{name}`": policy.version for (kind, name), policy in self.own_policies.items()}
         return {"rules": self.policy.version, **own}
 

@@ -22,6 +22,7 @@ from curtainwall.app.config_agents import BUILTIN, own_choice
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.crew import Crew
 from curtainwall.app.desk import HouseDesk
+from curtainwall.app.free_hosts import told_hosts
 from curtainwall.app.hooks import HookedLifetimes
 from curtainwall.app.keeper import Keeper
 from curtainwall.app.keys import house_key
@@ -94,6 +95,7 @@ class Builtin:
             tools=wired.tools.listing,
             remembered=InstructionPins(Pins(setup.home.root / "instructions.json")),
             skills=partial(prompted_skills, shelf_of(setup.home), mask=wired.masker.mask_text),
+            hosts=partial(told_hosts, wired),
         )
         self._agent = BuiltinAgent(around, threshold)
 

@@ -49,6 +49,9 @@ MOST_OPEN = 1_000
 """So many open asks are looked at, the newest of them; of more, nobody could tell which are identical."""
 
 
+WhoMay = Callable[[], Callable[[Key], str]]
+"""Looks at who may answer asks now, and returns what tells it of each in words; nothing where nobody needs to be told."""
+
 SendAnswer = Callable[[SessionId, AnswerApproval], Awaitable[int]]
 """Has an answer decided; raises its refusal."""
 
@@ -100,11 +103,18 @@ class Card:
     joined: tuple[Key, ...]
     series: tuple[str, str] | None = None
     settled: Settled | None = None
+    may_answer: str = ""
+    """Who may answer, in words, where that is not simply whoever runs this house."""
 
     @property
     def key(self) -> Key:
         """What names the card."""
         return self.session, self.approval
+
+    @property
+    def newest(self) -> ApprovalId:
+        """The id to answer this card by: an answer is for the ask that it names and the identical ones before it, and none behind it."""
+        return self.joined[-1][1]
 
     @property
     def tool(self) -> str:
@@ -140,12 +150,15 @@ class Answered:
 class Board:
     """The asks of one channel, or of one place on it; without either, of the whole house."""
 
-    def __init__(self, desk: AskDesk, feed: Feed, index: Index, reason_of: ReasonOf, at: ShownAt | None = None) -> None:
+    def __init__(
+        self, desk: AskDesk, feed: Feed, index: Index, reason_of: ReasonOf, at: ShownAt | None = None, who_may: WhoMay | None = None
+    ) -> None:
         self._desk = desk
         self._feed = feed
         self._index = index
         self._reason_of = reason_of
         self._at = at
+        self._who_may = who_may
         self._made: dict[Key, Card] = {}
 
     def cards(self) -> tuple[Card, ...]:
@@ -153,7 +166,11 @@ class Board:
         rows = self._index.approvals(ApprovalQuery(shown_at=self._at, limit=MOST_OPEN))
         made = {(row.session, row.approval): card for row in reversed(rows) if (card := self._card(row)) is not None}
         self._made = made
-        return tuple(join(made.values()))
+        if not made or self._who_may is None:
+            return tuple(join(made.values()))
+        # Places and operators change while an ask is open, so this is no part of what is made once.
+        who_may = self._who_may()
+        return tuple(replace(card, may_answer=who_may(card.key)) for card in join(made.values()))
 
     def find(self, approval: str, session: SessionId | None = None) -> Card:
         """Return the open card that shows an ask; raise `AlreadyAnswered` with how it ended, `NotFound` where none or two are meant."""
@@ -268,6 +285,12 @@ def join(cards: Iterable[Card]) -> list[Card]:
         first = shared.get(like)
         shared[like] = card if first is None else replace(first, joined=(*first.joined, card.key))
     return list(shared.values())
+
+
+def up_to(asks: Sequence[Key], approval: str) -> tuple[Key, ...]:
+    """Return the identical asks that an answer to one of them is for: it and those before it, because those behind it came unseen."""
+    place = next(place for place, (_, name) in enumerate(asks) if name == approval)
+    return tuple(asks[: place + 1])
 
 
 async def answer_each(send: SendAnswer, asks: Sequence[Key], command: AnswerApproval) -> Mapping[Key, CurtainwallError]:

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from curtainwall.channels.counting import counted
 from curtainwall.channels.plain import TAB, plain_line, short
-from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, REMEMBER, PendingAsk, Subject
+from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, REMEMBER, ApprovalId, PendingAsk, Subject
 
 Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place", "note"]
 
@@ -90,10 +90,10 @@ def says_more(subject: Subject) -> bool:
     return not all(is_shown(name, value) for name, value in subject.raw.items())
 
 
-def ask_in_a_line(ask: PendingAsk, room: int = 100) -> str:
-    """Return an ask as a row of a list."""
+def ask_in_a_line(ask: PendingAsk, room: int = 100, name: ApprovalId | None = None) -> str:
+    """Return an ask as a row of a list, under its own name or that of the newest that is identical."""
     told = next((line for line in ask.shown.split("\n") if line.startswith("wants ")), "")
-    return short(f"{ask.approval}  {ask.subject.tool}  {told}", room)
+    return short(f"{name or ask.approval}  {ask.subject.tool}  {told}", room)
 
 
 def call_in_words(subject: Subject, room: int = 80) -> str:

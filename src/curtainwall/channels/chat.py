@@ -7,10 +7,10 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from curtainwall.channels.asks import Board, Card
+from curtainwall.channels.asks import Board, Card, up_to
 from curtainwall.channels.cards import ask_in_a_line, whole_card
 from curtainwall.channels.line import Line
 from curtainwall.channels.plain import plain, plain_line
@@ -186,6 +186,7 @@ class Chat:
                     return Outcome((plain_line(str(late)),), refused=True)
                 except NotFound:
                     return None
+                card = replace(card, joined=up_to(card.joined, request.approval))
                 if isinstance(request, Approve):
                     told = await board.answer(card, granted=True, by=who, scope=request.scope)
                 else:
@@ -194,7 +195,7 @@ class Chat:
                     (plain_line(told.text, _LONGEST_ANSWER),), refused=not told.counted, answered=card.approval if told.counted else None
                 )
             case Pending(approval=None):
-                lines = [f"{card.tag} {ask_in_a_line(card.ask)}" for card in board.cards()]
+                lines = [f"{card.tag} {ask_in_a_line(card.ask, name=card.newest)}" for card in board.cards()]
                 return Outcome(tuple(lines)) if lines else None
             case Pending():
                 assert request.approval is not None

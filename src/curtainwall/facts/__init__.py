@@ -6,6 +6,7 @@ from curtainwall.facts.later import holds_what_runs, writes_what_runs
 from curtainwall.facts.mask_streams import StreamMasker
 from curtainwall.facts.masks import Masker, Piece, contains_mask
 from curtainwall.facts.paths import Scene, ancestors, as_seen_inside, canonical_path, is_beneath, links_to
+from curtainwall.facts.pushes import Push, find_push
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.remotes import Remote, canonical_remote, canonical_remotes
 from curtainwall.facts.revisions import paths_in_revision
@@ -15,6 +16,7 @@ __all__ = [
     "Command",
     "Masker",
     "Piece",
+    "Push",
     "Redirect",
     "Remote",
     "Scene",
@@ -30,6 +32,7 @@ __all__ = [
     "canonical_remotes",
     "canonical_url",
     "contains_mask",
+    "find_push",
     "holds_what_runs",
     "host_parents",
     "is_beneath",

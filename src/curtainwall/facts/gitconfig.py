@@ -29,10 +29,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository on this machine: where git keeps its files, and what its config says."""
+    """A repository on this machine: where git keeps its files and, of a worktree, its own few, and what its config says."""
 
     directory: str
     entries: tuple[Entry, ...]
+    own: str
 
 
 def read_entries(text: str) -> tuple[Entry, ...]:
@@ -122,9 +123,10 @@ def find_repository(start: str) -> Repository | None:
         raise Unclear(f"{quoted(start)} is not the real path of a directory")
     here = start
     while True:
-        directory = _git_directory(here)
-        if directory is not None:
-            return Repository(directory, _entries_of(directory))
+        own = _git_directory(here)
+        if own is not None:
+            directory = _common(own)
+            return Repository(directory, _entries_of(directory), own)
         above = os.path.dirname(here)
         if above == here:
             return None
@@ -132,7 +134,7 @@ def find_repository(start: str) -> Repository | None:
 
 
 def _git_directory(here: str) -> str | None:
-    """Return the directory with the repository's config, if a directory is the top of a working tree or a bare repository."""
+    """Return the directory with git's files, if a directory is the top of a working tree or a bare repository."""
     inside = os.path.join(here, ".git")
     try:
         mode = os.lstat(inside).st_mode
@@ -141,7 +143,7 @@ def _git_directory(here: str) -> str | None:
     if stat.S_ISREG(mode):
         return _pointed_at(here, inside)
     if stat.S_ISDIR(mode) and _is_git_directory(inside):
-        return _common(inside)
+        return inside
     if mode:
         raise Unclear(f"{quoted(inside)} is no git directory, and a link or a broken one could mean any repository")
     return here if _is_git_directory(here) else None
@@ -160,7 +162,7 @@ def _pointed_at(here: str, pointer: str) -> str:
     directory = os.path.realpath(os.path.join(here, target))
     if not os.path.lexists(os.path.join(directory, "HEAD")):
         raise Unclear(f"{quoted(pointer)} leads to {quoted(directory)}, which is no git directory")
-    return _common(directory)
+    return directory
 
 
 def _common(directory: str) -> str:
@@ -185,15 +187,25 @@ def _entries_of(directory: str) -> tuple[Entry, ...]:
     return entries
 
 
-def _read(path: str, limit: int) -> str:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            data = file.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    except OSError as error:
-        raise Unclear(f"{quoted(path)} cannot be read: {(error.strerror or 'unknown').lower()}") from None
+def open_no_link(path: str, _flags: int) -> int:
+    """Open a file for reading: no link, and nobody is waited for where it is a pipe."""
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def read_bytes(path: str, limit: int) -> bytes:
+    """Return a file of git's, which must be a regular one and no longer than it may be; raise `OSError` where it is not there."""
+    with open(path, "rb", opener=open_no_link) as file:
+        data = file.read(limit + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     if data is None or len(data) > limit:
         raise Unclear(f"{quoted(path)} is not a file of ordinary size")
+    return data
+
+
+def _read(path: str, limit: int) -> str:
+    try:
+        data = read_bytes(path, limit)
+    except OSError as error:
+        raise Unclear(f"{quoted(path)} cannot be read: {(error.strerror or 'unknown').lower()}") from None
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -215,6 +215,7 @@ from curtainwall.model.listings import (
     SessionStatus,
     ShownAt,
     Tally,
+    TurnEnding,
 )
 from curtainwall.model.misfits import (
     misfit,
@@ -289,6 +290,7 @@ from curtainwall.model.tools import (
     CONNECT_SERVER,
     EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,
+    GIT_PUSH,
     LOAD_SKILL,
     PROPOSE_PLAN,
     REMEMBER,
@@ -330,6 +332,7 @@ __all__ = [
     "CONNECT_SERVER",
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
+    "GIT_PUSH",
     "HOUSE",
     "HOUSE_CHANNELS",
     "IGNORABLE",
@@ -565,6 +568,7 @@ __all__ = [
     "TryLater",
     "TurnAt",
     "TurnEnded",
+    "TurnEnding",
     "TurnFailed",
     "TurnId",
     "TurnResult",

@@ -38,6 +38,7 @@ class OpenSession(Command):
     routes: tuple[Route, ...] = ()
     team: str = ""
     job: str = ""
+    hook: str = ""
     channel: str = ""
     """Where its people talk; left out, where whoever opens it does."""
 

@@ -59,6 +59,8 @@ class SessionOpened(Event):
     team: str = ""
     job: str = ""
     """The job that it is a firing of, or that a session before it was."""
+    hook: str = ""
+    """The webhook that it is a delivery to, or that a session before it was."""
 
 
 class SessionReady(Event):

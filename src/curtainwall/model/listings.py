@@ -9,6 +9,9 @@ from curtainwall.model.ids import ApprovalId, Digest, Millis, SessionId
 
 SessionStatus = Literal["opening", "ready", "working", "waiting", "closed"]
 
+TurnEnding = Literal["done", "failed", "interrupted"]
+"""How a turn came to its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
@@ -29,6 +32,13 @@ class SessionRow:
     pending: int
     labels: tuple[str, ...]
     parent: SessionId | None
+    ending: TurnEnding = "done"
+    """How the last turn ended, while nothing has come after it."""
+
+    @property
+    def stands(self) -> str:
+        """How the session stands in a word: its status, unless it is ready only because its last turn failed or was interrupted."""
+        return self.ending if self.status == "ready" and self.ending != "done" else self.status
 
 
 @dataclass(frozen=True, slots=True)

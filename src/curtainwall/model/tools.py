@@ -20,6 +20,9 @@ PROPOSE_PLAN: Final = "session.propose_plan"
 SHELL_RUN: Final = "shell.run"
 """A command in a shell, which sees a project read-only until its edits are granted as a whole."""
 
+GIT_PUSH: Final = "git.push"
+"""A branch on its way to a remote, of which a human is shown the commit."""
+
 LOAD_SKILL: Final = "session.load_skill"
 REMEMBER: Final = "session.remember"
 

@@ -57,7 +57,7 @@ def explain(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verd
         seen.extend(_resource_words(policy, resource_of(finding, subject), facts))
     changes = dict.fromkeys(_changes(policy, subject, facts, verdict, deciding))
     cards = tuple(_card(policy, rule) for rule in verdict.because)
-    labels = tuple(_label_words(policy, subject, facts))
+    labels = tuple(_label_words(policy, subject, facts, verdict))
     return Explanation(verdict.effect, cards, tuple(dict.fromkeys(seen)), tuple(changes), labels)
 
 
@@ -67,9 +67,12 @@ def _fits(finding: Finding, subject: Subject) -> bool:
     return its is not None and finding.resource < len(its.resources)
 
 
-def _label_words(policy: Policy, subject: Subject, facts: SessionFacts) -> Iterator[str]:
-    """Yield how every label stands, and what sets it."""
-    brought = dict(labels_of(policy, subject, facts))
+def _label_words(policy: Policy, subject: Subject, facts: SessionFacts, verdict: Verdict) -> Iterator[str]:
+    """Yield how every label stands, and what sets it; a call that nobody can ever permit sets none."""
+    is_denied = verdict.effect is Effect.DENY
+    is_final = is_denied and any(_is_final(policy, rule) for rule in verdict.because)
+    brought = {} if is_final else dict(labels_of(policy, subject, facts))
+    sets = "this call is denied, and would set it" if is_denied else "once permitted, this call sets it"
     setting: dict[str, list[str]] = {label: [] for label in sorted(facts.labels)}
     for rule, label in sorted(policy.labels.items()):
         setting.setdefault(label, []).append(f"`{rule}`")
@@ -79,7 +82,7 @@ def _label_words(policy: Policy, subject: Subject, facts: SessionFacts) -> Itera
             yield f"`{label}` is in force ({by})"
         elif (place := brought.get(Label(label))) is not None:
             resource = subject.resources[place]
-            yield f"`{label}` is not in force; once permitted, this call sets it, by `{resource.role}` on `{resource.value}` ({by})"
+            yield f"`{label}` is not in force; {sets}, by `{resource.role}` on `{resource.value}` ({by})"
         else:
             yield f"`{label}` is not in force ({by})"
 
@@ -160,10 +163,17 @@ def _ways_out(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator
             yield "a rule in a policy file that permits it, or permits it `when { context.approved }`"
         elif rule == "policy-error":
             yield "a rule or a fact could not be evaluated: `curtainwall policy rules` and the log say more"
-        elif card.kind == "deny" and card.source not in ("default.cedar", "labels.cedar"):
-            yield f"the rule `{rule}` in `{card.source}`, which its author can change"
-        else:
+        elif _is_final(policy, rule):
             yield f"nothing can: `{rule}` holds for every session and every answer"
+        else:
+            yield f"the rule `{rule}` in `{card.source}`, which its author can change"
+
+
+def _is_final(policy: Policy, rule: RuleId) -> bool:
+    """Tell whether nobody can undo what a rule denies: no answer, no mode, and no rule of one's own."""
+    card = _card(policy, rule)
+    is_of_user = card.kind == "deny" and card.source not in ("default.cedar", "labels.cedar")
+    return not is_of_user and rule not in _PLAN and rule not in ("no-rule", "policy-error")
 
 
 def _listed_as(resource: Resource) -> str:

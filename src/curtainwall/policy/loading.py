@@ -27,6 +27,7 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
             line = next((rule.written.line for rule in rules if (rule.card.id, rule.card.source) == (name, source.name)), 1)
             raise Broken(f"`{source.name}`, line {line}, rule `{name}` does not fit the schema: {fault}; correct it or take it away")
     judging = [rule for rule in rules if rule.label is None]
+    permits = [rule for rule in judging if rule.expr["effect"] == "permit"]
     labelling = {rule.card.id: rule for rule in rules if rule.label is not None}
     return Policy(
         version=_version(sources, schema, lists, protection),
@@ -37,11 +38,12 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
         grammar=grammar,
         sets=RuleSets(
             judging=RuleSet((rule.written for rule in judging), grammar),
-            permits=RuleSet((rule.written for rule in judging if rule.expr["effect"] == "permit"), grammar),
+            permits=RuleSet((rule.written for rule in permits), grammar),
             labelling=RuleSet((rule.written for rule in labelling.values()), grammar),
         ),
         labels={name: rule.label for name, rule in labelling.items() if rule.label is not None},
         labelled_paths=tuple(sorted({name for rule in labelling.values() for kind, name in entities_in(rule.expr) if kind == "Path"})),
+        permitted_hosts=tuple(dict.fromkeys(name for rule in permits for kind, name in entities_in(rule.expr) if kind == "Host")),
     )
 
 

@@ -45,6 +45,8 @@ class Policy:
     sets: RuleSets
     labels: Mapping[str, Label]
     labelled_paths: tuple[str, ...]
+    permitted_hosts: tuple[str, ...] = ()
+    """Hosts that rules which permit something name; whether one is free is another question."""
     closed: Verdict | None = None
     """What every subject gets, whatever the rules say; nothing where they are asked."""
     findings: Cache[Key, Found] = field(default_factory=lambda: Cache[Key, Found](_REMEMBERED), repr=False)

@@ -70,6 +70,9 @@ STRUCTURAL = (
     _structural("team-askers", "A team is asked only by those who may", "its `askers` say who that is"),
     _structural("job-gone", "Sessions of a job that is gone do nothing", "its rules went with it; put it back, or begin a new session"),
     _structural("team-gone", "Sessions of a team that is gone do nothing", "its rules went with it; put it back, or begin a new session"),
+    _structural(
+        "webhook-gone", "Sessions of a webhook that is gone do nothing", "its rules went with it; put it back, or begin a new session"
+    ),
     _structural("no-route", "Without anyone to ask, nothing is asked", "nobody can be reached from this session"),
 )
 """What holds before any rule file and cannot be switched; other rooms refuse by these ids, too."""
@@ -100,7 +103,8 @@ def read_rule(source: Source, written: Written, number: int) -> Rule:
         )
     if label is None and source.narrows and expr["effect"] == "permit":
         raise Broken(
-            f"{where}: the file of one team or job only narrows what holds for all; write a `forbid`, or put the rule into `policy/`"
+            f"{where}: the file of one team, job or webhook only narrows what holds for all; "
+            "write a `forbid`, or put the rule into `policy/`"
         )
     kind = "label" if label is not None else kind_of(expr)
     title = notes.get("title") or name.replace("-", " ")

@@ -139,7 +139,8 @@ class SessionGate:
         async with self._under_way, self._house.hold(session) as actor:
             # Whoever wants this has seen the answer in the log, where it is a moment before it is here.
             try:
-                await asyncio.wait_for(actor.catch_up(self._house.stores.log.head(actor.stream)), _KNOWN_WITHIN)
+                async with asyncio.timeout(_KNOWN_WITHIN):
+                    await actor.catch_up(self._house.stores.log.head(actor.stream))
             except TimeoutError:
                 raise TryLater(f"session `{session}` does not know its own log; try again") from None
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)

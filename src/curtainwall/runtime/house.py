@@ -177,7 +177,8 @@ class House:
     async def until_free(self, stream: StreamId, patience: float) -> None:
         """Return when whoever decides for a stream lets go of it for others, or ends; after so many seconds at the latest."""
         with self.wakes.waiter(freed_lease(stream)) as freed, _EndOf(self._owner_pid(stream), freed), suppress(TimeoutError):
-            await asyncio.wait_for(freed.wait(), patience)
+            async with asyncio.timeout(patience):
+                await freed.wait()
 
     def peek(self, session: SessionId) -> SessionState | None:
         """Return the state of a session that is in memory here, to look at; None where the log has to be asked, or knows more by now."""
@@ -289,10 +290,9 @@ class House:
                 actor = self._actor(stream)
                 if actor is not None:
                     actor.look_at_inbox()
-                try:
-                    await asyncio.wait_for(woken.wait(), _LOOK_AGAIN)
-                except TimeoutError:
-                    continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_AGAIN):
+                        await woken.wait()
 
     def _owner_pid(self, stream: StreamId) -> int | None:
         """Return who decides for a stream; None for nobody, and where that cannot be told now."""

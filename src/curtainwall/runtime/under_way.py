@@ -38,7 +38,8 @@ class UnderWay:
         self._none.clear()
         if self._many:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._none.wait(), within)
+                async with asyncio.timeout(within):
+                    await self._none.wait()
 
     def _done(self) -> None:
         self._many -= 1

@@ -83,6 +83,7 @@ from curtainwall.session.replay import (
 from curtainwall.session.rules import (
     Rules,
     Whose,
+    table_of,
 )
 from curtainwall.session.standing import (
     covered,
@@ -185,6 +186,7 @@ __all__ = [
     "standing_answer",
     "step_grants",
     "still_covers",
+    "table_of",
     "team_of",
     "transcript",
     "turned_away",

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import SHELL_RUN, Cover, GrantScope, Label, LabelSource, Subject, Verdict
+from curtainwall.model import GIT_PUSH, SHELL_RUN, Cover, GrantScope, Label, LabelSource, Subject, Verdict
 from curtainwall.session.standing import covers_of, reach
 
 _VALUE_LIMIT = 2_000
@@ -34,6 +34,8 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     """
     covers = covers_of(verdict, subject)
     lines = [f"tool: {inert(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
+    if subject.tool == GIT_PUSH and "pushes" in subject.canonical:
+        lines.append(f"pushes {inert(str(subject.canonical['pushes']))}")
     if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
     if verdict.reason:

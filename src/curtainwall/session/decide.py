@@ -246,6 +246,7 @@ def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:
         parent=command.parent,
         team=command.team,
         job=command.job,
+        hook=command.hook,
     )
     labels = (LabelsAdded(at=moment.at, labels=command.labels),) if command.labels else ()
     routes = (RouteAdded(at=moment.at, route=route, by=command.by) for route in command.routes)

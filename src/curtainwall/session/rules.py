@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, RuleId, SessionOpened, Who
 from curtainwall.policy import Policy, closed
 from curtainwall.session.breaker import BreakerLimits
 
-Whose = tuple[Literal["team", "job"], str]
-"""Who has rules besides the house's: a team, or a job, by its name."""
+Whose = tuple[Literal["team", "job", "webhook"], str]
+"""Who has rules besides the house's: a team, a job or a webhook, by its name."""
+
+_TABLES: Final = {"team": "teams", "job": "cron", "webhook": "webhooks.hooks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,9 @@ class Rules:
     askers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Who may ask a team, where not everybody may."""
     own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
-    """Of teams and jobs with a rule file of their own: the house's rules, with those of that file among them."""
+    """Of teams, jobs and webhooks with a rule file of their own: the house's rules, with those of that file among them."""
     known: frozenset[Whose] | None = None
-    """The teams and jobs that are configured; sessions of others may do nothing. Left out, nobody looks."""
+    """The teams, jobs and webhooks that are configured; sessions of others may do nothing. Left out, nobody looks."""
     depth: int = 4
     """Through how many teams a question may go."""
     compact_after: int = 1_000
@@ -39,11 +41,11 @@ class Rules:
         """Tell whether someone may answer asks and use control words: the local user, or an operator of their channel."""
         return who.channel in HOUSE_CHANNELS or who.name in self.operators.get(who.channel, frozenset())
 
-    def of(self, *, team: str = "", job: str = "") -> "Rules":
-        """Return the rules of a session that speaks for a team, or is a firing of a job; none is both."""
-        if not team and not job:
+    def of(self, *, team: str = "", job: str = "", hook: str = "") -> "Rules":
+        """Return the rules of a session that speaks for a team, is a firing of a job, or a delivery to a webhook; none is two of them."""
+        if not team and not job and not hook:
             return self
-        whose: Whose = ("team", team) if team else ("job", job)
+        whose: Whose = ("team", team) if team else ("job", job) if job else ("webhook", hook)
         policy = self.own_policies.get(whose)
         if policy is None and self.known is not None and whose not in self.known:
             # Whether it had rules of its own is not known any more; without them its sessions would be freer than before.
@@ -52,17 +54,21 @@ class Rules:
 
     def of_session(self, opened: SessionOpened | None) -> "Rules":
         """Return the rules of a session by how it was opened, also where that was long ago."""
-        return self if opened is None else self.of(team=opened.team, job=opened.job)
+        return self if opened is None else self.of(team=opened.team, job=opened.job, hook=opened.hook)
 
     def with_project_grants(self, grants: Mapping[GrantId, Grant]) -> "Rules":
         """Return the rules of a session that works in a project with these grants."""
         return self if not grants and not self.project_grants else replace(self, project_grants=grants)
 
 
+def table_of(whose: Whose) -> str:
+    """Return the table of the configuration that a team, job or webhook is."""
+    kind, name = whose
+    return f"{_TABLES[kind]}.{name}"
+
+
 def _gone(policy: Policy, whose: Whose) -> Policy:
     kind, name = whose
-    key = f"cron.{name}" if kind == "job" else f"teams.{name}"
-    words = (
-        f"{kind} `{name}` is not in the configuration any more, nor are the rules it may have had; put `{key}` back, or begin a new session"
-    )
+    gone = f"{kind} `{name}` is not in the configuration any more, nor are the rules it may have had"
+    words = f"{gone}; put `{table_of(whose)}` back, or begin a new session"
     return closed(policy, RuleId(f"{kind}-gone"), words)

@@ -82,15 +82,16 @@ class Apart:
             self.is_by_process = True
             self._thread.reached(lambda: self.loop.call_soon_threadsafe(scribe.go))
             return scribe.write(batch)
-        self._with_thread += 1
         future = self._thread.submit(batch)
+        self._with_thread += 1
         future.add_done_callback(self._done)
         return future
 
     def look(self) -> None:
         """Have the process see whether another one wrote; called from any thread."""
-        if self._scribe is not None:
-            self._scribe.look()
+        scribe = self._scribe
+        if scribe is not None:
+            scribe.look()
 
     def finish(self) -> None:
         """Wait until the process has written everything that it was given."""

@@ -21,6 +21,10 @@ _FROM_VALUES = (ValueError, OverflowError, sqlite3.DataError, sqlite3.InterfaceE
 """What a single batch can be at fault for: values that the database cannot hold."""
 
 
+_BEHIND = 1000
+"""How many audit files that are behind are told at a time, so that nobody who comes for a moment has to catch up with all of them."""
+
+
 class Desk:
     """One connection that writes, and what it knows about the health of its database. Everything here happens in one thread."""
 
@@ -36,6 +40,8 @@ class Desk:
         self._inode = self._wal_inode = 0
         self._trouble: CurtainwallError | None = None
         self._version: int | None = None
+        # The last one that was told, while there may be more.
+        self._told_upto: int | None = None
         self._looked = False
         self._pruning = Pruning()
 
@@ -102,9 +108,14 @@ class Desk:
 
     def tell_behind(self) -> None:
         """Say again which audit files are behind; where there is no connection, the next one does."""
-        if self._db is not None:
+        self._told_upto = 0
+        self.tell_more_behind()
+
+    def tell_more_behind(self) -> None:
+        """Say which other audit files are behind, where so many are that they were not all told."""
+        if self._db is not None and self._told_upto is not None:
             with suppress(sqlite3.Error):
-                self._say_who_is_behind(self._db)
+                self._say_who_is_behind(self._db, self._told_upto)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -140,15 +151,18 @@ class Desk:
         if self._ledger is None or self._db is None:
             self._db = connect(self._path, self._busy_millis)
             self._inode, self._wal_inode = _inode_of(self._path), 0
-            self._say_who_is_behind(self._db)
+            self._say_who_is_behind(self._db, 0)
             self._ledger = Ledger(self._db, self._key, self._busy_millis)
         if self._trouble is not None:
             self._try_out(self._db)
             self._trouble = None
         return self._ledger
 
-    def _say_who_is_behind(self, db: sqlite3.Connection) -> None:
-        self._behind([StreamId(row[0]) for row in db.execute("SELECT stream FROM head WHERE audited < seq LIMIT 1000")])
+    def _say_who_is_behind(self, db: sqlite3.Connection, after: int) -> None:
+        find = "SELECT id, stream FROM head WHERE id > ? AND audited < seq ORDER BY id LIMIT ?"
+        found = db.execute(find, (after, _BEHIND)).fetchall()
+        self._told_upto = found[-1][0] if len(found) == _BEHIND else None
+        self._behind([StreamId(stream) for _, stream in found])
 
     def _try_out(self, db: sqlite3.Connection) -> None:
         """Raise unless the database is whole and takes a write; what a failed write left in the WAL is overwritten by it."""

@@ -1,5 +1,6 @@
 """What a house and the process that writes for it say to each other, and how it travels."""
 
+import os
 import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -14,6 +15,18 @@ CHUNK: Final = 1 << 18
 """How much is read at once."""
 
 _LENGTH: Final = 4
+
+
+def _which() -> str:
+    try:
+        found = os.stat(__file__)
+    except OSError:
+        return ""
+    return f"{found.st_size}.{found.st_mtime_ns}:{__file__}"
+
+
+CODE: Final = _which()
+"""Which code this is: what was installed meanwhile may say the same in other words, or know another format of the database."""
 
 
 class Terms(NamedTuple):

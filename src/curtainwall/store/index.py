@@ -18,10 +18,13 @@ FROM session s {} CROSS JOIN head h ON h.stream = 'session:' || s.session
 # Services ask for one session by its id with every commit; an index in the order of the list would have all of them looked at.
 _BY_NAME = "INDEXED BY sqlite_autoindex_session_1"
 _ASKS = "EXISTS (SELECT 1 FROM approval a WHERE a.session = s.session AND a.status = 'open')"
-_ASKING = """
+# A turn that failed or was interrupted stands here in the place of `ready`, which its session is all the same.
+_ENDINGS = ("failed", "interrupted")
+_READY = "s.status IN ('ready', 'failed', 'interrupted')"
+_ASKING = f"""
 SELECT count(DISTINCT a.session) FROM approval a CROSS JOIN session s ON s.session = a.session
-WHERE a.status = 'open' AND s.status = 'ready'
-"""
+WHERE a.status = 'open' AND {_READY}
+"""  # noqa: S608 - a text of our own
 # From label to label, of which there are few, and to the sessions that have one which is not known; never to all sessions.
 _BEYOND = """
 s.session IN (SELECT session FROM label WHERE label IN (
@@ -34,8 +37,8 @@ s.session IN (SELECT session FROM label WHERE label IN (
 """
 # A session that is ready and has an open ask waits, as its state says; only the listing has to put the two together.
 _WITH_STATUS = {
-    "ready": f"(s.status = ? AND NOT {_ASKS})",
-    "waiting": f"(s.status = ? OR (s.status = 'ready' AND {_ASKS}))",
+    "ready": f"({_READY} AND ? = 'ready' AND NOT {_ASKS})",
+    "waiting": f"(s.status = ? OR ({_READY} AND {_ASKS}))",
 }
 _APPROVALS = "SELECT approval, session, tool, shown, covers, digest, asked, deadline, status, settled, settled_by, reason FROM approval"
 
@@ -96,6 +99,7 @@ class SqliteIndex:
     def tally(self) -> Tally:
         """Count sessions and approvals by how they stand."""
         sessions = Counter[str](dict(self._reader.all("SELECT status, count(*) FROM session GROUP BY status")))
+        sessions["ready"] += sum(sessions.pop(ending, 0) for ending in _ENDINGS)
         for (asking,) in self._reader.all(_ASKING):
             sessions["ready"] -= asking
             sessions["waiting"] += asking
@@ -124,9 +128,10 @@ class SqliteIndex:
 def _session(row: Row) -> SessionRow:
     told: list[Any] = [*row]
     told[8], told[13] = bool(told[8]), tuple(sorted(json.loads(told[13])))
-    if told[5] == "ready" and told[12]:
-        told[5] = "waiting"
-    return SessionRow(*told)
+    ending = told[5] if told[5] in _ENDINGS else "done"
+    if ending != "done" or told[5] == "ready":
+        told[5] = "waiting" if told[12] else "ready"
+    return SessionRow(*told, ending=ending)
 
 
 def _approval(row: Row) -> ApprovalRow:

@@ -1,7 +1,7 @@
 """Row changes in, rows out: the projections as plain dictionaries, for the store in memory."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -20,6 +20,7 @@ from curtainwall.model import (
     ShownAt,
     StreamId,
     Tally,
+    TurnEnding,
     session_of,
 )
 from curtainwall.store.projection import (
@@ -38,6 +39,9 @@ from curtainwall.store.projection import (
     SessionSet,
     TurnCounted,
 )
+
+# What the projection notes in the place of `ready` after a turn that did not end well.
+_ENDINGS: Mapping[str, TurnEnding] = {"failed": "failed", "interrupted": "interrupted"}
 
 
 class MemoryIndex:
@@ -179,8 +183,9 @@ class MemoryIndex:
 
     def _completed(self, row: SessionRow) -> SessionRow:
         pending = sum(it.session == row.session and it.status == "open" for it in self._approvals.values())
-        status = "waiting" if pending and row.status == "ready" else row.status
-        return replace(row, status=status, pending=pending, labels=tuple(sorted(self._labels.get(row.session, ()))))
+        ending = _ENDINGS.get(row.status, "done")
+        status = ("waiting" if pending else "ready") if ending != "done" or row.status == "ready" else row.status
+        return replace(row, status=status, ending=ending, pending=pending, labels=tuple(sorted(self._labels.get(row.session, ()))))
 
 
 def _fits(row: SessionRow, query: SessionQuery) -> bool:

@@ -229,7 +229,8 @@ def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
         case TurnResumed():
             return (SessionSet(session, "status", "working"),)
         case TurnEnded():
-            return (SessionSet(session, "status", "waiting" if event.status is TurnStatus.WAITING else "ready"),)
+            # What did not end well is noted in the place of `ready`; whoever reads it puts the two apart again.
+            return (SessionSet(session, "status", "ready" if event.status is TurnStatus.DONE else event.status.value),)
         case SessionRenamed():
             return (SessionSet(session, "name", event.name),)
         case ModeChanged():

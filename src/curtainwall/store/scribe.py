@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from curtainwall.model import Clock, CurtainwallError, StreamId
-from curtainwall.store.frames import CHUNK, Frames, Order, Report
+from curtainwall.store.frames import CHUNK, CODE, Frames, Order, Report
 from curtainwall.store.prepared import PreparedBatch
 
 _ENTRY: Final = "curtainwall.store.scribe_entry"
@@ -50,8 +51,9 @@ class Scribe:
         self._wire, theirs = socket.socketpair()
         try:
             with theirs:
-                # Not from the directory where we happen to be: what lies there is not ours.
-                words = [sys.executable, "-P", "-m", _ENTRY, str(theirs.fileno()), str(os.getpid())]
+                # Not from the directory where we happen to be, nor from where an environment says that we do not heed: that is not ours.
+                alone = "-I" if sys.flags.ignore_environment else "-P"
+                words = [sys.executable, alone, "-m", _ENTRY, str(theirs.fileno()), str(os.getpid()), CODE]
                 self._process = subprocess.Popen(
                     words,
                     pass_fds=[theirs.fileno()],
@@ -102,22 +104,27 @@ class Scribe:
         """Wait until everything that was given is written."""
         if self._is_over:
             return
-        self.go()
-        with contextlib.suppress(OSError):
-            self._wire.settimeout(self._patience)
-            self._wire.sendall(self._unsent)
-            self._unsent.clear()
-            while self._waiting and (data := self._wire.recv(CHUNK)):
-                self._hear(data)
-        if self._waiting:
+        if self._waiting and self.loop.is_closed():
+            # Nobody is left there who could be told: that is known to whoever takes it back.
             self._lose()
+            return
+        self.go()
+        wire = select.poll()
+        while self._waiting:
+            # Both at once: it stops reading while nobody takes its reports.
+            wire.register(self._wire, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+            if not wire.poll(self._patience * 1000):
+                self._lose()
+            else:
+                self._push()
+                self._read()
 
     def close(self) -> None:
         """End the process, after everything that was given is written."""
         self.finish()
         if self._is_over:
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             if self.is_ready:
                 self._wire.shutdown(socket.SHUT_WR)
                 self._process.wait(_LAST_WORDS)

@@ -102,8 +102,10 @@ class Writer:
 
     def look(self) -> None:
         """See whether another process wrote, and tell the watchers."""
-        if self._apart is not None and self._apart.is_by_process:
-            self._apart.look()
+        apart = self._apart
+        # What it sees is heard on its loop alone.
+        if apart is not None and apart.is_by_process and not apart.loop.is_closed():
+            apart.look()
             return
         # No more than a hint: whoever cannot be told now is told at the next look.
         with self._lock, contextlib.suppress(TryLater):
@@ -298,6 +300,7 @@ class Writer:
         # Only while nothing waits to be written.
         if self._queue.empty():
             self._desk.prune(self._clock.now())
+            self._desk.tell_more_behind()
 
     def _tell_all(self, names: frozenset[StreamId]) -> None:
         self._tell_loops(self._heard.loops(), names)

@@ -5,7 +5,7 @@ from curtainwall.tools.catalogue import Catalogue, Entry
 from curtainwall.tools.closer import Closer
 from curtainwall.tools.fetch import fetch_runners, scopes
 from curtainwall.tools.filesystem import filesystem_runners
-from curtainwall.tools.git import git_runners
+from curtainwall.tools.git import git_closers, git_runners
 from curtainwall.tools.host import Mounts, NativeTools, WorkingDirectories
 from curtainwall.tools.hub import Hub
 from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
@@ -36,6 +36,7 @@ __all__ = [
     "compile_check",
     "fetch_runners",
     "filesystem_runners",
+    "git_closers",
     "git_runners",
     "prepare",
     "scopes",

@@ -2,15 +2,20 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import cast
 
-from curtainwall.facts import Unclear
-from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
+from pydantic import JsonValue
+
+from curtainwall.facts import Masker, Unclear, find_push
+from curtainwall.model import GIT_PUSH, BadCall, CallPermitted, Place, Prepared, ToolResult
 from curtainwall.tools import git_local, git_remotes
+from curtainwall.tools.closer import Closer, meaning_more
 from curtainwall.tools.git_call import Call, Deed, House
 from curtainwall.tools.git_network import WayOut
 from curtainwall.tools.host import WorkingDirectories
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.sandbox import Sandboxes
+from curtainwall.tools.schema_check import RULE
 
 
 def git_runners(
@@ -45,9 +50,28 @@ def git_runners(
     return {f"git.{name}": _runner(deed, house) for name, deed in deeds.items()}
 
 
+def git_closers(masker: Masker) -> Mapping[str, Closer]:
+    """Return what finds out which commit a push is about; the call is bound to that commit."""
+
+    def push(prepared: Prepared, _place: Place) -> Prepared:
+        arguments = cast("Mapping[str, str]", prepared.arguments)
+        try:
+            found = find_push(arguments["path"], arguments["remote"], arguments.get("branch"))
+        except Unclear as fault:
+            raise BadCall(RULE, masker.mask_text(fault.message)) from fault
+        if found is None:
+            return prepared
+        # What a commit says of itself is masked first: the commit is known by its id, and nothing of the call is hidden.
+        told: dict[str, JsonValue] = {"branch": found.branch, "commit": found.commit, "since": found.since}
+        more = {"pushes": masker.mask_text(found.told), **{key: value for key, value in told.items() if value is not None}}
+        return meaning_more(prepared, more, (), masker)
+
+    return {GIT_PUSH: push}
+
+
 def _runner(deed: Deed, house: House) -> Runner:
-    async def run(prepared: Prepared, _permit: CallPermitted, place: Place) -> ToolResult:
-        call = Call(prepared, place, house, [])
+    async def run(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        call = Call(prepared, place, house, [], was_asked=bool(permit.answered_by))
         try:
             value = await deed(call)
         except (CannotDo, Unclear) as fault:

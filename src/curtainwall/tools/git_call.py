@@ -40,6 +40,8 @@ class Call:
     place: Place
     house: House
     notes: list[str]
+    was_asked: bool = False
+    """Something had to answer for this call first, and what it was shown must be true."""
 
     def text(self, name: str) -> str | None:
         return cast("str | None", self.prepared.arguments.get(name))

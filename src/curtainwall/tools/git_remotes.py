@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -136,15 +137,21 @@ async def _current_branch(call: Call, spot: Spot) -> str:
 async def push(call: Call) -> JsonValue:
     """Publish a branch to every place that was judged."""
     spot, targets = call.spot(), call.targets(Role.WRITE_REMOTE)
-    branch = call.text("branch") or await _current_branch(call, spot)
+    branch, commit = call.text("branch"), call.text("commit")
+    if branch is None or commit is None:
+        raise CannotDo("no branch is checked out; name one" if branch is None else f"there is no branch {quoted(branch)} to push")
     ref = f"refs/heads/{branch}"
     said: list[str] = []
     async with clean_repository() as clean:
         async with call.open(spot, write=False) as confinement:
             if (await try_git(["rev-parse", "--verify", "--quiet", ref], confinement)).code != 0:
-                raise CannotDo(f"there is no branch {quoted(branch)} to push")
+                raise CannotDo(f"there is no branch {quoted(branch)} any more")
             await clean.take_over(confinement, [ref], f"{ref}:{ref}")
+        if await _commit_at(clean, ref) != commit:
+            raise CannotDo(f"{quoted(branch)} has moved since the push of {commit[:12]} was judged; push again")
         for target in targets:
+            if call.was_asked:
+                await _refuse_more(call, clean, target, ref)
             words = [
                 "push",
                 "--porcelain",
@@ -153,19 +160,39 @@ async def push(call: Call) -> JsonValue:
                 "--no-follow-tags",
                 "--recurse-submodules=no",
                 target.url,
-                f"{ref}:{ref}",
+                f"{commit}:{ref}",
             ]
             done = await go_out(words, clean, target, call.house.way_out)
             said.append(shown(done.out, clean, target))
-        await _note_pushed(call, spot, clean, branch)
+        await _note_pushed(call, spot, clean, branch, commit)
     return "\n".join(said)
 
 
-async def _note_pushed(call: Call, spot: Spot, clean: Clean, branch: str) -> None:
+async def _commit_at(clean: Clean, ref: str) -> str:
+    return (await run_git(["-C", clean.repository, "rev-parse", ref], clean.alone)).out.decode().strip()
+
+
+async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> None:
+    """Refuse a push of more commits than were shown: what the repository says of the remote is the agent's word.
+
+    A branch that was merged and taken away is in the one that the remote shows first.
+    """
+    since = call.text("since")
+    if since is None:
+        return
+    told = await go_out(["ls-remote", target.url, ref, "HEAD"], clean, target, call.house.way_out)
+    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
+    words = ["-C", clean.repository, "rev-list", "--ignore-missing", "--max-count=1", "--stdin"]
+    left = await run_git(words, clean.alone, stdin="\n".join([since, *(f"^{tip}" for tip in tips), ""]).encode())
+    if left.out.strip():
+        hint = "fetch and push again, or push to its URL"
+        raise CannotDo(f"{quoted(target.url)} does not have {since[:12]}, so more would be pushed than was shown; {hint}")
+
+
+async def _note_pushed(call: Call, spot: Spot, clean: Clean, branch: str, commit: str) -> None:
     """Note in the repository what the remote has by now, as git does, where the session may write without asking."""
     name = _remote_name(call)
     if name is None or (call.is_careful and call.place.mode is not Mode.ACCEPT_EDITS):
         return
-    commit = (await run_git(["-C", clean.repository, "rev-parse", f"refs/heads/{branch}"], clean.alone)).out.decode().strip()
     async with call.open(spot, write=True) as confinement:
         await run_git(["update-ref", f"refs/remotes/{name}/{branch}", commit], reading(confinement, clean))

@@ -65,6 +65,21 @@ def test_a_firing_that_failed_is_not_told_as_done(program: Program) -> None:
 
 
 @covers("cron.what-became-of-a-firing")
+def test_a_firing_that_no_process_works_on_any_more_is_not_told_as_working(program: Program) -> None:
+    nothing = "sleep 600"
+    program.configure(f'[model]\nname = "demo"\n[cron.slow]\nschedule = "0 3 * * *"\ninstructions = "run {nothing}"\n')
+    running = program.begin("cron", "run", "slow")
+    until(lambda: [row["status"] for row in program.json("cron", "history")] == ["working"])
+    running.kill_everything()
+    (row,) = program.json("cron", "history")
+    assert row["status"] == "stopped"
+    for what in ("history", "list"):
+        told = program("cron", what)
+        assert re.search(rf"stopped +{row['session']}", told.stdout)
+        assert f"no process works on {row['session']} now; `curtainwall serve` goes on" in told.stderr
+
+
+@covers("cron.what-became-of-a-firing")
 def test_a_foreign_agent_of_a_job_takes_its_own_model_where_none_is_named(program: Program) -> None:
     program.configure(f'{JOBS}[cron.foreign]\nschedule = "0 3 * * *"\ninstructions = "go"\nagent = "codex"\n')
     program("cron", "run", "foreign", fails=True)
@@ -85,32 +100,43 @@ def waiting(program: Program) -> dict[str, dict[str, Any]]:
 def test_identical_asks_of_one_job_are_listed_as_one_and_one_answer_is_for_all(program: Program) -> None:
     asks = waiting(program)
     nightly = {id_: row["session"] for id_, row in asks.items() if row["origin"] == "cron: nightly"}
+    oldest, middle, newest = sorted(nightly, key=lambda id_: asks[id_]["asked"])
+    before = {oldest: [], middle: [oldest], newest: [oldest, middle]}
     for id_ in nightly:
-        assert {it["id"]: it["session"] for it in asks[id_]["identical"]} == {other: nightly[other] for other in nightly if other != id_}
+        assert asks[id_]["identical"] == [{"id": other, "session": nightly[other]} for other in before[id_]]
     listed = program("approvals", "list").stdout
     assert listed.count("wants read-path /etc/hostname") == 2, "the other job asks for itself"
-    oldest, middle, newest = sorted(nightly, key=lambda id_: asks[id_]["asked"])
-    assert re.search(rf"(?m)^{oldest}  open .* asked .*, 3 times$", listed)
-    assert f"the same is asked by {middle} in session {nightly[middle]}, {newest} in session {nightly[newest]}" in listed
-    alone = program("approvals", "list", "--session", nightly[newest]).stdout
-    assert alone.startswith(newest)
-    assert f"`curtainwall approve {newest}` and `deny {newest}` answer all 3, and with --only this one" in alone
-    told = program("approve", middle).stdout
+    assert re.search(rf"(?m)^{newest}  open .* asked .*, 3 times$", listed)
+    assert f"the same was asked before by {oldest} in session {nightly[oldest]}, {middle} in session {nightly[middle]}" in listed
+    alone = program("approvals", "list", "--session", nightly[middle]).stdout
+    assert alone.startswith(middle)
+    assert f"`curtainwall approve {middle}` and `deny {middle}` answer these 2, and with --only this one" in alone
+    told = program("approve", newest).stdout
     assert "this answered 3 identical asks:" in told
     assert all(f"  {id_}  session {session}\n" in told for id_, session in nightly.items())
     (left,) = program.json("approvals", "list")
     assert (left["origin"], left["identical"]) == ("cron: weekly", [])
-    assert "already answered by" in program("approve", newest, fails=True).stderr
+    assert "already answered by" in program("approve", oldest, fails=True).stderr
+
+
+@covers("asks.joined")
+def test_an_answer_is_for_no_identical_ask_that_came_after_the_one_it_names(program: Program) -> None:
+    asks = waiting(program)
+    shown = next(id_ for id_, row in asks.items() if row["origin"] == "cron: nightly")
+    assert program("cron", "run", "nightly", fails=True).returncode == 3
+    assert "this answered 3 identical asks:" in program("approve", shown).stdout
+    left = [row for row in program.json("approvals", "list") if row["origin"] == "cron: nightly"]
+    assert [(row["id"] in asks, row["identical"]) for row in left] == [(False, [])]
 
 
 @covers("asks.joined")
 def test_an_answer_can_be_for_one_of_several_identical_asks_alone(program: Program) -> None:
     asks = waiting(program)
-    first, second, third = (id_ for id_, row in asks.items() if row["origin"] == "cron: nightly")
+    first, second, third = sorted((id_ for id_ in asks if asks[id_]["origin"] == "cron: nightly"), key=lambda id_: asks[id_]["asked"])
     told = program.json("approve", first, "--only", "--for", "session")
     assert (told["identical"], bool(told["grant"])) == ([], True)
-    denied = program.json("deny", second, "--reason", "not today")
-    assert [(it["id"], it["session"]) for it in denied["identical"]] == [(third, asks[third]["session"])]
+    denied = program.json("deny", third, "--reason", "not today")
+    assert [(it["id"], it["session"]) for it in denied["identical"]] == [(second, asks[second]["session"])]
     settled = {row["id"]: (row["status"], row["reason"]) for row in program.json("approvals", "list", "--all")}
     assert [settled[id_] for id_ in (first, second, third)] == [("granted", ""), ("denied", "not today"), ("denied", "not today")]
 

@@ -51,7 +51,7 @@ def files_with(place: Path, words: str) -> list[str]:
 
 
 @each_provider
-@covers("start.providers")
+@covers("start.providers", "agents.told-free-hosts")
 def test_a_reply_and_its_programs_go_back_and_forth_and_everything_is_kept(program: Program, provider: Upstream, model: str) -> None:
     (program.workspace / "sums.txt").write_text("17 and 25\n")
     code = "text = await filesystem.read_file(path='sums.txt')\nprint(text.split()[0])"
@@ -65,6 +65,7 @@ def test_a_reply_and_its_programs_go_back_and_forth_and_everything_is_kept(progr
     first, second = provider.asked
     assert "what is the first number?" in sent(provider, 0)
     assert "def read_file" in sent(provider, 0), "the tools stand in the prompt as stubs"
+    assert "Hosts: none may be fetched from freely" in sent(provider, 0), "and what may be reached"
     results = json.dumps(second.body.get("messages") or second.body["input"])
     assert '"17' in results, "the program's result went back"
     assert first.body["model"] == model.partition(":")[2]

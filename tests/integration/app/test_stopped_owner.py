@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import signal
 import socket
 from contextlib import AsyncExitStack, closing
 from http.client import HTTPConnection
@@ -76,6 +77,32 @@ def test_whoever_wants_something_in_a_session_hears_who_holds_it_and_what_is_kep
     told = home.events(session)
     assert [event.name for event in told if isinstance(event, SessionRenamed)] == ["another"], "what was kept counts, once"
     assert [event.text for event in told if isinstance(event, MessageAccepted)] == ["go", "say hello"], "what was not sent was not kept"
+
+
+@covers("session.nobody-waits-for-a-stopped-owner")
+def test_whoever_follows_a_process_that_is_stopped_later_hears_of_it_once_and_can_leave(program: Program) -> None:
+    first = program.begin("start", "--model", "demo", "run sleep 600")
+    until(lambda: [row["status"] for row in program.sessions()] == ["working"])
+    (session,) = (SessionId(row["id"]) for row in program.sessions())
+    second = program.begin("start", "--resume", session, "say hello")
+    home = Home(program.environ)
+    until(lambda: len(accepted(home, session)) == 2)
+    first.child.send_signal(signal.SIGSTOP)
+    silent = f"process {first.child.pid} works on this session and has said nothing for 20 seconds; what you sent is kept"
+    until(lambda: silent in second.err, 90)
+    assert f"`kill -CONT {first.child.pid}` lets it go on; Ctrl-C, twice during a turn, leaves" in second.err
+    second.interrupt()
+    until(lambda: f"process {first.child.pid} holds session `{session}` and has not decided yet" in second.err)
+    second.interrupt()
+    assert second.code() == 130
+    assert second.err.count(silent) == 1
+    first.kill_everything()
+    assert "hello" in program("start", "--resume", session).stdout
+    assert accepted(home, session) == ["run sleep 600", "say hello"]
+
+
+def accepted(home: Home, session: SessionId) -> list[str]:
+    return [event.text for event in home.events(session) if isinstance(event, MessageAccepted)]
 
 
 class Served:

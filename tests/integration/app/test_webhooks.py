@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.model import ModeChanged, SessionId, SessionOpened
+from curtainwall.model import CallDenied, ModeChanged, SessionId, SessionOpened
 from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.ports import free_port
@@ -102,6 +102,22 @@ def test_a_delivery_is_worked_on_in_the_mode_that_the_configuration_says_and_cho
         opened = next(event for event in events if isinstance(event, SessionOpened))
         assert (opened.mode, opened.channel) == (mode, "webhook")
         assert not any(isinstance(event, ModeChanged) for event in events)
+
+
+@covers("webhook.rules-of-its-own")
+def test_a_delivery_is_worked_on_under_the_rules_of_its_webhook(program: Program) -> None:
+    own = program.scratch / "ci.cedar"
+    own.write_text('@id("ci-only-reads") forbid (principal, action == Action::"write-path", resource);\n')
+    hooks, home = Hooks(program, f'policy = "{own}"'), Home(program.environ)
+    _, told = hooks.deliver(b'{"build": 7}')
+    assert "ci-only-reads" in hooks.ends(told["poll"])["text"]
+    denied = [event.verdict.because for event in home.events(told["session"]) if isinstance(event, CallDenied)]
+    assert denied == [("ci-only-reads",)]
+    own.write_text('@id("ci-does-not-delete") forbid (principal, action == Action::"delete-path", resource);\n')
+    hooks.running.says("in force", 60)
+    _, told = hooks.deliver(b'{"build": 8}')
+    assert hooks.ends(told["poll"])["status"] == "done"
+    assert not any(isinstance(event, CallDenied) for event in home.events(told["session"])), "a change of the file is taken in at once"
 
 
 @covers("webhook.a-delivery-is-one-session", "webhook.outcomes-are-polled")

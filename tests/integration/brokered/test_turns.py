@@ -30,12 +30,13 @@ async with curtainwall.open_session(agent="claude-code", model="anthropic:claude
 """
 
 
-@covers("brokered.start", "brokered.metered", "brokered.paths", "container.real-agents", "container.remembers")
+@covers("agents.told-free-hosts", "brokered.start", "brokered.metered", "brokered.paths", "container.real-agents", "container.remembers")
 @pytest.mark.parametrize("agent", MODELS)
 def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     agent: str, brokered: Brokered, real_part: Callable[[str], str]
 ) -> None:
     real_part(agent)
+    brokered.configure(configuration(brokered.provider, '[lists]\nhosts = ["docs.python.org"]\n'))
     done = brokered.start(agent, 'CALL write_file {"path": "/workspace/notes.txt", "content": "the moon is full"} word=apple')
     session = done["session"]
     assert done["status"] == "done", done
@@ -45,6 +46,7 @@ def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     assert done["usage"]["dollars"] > 0, [brokered.told(session, kind) for kind in ("ModelRequested", "ModelResponded", "ModelFailed")]
     told = [json.dumps(request.body) for request in brokered.provider.asked]
     assert any("You work in a sandbox that Curtainwall runs" in body for body in told), "the model knows where it is"
+    assert any("without anybody being asked: docs.python.org." in body for body in told), "and what it may reach"
     assert brokered.resumed(session, "what did I say? word=pear")["text"] == "HEARD: apple, pear"
     calls = brokered.told(session, "ModelResponded")
     assert all(call["stop_reason"] for call in calls), "why each answer ended is kept"

@@ -14,7 +14,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from curtainwall.channels.terminal import Conversing, converse
+from curtainwall.channels.terminal import Conversing, Holding, converse
 from curtainwall.channels.terminal.scene import GRACE_MILLIS
 from curtainwall.model import (
     AgentSpoke,
@@ -563,3 +563,24 @@ def test_a_message_to_a_closed_session_is_refused_and_not_lost() -> None:
 
     desk.do(CloseSession(by=ANN, reason="enough"))
     tell(story, desk)
+
+
+@covers("session.nobody-waits-for-a-stopped-owner")
+def test_another_process_that_falls_silent_in_the_middle_of_a_turn_is_told_of_once() -> None:
+    looked: list[SessionId] = []
+
+    def holder(session: SessionId) -> int:
+        looked.append(session)
+        return 4711
+
+    async def story(seat: Seat) -> None:
+        hand = await started(seat)
+        await seat.sees("process 4711 works on this session and has said nothing for 0 seconds")
+        await seat.sees("`kill -CONT 4711` lets it go on")
+        hand.speak("here I am")
+        await seat.sees("here I am")
+        assert seat.seen.count("has said nothing") == 1
+        seat.type(CTRL_C + CTRL_C)
+
+    tell(story, size=(40, 200), holding=Holding(holder, 0.1))
+    assert looked == [SESSION]

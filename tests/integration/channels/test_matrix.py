@@ -224,6 +224,55 @@ def test_an_ask_of_another_session_is_answered_in_the_room_and_returns_there(hom
     run(talk())
 
 
+@covers("asks.joined")
+def test_an_answer_in_a_room_is_for_no_identical_ask_that_came_after_the_one_it_names(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}), matrix="trust-homeserver = true")
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served() as here:
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            wired, by = here.serving.wired, Who(name="nightly", channel="cron")
+
+            async def fires(number: int) -> SessionId:
+                job = await open_new(wired, Wanted(wired.setup.config.model.name, routes=(Route(channel="matrix", reference=room),)), by)
+                await wired.house.bind(Route(channel="cron", reference=f"nightly@{number}"), job, by)
+                here.serving.work.turns.attend(job)
+                await wired.house.send(job, SendMessage(by=by, message=MessageId("m1"), text="write it"))
+                return job
+
+            def answered(job: SessionId) -> bool:
+                return any(isinstance(it.event, ApprovalAnswered) for it in wired.house.feed.read(session_stream(job)))
+
+            first = await fires(1)
+            card = await ann.hears(room, wall, "waits for an answer")
+            jobs, ids = [first], [card.text.split()[0]]
+            for number in (2, 3):
+                jobs.append(await fires(number))
+                await ann.until(lambda number=number: f"asked {number} times" in card.text)
+                ids.append(card.text.split()[0])
+                assert f"/approve {ids[-1]}" in card.text
+            assert len(set(ids)) == 3
+            await ann.say(room, f"/approve {ids[1]}")
+            await ann.until(lambda: all(answered(job) for job in jobs[:2]))
+            await ann.until(lambda: f"{ids[0]} was approved by {ann.user}" in card.text)
+            rest = await ann.hears(room, wall, f"{ids[2]} waits for an answer")
+            assert not answered(jobs[2])
+            # A sign is about what its message was about when it was first said.
+            jobs.append(await fires(4))
+            await ann.until(lambda: "asked 2 times" in rest.text)
+            await ann.react(room, rest.event, "👍")
+            await ann.until(lambda: answered(jobs[2]))
+            await ann.until(lambda: f"was approved by {ann.user}" in rest.text)
+            last = await ann.until(lambda: next((it for it in ann.heard(room, wall) if it.text.split()[1:2] == ["waits"]), None))
+            assert not answered(jobs[3])
+            await ann.say(room, f"/deny {last.text.split()[0]}")
+            await ann.until(lambda: answered(jobs[3]))
+
+    run(talk())
+
+
 @covers("matrix.as-it-comes")
 def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_thread(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse)

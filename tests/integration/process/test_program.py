@@ -28,7 +28,7 @@ def program(short_path: Path, provider: Prompted, real_part: Callable[[str], str
     scratch = short_path.resolve()
     make_program(scratch)
     made = Program(scratch)
-    made.configure(f'[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n')
+    made.configure(f'[lists]\nhosts = ["docs.python.org"]\n[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n')
     try:
         yield made
     finally:
@@ -41,7 +41,7 @@ def told(program: Program, session: str, kind: str) -> list[dict[str, Any]]:
     return [line["event"] for line in lines if line["type"] == kind]
 
 
-@covers("process.by-name")
+@covers("agents.told-free-hosts", "process.by-name")
 def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provider: Prompted) -> None:
     first = program.json("start", *AGENT, "word=alpha", ANTHROPIC_API_KEY=KEY)
     assert (first["status"], first["text"]) == ("done", "HEARD: alpha")
@@ -57,6 +57,8 @@ def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provid
     assert calls
     assert {model["turn"] for model in models} == turns, "what its models used belongs to its turns"
     assert all(asked.headers.get("x-api-key") == KEY for asked in provider.asked), "its own key is a stand-in"
+    told_of = [json.dumps(asked.body) for asked in provider.asked]
+    assert any("without anybody being asked: docs.python.org." in body for body in told_of), "it knows what it may reach"
 
 
 @covers("brokered.signed-in")
@@ -70,6 +72,31 @@ def test_a_local_agent_signs_in_with_a_token_of_the_configuration(program: Progr
     assert {asked.headers.get("authorization") for asked in provider.asked} == {f"Bearer {KEY}"}
     own = program("start", "--model", "anthropic:claude-sonnet-4-5", "hello", fails=True)
     assert "set ANTHROPIC_API_KEY" in own.stderr, "our own agent does not sign in as another program"
+
+
+@covers("agents.own-keys")
+def test_a_local_agent_uses_its_own_key_and_nothing_on_disk_has_it(program: Program, provider: Prompted) -> None:
+    users = "sk-ant-api03-the-users-own-key-for-everything-else"
+    place = program.scratch / "team.key"
+    place.write_text(f"{KEY}\n")
+    place.chmod(0o600)
+    section = f'[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n'
+    program.configure(f'{section}[agents.claude-local.keys.anthropic]\nfile = "{place}"\n')
+    done = program.json("start", *AGENT, "word=alpha", ANTHROPIC_API_KEY=users)
+    assert done["text"] == "HEARD: alpha"
+    assert {asked.headers.get("x-api-key") for asked in provider.asked} == {KEY}, "the user's own key is not used for it"
+    for path in program.home.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        assert KEY.encode() not in content, path
+        assert users.encode() not in content, path
+    (agent,) = (each for each in program.json("agents", "list") if each["name"] == "claude-local")
+    assert agent["runnable"], "its own key is enough"
+    place.unlink()
+    lost = program("start", "--resume", done["session"], "word=beta", fails=True, ANTHROPIC_API_KEY=users)
+    assert f"`claude-local` cannot get the key for its models: the file `{place}`" in lost.stderr, "and what is missing is said"
+    (keys,) = (each for each in program.json("doctor")["findings"] if each["name"] == "keys")
+    assert (keys["standing"], str(place) in keys["what"]) == ("warn", True)
+    assert {asked.headers.get("x-api-key") for asked in provider.asked} == {KEY}
 
 
 @covers("process.says-what-to-do")

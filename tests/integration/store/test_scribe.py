@@ -3,8 +3,13 @@
 import asyncio
 import os
 import random
+import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,21 +18,26 @@ import pytest
 
 from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, SessionId, SessionQuery, StreamId, TryLater, Write, inbox_of
 from curtainwall.store import SqliteStore
+from tests.support.repository import ROOT
 from tests.support.stores import (
     A,
     B,
     OnDisk,
     StillClock,
     batch,
+    denied,
     everything_audited,
     is_writing,
     line_from,
     message,
+    next_change,
     next_named,
     opened,
     process,
+    requested,
     run,
     spoke,
+    tell,
     until_named,
     writers_of,
 )
@@ -65,10 +75,36 @@ async def busy(disk: OnDisk, busy_millis: int = 5_000) -> AsyncGenerator[SqliteS
         store.close()
 
 
+async def busily(disk: OnDisk) -> SqliteStore:
+    """Return a store that a process has written for."""
+    store = SqliteStore.open(disk.home, StillClock())
+    store.write_apart(crowded=0)
+    await warm(store, A)
+    return store
+
+
 def test_a_quiet_store_starts_no_process(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
         store.write_apart()
+        for end in range(20):
+            await store.log.append(batch(A, end, spoke(f"{end}")))
+        assert the_writer() is None
+
+    run(scenario())
+
+
+def test_what_could_not_be_taken_does_not_count_as_under_way(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=1)
+        # More than there is room for.
+        usual = threading.stack_size(1 << 46)
+        try:
+            with pytest.raises(TryLater, match="no room for one more thread"):
+                await store.log.append(batch(A, 0, spoke("not taken")))
+        finally:
+            threading.stack_size(usual)
         for end in range(20):
             await store.log.append(batch(A, end, spoke(f"{end}")))
         assert the_writer() is None
@@ -148,6 +184,20 @@ def test_watchers_here_and_elsewhere_hear_of_it(disk: OnDisk) -> None:
     run(scenario())
 
 
+def test_what_others_write_before_it_looks_for_the_first_time_is_heard(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            await warm(store, B)
+            async with store.log.watch() as changes:
+                # No word of it but what the database tells.
+                other = sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)
+                other.execute("UPDATE seal SET one = one")
+                other.close()
+                assert await next_change(changes) == frozenset()
+
+    run(scenario())
+
+
 def test_signals_for_a_group_of_processes_do_not_end_it(disk: OnDisk) -> None:
     async def scenario() -> None:
         async with busy(disk) as store:
@@ -219,6 +269,48 @@ def test_audit_files_that_it_left_behind_are_caught_up(disk: OnDisk) -> None:
     run(scenario())
 
 
+def test_audit_files_that_it_left_behind_are_caught_up_however_many_they_are(disk: OnDisk) -> None:
+    names = [f"s{number}" for number in range(1_100)]
+
+    def is_told(name: str) -> bool:
+        return (disk.home / "sessions" / name / "audit.jsonl").exists()
+
+    async def scenario() -> None:
+        async with busy(disk) as store, store.log.watch():
+            pid = await warm(store, B)
+            await asyncio.gather(*(store.log.append(batch(StreamId(f"session:{name}"), 0, opened(name), denied())) for name in names))
+            os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: all(map(is_told, names)))
+
+    run(scenario())
+
+
+def test_the_log_knows_which_audit_files_are_complete_also_once_the_thread_writes_again(disk: OnDisk) -> None:
+    async def crowd(store: SqliteStore) -> None:
+        streams = [StreamId(f"session:c{number}") for number in range(10)]
+        await asyncio.gather(*(store.log.append(batch(stream, store.log.head(stream), spoke())) for stream in streams))
+
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=5)
+        while (pid := the_writer()) is None or not is_writing(pid):
+            await crowd(store)
+        await asyncio.gather(crowd(store), store.log.append(batch(A, 0, *everything_audited())))
+        # One thing after the other: the turn goes back to the thread. Files are synced once no more comes.
+        began, end = time.monotonic(), 0
+        while time.monotonic() - began < 3:
+            await store.log.append(batch(B, end, requested(f"c{end}")))
+            end += 1
+        audit = disk.home / "sessions" / "a" / "audit.jsonl"
+        await eventually(lambda: len(audit_of(disk)) == 12)
+        whole = audit.read_bytes()
+        audit.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+        fault = await eventually(lambda: store.verify_audit(SessionId("a")))
+        assert fault.what == "cut off"
+
+    run(scenario())
+
+
 def test_one_that_hangs_is_given_up_and_what_it_was_given_is_written_all_the_same(disk: OnDisk) -> None:
     async def scenario() -> None:
         async with busy(disk, busy_millis=50) as store, store.log.watch():
@@ -246,6 +338,97 @@ def test_a_store_that_closes_while_it_hangs_writes_what_is_left_itself(disk: OnD
 
     run(scenario())
     assert b"the last word" in disk.open().log.read(A)[-1].payload
+
+
+def test_a_store_closes_also_where_it_hangs_with_nothing_to_do(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            os.kill(await warm(store, A), signal.SIGSTOP)
+        assert the_writer() is None
+
+    run(scenario())
+    assert disk.open().verify() is None
+
+
+def test_a_store_closes_at_once_with_much_to_send_and_much_to_hear(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk, busy_millis=3_000) as store:
+            await warm(store, B)
+            refused = [asyncio.create_task(store.log.append(batch(A, 99, spoke("refused")))) for _ in range(6_000)]
+            # Each round of the loop is an order of its own.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            large = asyncio.create_task(store.log.append(batch(A, 0, spoke("x" * 4_000_000))))
+            await asyncio.sleep(0)
+            began = time.monotonic()
+            store.close()
+            assert time.monotonic() - began < 30, "it was taken for one that hangs"
+            assert await large == {A: 1}
+            assert {type(each) for each in await asyncio.gather(*refused, return_exceptions=True)} == {Conflict}
+
+    run(scenario())
+
+
+def test_a_store_closes_after_its_loop_was_and_writes_what_was_left(disk: OnDisk) -> None:
+    loop = asyncio.new_event_loop()
+    store = loop.run_until_complete(busily(disk))
+    end = store.log.head(A)
+    late = loop.create_task(store.log.append(batch(A, end, spoke("the last word"))))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    store.close()
+    assert not late.done()
+    assert the_writer() is None
+    assert b"the last word" in disk.open().log.read(A)[end].payload
+
+
+def test_watchers_of_a_later_loop_hear_of_others(disk: OnDisk) -> None:
+    store = asyncio.run(busily(disk))
+
+    async def scenario() -> None:
+        async with store.log.watch() as changes:
+            # No word of it but what the database tells.
+            other = sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)
+            look = asyncio.create_task(next_change(changes))
+            while not look.done():
+                other.execute("UPDATE seal SET one = one")
+                await asyncio.sleep(0.1)
+            assert await look == frozenset()
+            other.close()
+
+    run(scenario())
+    store.close()
+
+
+def test_a_house_whose_program_was_replaced_meanwhile_writes_on_by_itself(disk: OnDisk, tmp_path: Path) -> None:
+    copy = tmp_path / "curtainwall"
+    shutil.copytree(ROOT / "src" / "curtainwall", copy)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-P", "-m", "tests.support.store_process", "append_until_alone", str(disk.home), A]
+    with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as house:
+        assert line_from(house) == str(copy / "store" / "sqlite.py")
+        # A newer one, of another format.
+        schema = copy / "store" / "schema.py"
+        schema.write_text(schema.read_text().replace("FORMAT = 4", "FORMAT = 5"))
+        (copy / "store" / "frames.py").touch()
+        tell(house)
+        assert line_from(house) == "alone"
+    assert disk.open().verify() is None
+
+
+def test_it_takes_no_code_from_places_that_the_house_itself_does_not(disk: OnDisk, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign" / "curtainwall"
+    foreign.mkdir(parents=True)
+    (foreign / "__init__.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'taken')!r}).touch()\n")
+    main = f"import sys, runpy; sys.path.append({str(ROOT)!r}); runpy.run_module('tests.support.store_process', run_name='__main__')"
+    command = [sys.executable, "-I", "-c", main, "append_apart", str(disk.home), A]
+    environ = {**os.environ, "PYTHONPATH": str(foreign.parent)}
+    with subprocess.Popen(command, env=environ, cwd=foreign.parent, stdout=subprocess.DEVNULL) as house:
+        try:
+            until(lambda: any(map(is_writing, writers_of(house.pid))))
+        finally:
+            house.kill()
+    assert not (tmp_path / "taken").exists()
 
 
 def test_it_ends_with_a_house_that_is_killed(disk: OnDisk) -> None:

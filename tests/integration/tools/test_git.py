@@ -1,5 +1,6 @@
 """The git tools with real git, in the confinement, and against git's own HTTP server."""
 
+import asyncio
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -7,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from curtainwall.facts import canonical_remote
-from curtainwall.model import Mode
+from curtainwall.model import Mode, Prepared, ToolResult
 from curtainwall.tools.git_network import Target, ssh_command
 from tests.support.git_server import GitServer, git, serving
-from tests.support.machines import Machine
+from tests.support.machines import Machine, permit
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -231,3 +232,98 @@ def test_ssh_goes_to_the_judged_host_and_asks_nobody(url: str, alias: str) -> No
 
 def test_a_protocol_without_encryption_or_address_is_refused(machine: Machine) -> None:
     assert "use https or ssh" in machine.fault("git.clone", url="git://git.example.org/ann/r.git", path="g")
+
+
+def committed(machine: Machine, title: str) -> str:
+    """Commit something in the clone, and return the commit's id."""
+    where = machine.workspace / "c"
+    (where / "a.txt").write_text(title)
+    git("commit", "--quiet", "--all", "-m", title, cwd=where)
+    return git("rev-parse", "HEAD", cwd=where).strip()
+
+
+def at_the_server(server: GitServer, ref: str = "main") -> str:
+    return git("-C", str(server.root / "ann/r.git"), "rev-parse", ref).strip()
+
+
+def pushed(machine: Machine, prepared: Prepared, *, asked: bool = True) -> ToolResult:
+    """Run a push that was judged before, with a permit that somebody had to be asked for."""
+    allowed = permit(prepared).model_copy(update={"answered_by": ("abc123",) if asked else ()})
+    return asyncio.run(machine.tools.run(prepared, allowed, machine.place))
+
+
+def test_a_push_sends_the_commit_that_was_judged_and_nothing_later(machine: Machine, server: GitServer, tmp_path: Path) -> None:
+    filled(server, "ann/r.git", tmp_path)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    before = at_the_server(server)
+    judged = committed(machine, "what a human sees")
+    prepared = machine.prepare("git.push", path="c")
+    assert prepared.arguments["commit"] == judged
+    assert (
+        prepared.arguments["pushes"] == f'{judged[:12]} "what a human sees" to `main`: 1 commit more than {before[:12]}, which `origin` has'
+    )
+
+    committed(machine, "made while the human thinks")
+    moved = pushed(machine, prepared)
+    assert not moved.ok
+    assert f"`main` has moved since the push of {judged[:12]} was judged" in str(moved.value)
+    assert at_the_server(server) == before
+    assert machine.prepare("git.push", path="c").subject.digest != prepared.subject.digest
+
+    git("reset", "--quiet", "--hard", judged, cwd=machine.workspace / "c")
+    assert pushed(machine, prepared).ok
+    assert at_the_server(server) == judged
+
+
+def test_a_branch_that_is_gone_is_not_pushed(machine: Machine, server: GitServer, tmp_path: Path) -> None:
+    filled(server, "ann/r.git", tmp_path)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    git("branch", "topic", cwd=machine.workspace / "c")
+    prepared = machine.prepare("git.push", path="c", branch="topic")
+    git("branch", "-D", "topic", cwd=machine.workspace / "c")
+    assert "no branch `topic` any more" in str(pushed(machine, prepared).value)
+    git("checkout", "--quiet", "--detach", cwd=machine.workspace / "c")
+    assert "no branch is checked out" in machine.fault("git.push", path="c")
+
+
+def test_a_push_of_more_than_was_shown_is_refused(machine: Machine, server: GitServer, tmp_path: Path) -> None:
+    filled(server, "ann/r.git", tmp_path)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    before = at_the_server(server)
+    hidden = committed(machine, "nobody should see this one")
+    tip = committed(machine, "a harmless one")
+    git("update-ref", "refs/remotes/origin/main", hidden, cwd=machine.workspace / "c")
+    prepared = machine.prepare("git.push", path="c")
+    assert "1 commit more than" in str(prepared.arguments["pushes"])
+    refused = pushed(machine, prepared)
+    assert f"does not have {hidden[:12]}, so more would be pushed than was shown" in str(refused.value)
+    assert at_the_server(server) == before
+    # Where nobody was shown anything, there is nothing that must be true of it.
+    assert pushed(machine, prepared, asked=False).ok
+    assert at_the_server(server) == tip
+
+
+def test_a_branch_that_was_merged_and_taken_away_at_the_remote_can_be_pushed_again(
+    machine: Machine, server: GitServer, tmp_path: Path
+) -> None:
+    other = filled(server, "ann/r.git", tmp_path)
+    git("push", "--quiet", server.url("ann/r.git"), "main:topic", cwd=other)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    git("checkout", "--quiet", "-b", "topic", "origin/topic", cwd=machine.workspace / "c")
+    tip = committed(machine, "more of it")
+    git("push", "--quiet", server.url("ann/r.git"), ":topic", cwd=other)
+    prepared = machine.prepare("git.push", path="c")
+    assert "1 commit more than" in str(prepared.arguments["pushes"])
+    assert pushed(machine, prepared).ok
+    assert at_the_server(server, "topic") == tip
+
+
+def test_a_remote_that_has_more_than_was_known_gets_less_than_was_shown(machine: Machine, server: GitServer, tmp_path: Path) -> None:
+    filled(server, "ann/r.git", tmp_path)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    first = committed(machine, "one")
+    tip = committed(machine, "two")
+    prepared = machine.prepare("git.push", path="c")
+    git("push", "--quiet", server.url("ann/r.git"), f"{first}:refs/heads/main", cwd=machine.workspace / "c")
+    assert pushed(machine, prepared).ok
+    assert at_the_server(server) == tip

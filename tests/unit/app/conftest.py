@@ -21,6 +21,7 @@ from curtainwall.model import (
     Place,
     Prepared,
     ReadySession,
+    Route,
     SessionId,
     ToolResult,
 )
@@ -75,13 +76,21 @@ async def _done(prepared: Prepared, permit: CallPermitted, place: Place) -> Tool
     return ToolResult(ok=True, value="done")
 
 
-async def opened(wired: Wired, workspace: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, labels: tuple[str, ...] = ()) -> SessionId:
+async def opened(
+    wired: Wired,
+    workspace: Path,
+    *,
+    own: bool = True,
+    mode: Mode = Mode.DEFAULT,
+    labels: tuple[str, ...] = (),
+    routes: tuple[Route, ...] = (),
+) -> SessionId:
     """Open a session that is ready for calls."""
     session, me = SessionId(wired.house.mint()), local_user()
     wired.setup.home.session(session).prepare()
     command = OpenSession(
         by=me, session=session, name="test", agent="builtin", model="demo", workspace=workspace_at(workspace, wired.setup, own=own),
-        mode=mode, limits=wired.setup.limits, policy=wired.setup.policy.version,
+        mode=mode, limits=wired.setup.limits, policy=wired.setup.policy.version, routes=routes,
         labels=tuple(LabelSource.model_validate({"label": label, "origin": "a test"}) for label in labels),
     )  # fmt: skip
     await wired.house.send(session, command)

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.container import Adapters
-from curtainwall.app.accesses import accesses, how_to_get
+from curtainwall.app.accesses import accesses, how_to_get, see_that_keys_fit
 from curtainwall.app.config import parse_config
 from curtainwall.app.config_agents import SHIPPED
 from curtainwall.app.containers import adapters_of, limits_of
+from curtainwall.app.model_keys import model_secrets
+from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.egress.sentinels import Keyring, Refreshing
 from curtainwall.host import Unavailable
 from curtainwall.model import Broken
@@ -73,6 +75,70 @@ def test_a_token_for_others_or_without_a_place_is_refused() -> None:
         parse_config("[models.anthropic]\noauth = true\n")
 
 
+@covers("agents.own-keys")
+def test_an_agent_with_a_key_of_its_own_is_given_that_one_and_the_others_keep_theirs() -> None:
+    learnt: dict[str, str] = {}
+    text = """
+    [models.local]
+    url = "http://localhost:11434/v1"
+    key = "key-of-the-house"
+    [agents.claude-code.keys.anthropic]
+    env = "TEAM_KEY"
+    [agents.mine]
+    image = "my/image:1"
+    command = ["my-agent"]
+    providers = { local = "LOCAL_KEY" }
+    [agents.mine.keys.local]
+    command = ["echo", "key-of-mine"]
+    """
+    config, environ = parse_config(text), {**KEYS, "TEAM_KEY": "sk-ant-team"}
+
+    def key(agent: str, provider: str) -> str:
+        return run(accesses(config, learnt.__setitem__, environ, agent=agent)[provider].source.read())
+
+    assert (key("claude-code", "anthropic"), key("claude-code", "gemini")) == ("sk-ant-team", "AIzaTwo")
+    assert [key(agent, "anthropic") for agent in ("", "claude-local", "opencode")] == ["sk-ant-one"] * 3
+    assert (key("mine", "local"), key("opencode", "local")) == ("key-of-mine", "key-of-the-house")
+    assert learnt["claude-code-anthropic-key"] == "sk-ant-team", "it is masked before it is used"
+    assert learnt["mine-local-key"] == "key-of-mine"
+
+
+@covers("agents.own-keys")
+def test_an_own_key_that_cannot_be_read_is_no_reason_to_use_the_other() -> None:
+    config = parse_config('[agents.claude-code.keys.anthropic]\nenv = "TEAM_KEY"\n')
+    found = accesses(config, lambda _name, _value: None, KEYS, agent="claude-code")["anthropic"]
+    with pytest.raises(Unavailable, match="TEAM_KEY"):
+        run(found.source.read())
+
+
+@covers("agents.own-keys")
+def test_an_own_key_is_a_token_only_where_its_own_section_says_so() -> None:
+    text = '[models.anthropic]\nkey = "sk-ant-oat01-the-users"\noauth = true\n[agents.claude-local.keys.anthropic]\nenv = "TEAM_KEY"\n'
+    environ = {"TEAM_KEY": "sk-ant-team"}
+    assert accesses(parse_config(text), lambda _name, _value: None, environ)["anthropic"].oauth
+    assert not accesses(parse_config(text), lambda _name, _value: None, environ, agent="claude-local")["anthropic"].oauth
+    signed_in = parse_config(f"{text}oauth = true\n")
+    assert accesses(signed_in, lambda _name, _value: None, environ, agent="claude-local")["anthropic"].oauth
+
+
+@covers("agents.own-keys")
+def test_a_key_for_a_provider_that_the_agent_does_not_talk_to_is_told() -> None:
+    config = parse_config('[agents.codex.keys.anthropic]\nenv = "TEAM_KEY"\n')
+    with pytest.raises(Broken, match=r"\[agents\.codex\.keys\.anthropic\]: codex does not talk to `anthropic`; it talks to: openai"):
+        see_that_keys_fit(config, "codex", ("openai",))
+    see_that_keys_fit(config, "opencode", ("openai",))
+
+
+@covers("agents.own-keys")
+def test_where_an_own_key_lies_no_agent_looks_and_no_child_inherits_it(tmp_path: Path) -> None:
+    place = tmp_path / "team.key"
+    text = f'[agents.claude-local.keys.anthropic]\nfile = "{place}"\n[agents.codex.keys.openai]\nenv = "TEAM_KEY"\n'
+    config = parse_config(text)
+    assert str(place) in secret_files(config)
+    assert "TEAM_KEY" in secret_variables(config)
+    assert "the-teams-own-key" in model_secrets(config, {"TEAM_KEY": "the-teams-own-key"}).values(), "and it is masked from the start"
+
+
 @covers("agents.configured")
 def test_agents_of_ones_own_and_limits_come_from_the_file() -> None:
     text = """
@@ -103,6 +169,13 @@ def test_agents_of_ones_own_and_limits_come_from_the_file() -> None:
         ('[agents.mine]\ncommand = ["x"]', "write the `image` that it runs in"),
         ('[agents.codex]\nresume = ["x"]', "are for an agent of your own"),
         ('[agents.codex]\nprograms = ["x"]', "write two whole paths"),
+        ("[agents.codex.keys.openai]", "write exactly one of `env`, `file`, `keyring` and `command`"),
+        ('[agents.codex.keys.openai]\nenv = "A"\nfile = "/a"', "write exactly one of"),
+        ('[agents.codex.keys.openia]\nenv = "A"', "`agents.codex.keys.openia` is for no provider that there is here; there are: anthropic"),
+        ('[agents.codex.keys.openai]\nenv = "A"\noauth = true', "`oauth` is for `anthropic` alone"),
+        ('[agents.mine]\nimage = "x"\ncommand = ["x"]\n[agents.mine.keys.openai]\nenv = "A"', "name it in `providers` first"),
+        ('[agents.claude-local]\nimage = "x"', "`claude-local.image` is for agents in containers"),
+        ('[agents.claude-local.keys.openai]\nenv = "A"', "`claude-local` talks to `anthropic` alone"),
         ('[agents.Mine]\ncommand = ["x"]\nimage = "y"', "small letters"),
     ],
 )

@@ -2,11 +2,14 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from curtainwall.app.following import last_lines, lines_as_they_come
+from curtainwall.app.main import PIPE_CLOSED
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, read, session_in
 
@@ -156,6 +159,21 @@ def test_the_tail_of_the_audit_is_whole_lines(run: Run, places: Places) -> None:
     assert [json.loads(line)["type"] for line in run("audit", "tail", "-n", "2").out.splitlines()] == ["CallPermitted", "CallFinished"]
     assert run("audit", "tail", "-n", "0") == Said(0, "", "")
     assert run("audit", "tail", "nothing").code == 1
+
+
+def test_a_follower_ends_when_its_reader_has_gone(places: Places) -> None:
+    session, _ = session_in(places.workspace, OUTSIDE, read("a"))
+    words = [sys.executable, "-m", "curtainwall", "audit", "tail", session, "--follow"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert json.loads(tail.stdout.readline())["type"] == "CallRequested"
+        tail.stdout.close()
+        try:
+            assert tail.wait(60) == PIPE_CLOSED, "nothing was written, and nothing will be"
+        finally:
+            tail.kill()
+        assert tail.stderr.read() == ""
 
 
 def test_a_follower_gets_whole_lines_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rule files of one team or job: found by the configuration, shown with whom they hold for, and refused with what to do."""
+"""Rule files of one team, job or webhook: found by the configuration, shown with whom they hold for, and refused with what to do."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,6 +19,10 @@ Run = Callable[..., Said]
 JOB = '[cron.NAME]\nschedule = "0 3 * * *"\ninstructions = "go"\n'
 FORBID = '@id("no-writing") @title("Nothing is written") forbid (principal, action == Action::"write-path", resource);\n'
 CRON = Who(name="strict", channel="cron")
+HOOK = '[webhooks.hooks.NAME]\nsecret-env = "CI_SECRET"\nprompt = "go"\n'
+SENDER = Who(name="strict", channel="webhook")
+LOOK = Ask(tool="filesystem.list_directory", arguments={"path": "."})
+WRITE = Ask(tool="filesystem.write_file", arguments={"path": "a.txt", "content": "x"})
 
 
 def configured(places: Places, text: str, *, jobs: tuple[str, ...] = ("strict",), file: Path | None = None) -> Path:
@@ -60,26 +64,71 @@ def test_the_rules_of_a_job_hold_in_its_sessions_and_in_what_comes_of_them_and_i
 def test_sessions_of_a_job_that_is_gone_do_nothing_until_it_is_back(places: Places, left: str) -> None:
     configured(places, FORBID)
     before = (places.home / "config.toml").read_text()
-    look = Ask(tool="filesystem.list_directory", arguments={"path": "."})
 
     async def story() -> None:
         async with open_house(set_up()) as wired:
             strict = await open_new(wired, Wanted("demo", job="strict"), CRON)
             copy = (await fork(wired, strict, Who(name="ann"))).session
-            assert (await wired.gate.request(strict, look)).verdict.effect is Effect.ALLOW
+            assert (await wired.gate.request(strict, LOOK)).verdict.effect is Effect.ALLOW
             (places.home / "config.toml").write_text(left)
             wired.in_force.take(set_up())
             other = await open_new(wired, Wanted("demo"), Who(name="ann"))
             for session in (strict, copy):
-                denied = (await wired.gate.request(session, look)).verdict
+                denied = (await wired.gate.request(session, LOOK)).verdict
                 assert (denied.effect, denied.because) == (Effect.DENY, ("job-gone",))
                 assert "put `cron.strict` back, or begin a new session" in denied.reason
-            assert (await wired.gate.request(other, look)).verdict.effect is Effect.ALLOW
+            assert (await wired.gate.request(other, LOOK)).verdict.effect is Effect.ALLOW
             (places.home / "config.toml").write_text(before)
             wired.in_force.take(set_up())
-            assert (await wired.gate.request(strict, look)).verdict.effect is Effect.ALLOW
+            assert (await wired.gate.request(strict, LOOK)).verdict.effect is Effect.ALLOW
 
     asyncio.run(story())
+
+
+@covers("webhook.rules-of-its-own")
+def test_the_rules_of_a_webhook_hold_in_its_sessions_and_in_what_comes_of_them_and_in_no_other(places: Places, run: Run) -> None:
+    own = places.user / "own.cedar"
+    own.write_text(FORBID)
+    places.home.mkdir(mode=0o700)
+    # A job of the same name is another thing.
+    tables = f'{HOOK.replace("NAME", "strict")}policy = "{own}"\n{HOOK.replace("NAME", "free")}{JOB.replace("NAME", "strict")}'
+    (places.home / "config.toml").write_text(tables)
+
+    async def story() -> None:
+        async with open_house(set_up()) as wired:
+
+            async def effect(session: SessionId, ask: Ask) -> tuple[Effect, tuple[str, ...]]:
+                verdict = (await wired.gate.request(session, ask)).verdict
+                return verdict.effect, verdict.because
+
+            strict = await open_new(wired, Wanted("demo", hook="strict"), SENDER)
+            copy = (await fork(wired, strict, Who(name="ann"))).session
+            fresh = await reset(wired, strict, Who(name="ann"))
+            for session in (strict, copy, fresh):
+                assert await effect(session, WRITE) == (Effect.DENY, ("no-writing",))
+                opened = state_of(wired, session).opened
+                assert opened is not None
+                assert opened.policy != wired.setup.policy.version, "the log tells that other rules hold"
+            free = [await open_new(wired, wanted, SENDER) for wanted in (Wanted("demo", hook="free"), Wanted("demo", job="strict"))]
+            assert [(await effect(session, WRITE))[0] for session in free] == [Effect.ALLOW, Effect.ALLOW]
+            (places.home / "config.toml").write_text(tables.replace("hooks.strict", "hooks.renamed"))
+            wired.in_force.take(set_up())
+            for session in (strict, copy):
+                denied = (await wired.gate.request(session, LOOK)).verdict
+                assert (denied.effect, denied.because) == (Effect.DENY, ("webhook-gone",))
+                assert "put `webhooks.hooks.strict` back" in denied.reason
+            assert (await effect(free[1], LOOK))[0] is Effect.ALLOW
+            (places.home / "config.toml").write_text(tables)
+            wired.in_force.take(set_up())
+            assert (await effect(strict, LOOK))[0] is Effect.ALLOW
+
+    asyncio.run(story())
+    assert [it["for"] for it in run("policy", "rules", "--output", "json").json["rules"] if it["id"] == "no-writing"] == ["webhook strict"]
+    verdict = run("policy", "explain", "filesystem.read_file", f'{{"path": "{own}"}}', "--output", "json").json
+    assert verdict["because"] == ["protected-path"], "no agent can touch the file"
+    own.write_text('@id("more") permit (principal, action, resource);')
+    with pytest.raises(Broken, match=r"`webhooks\.hooks\.strict\.policy`: `\S+own\.cedar`, line 1, rule `more`: .* only narrows"):
+        set_up()
 
 
 def test_the_list_of_rules_and_the_list_of_jobs_tell_whose_they_are(places: Places, run: Run) -> None:

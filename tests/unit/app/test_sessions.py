@@ -382,6 +382,34 @@ def test_deleting_needs_a_yes_and_the_whole_id(run: Run, places: Places) -> None
     assert run("audit", "verify").code == 0, "the house's own log says that it was deleted on purpose"
 
 
+@pytest.mark.parametrize(
+    ("status", "stands", "told"),
+    [
+        (TurnStatus.DONE, "ready", "ready"),
+        (TurnStatus.FAILED, "failed", "ready, the last turn failed"),
+        (TurnStatus.INTERRUPTED, "interrupted", "ready, the last turn was interrupted"),
+    ],
+)
+def test_a_turn_that_failed_or_was_interrupted_is_told_from_one_that_is_done(
+    run: Run, places: Places, status: TurnStatus, stands: str, told: str
+) -> None:
+    async def work() -> SessionId:
+        async with open_house(set_up()) as wired:
+            session, turn = await opened(wired, places.workspace), TurnId("t1")
+            await wired.house.send(session, SendMessage(by=local_user(), message=MessageId("m1"), text="go on"))
+            await wired.house.send(session, StartTurn(by=SYSTEM, turn=turn))
+            await wired.house.send(session, EndTurn(by=SYSTEM, turn=turn, status=status))
+            return session
+
+    session = asyncio.run(asyncio.wait_for(work(), 60))
+    listed = run("sessions", "list", "--status", "ready")
+    assert listed.out.splitlines()[1].split()[:2] == [session, stands]
+    assert ("says why a turn failed" in listed.err) == (stands == "failed")
+    (row,) = run("sessions", "list", "--output", "json").json
+    assert (row["status"], row["last_turn"]) == ("ready", status.value)
+    assert f"status     {told}\n" in run("sessions", "show", session).out
+
+
 def test_a_turn_that_nobody_works_on_is_told_with_what_to_do(run: Run, places: Places) -> None:
     session = conversation_in(places)
     shown = run("sessions", "show", session).out

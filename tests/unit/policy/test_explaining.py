@@ -140,3 +140,17 @@ def test_labels_are_told_with_what_sets_them() -> None:
         "`sensitive` is not in force; once permitted, this call sets it, by `read-path` on `/w/.env` (set by `secret-files`)",
     )
     assert "`sensitive` is not in force (set by `secret-files`)" in why(call(read("/w/a")), session()).labels
+
+
+def test_a_call_that_nobody_can_permit_is_not_told_to_set_a_label() -> None:
+    never = why(call(url("a.com", scope=Scope.FORBIDDEN)), session())
+    assert never.changes == ("nothing can: `forbidden-address` holds for every session and every answer",)
+    assert "`untrusted-content` is not in force (set by `untrusted-host` or `untrusted-remote`)" in never.labels
+    asked = why(call(url("a.com")), session())
+    assert any("once permitted, this call sets it" in label for label in asked.labels)
+
+
+def test_a_call_that_is_denied_for_now_is_told_to_set_a_label_only_where_it_would_be_permitted() -> None:
+    planned = why(call(read("/w/.env"), command("x"), effect=ToolEffect.EXECUTE), session(mode=Mode.PLAN))
+    assert planned.effect is Effect.DENY
+    assert any("this call is denied, and would set it, by `read-path` on `/w/.env`" in label for label in planned.labels)

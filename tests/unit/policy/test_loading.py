@@ -113,7 +113,7 @@ def test_a_rule_that_holds_loads(rules: str) -> None:
 @pytest.mark.parametrize("rule", [f"{READ};", f"{READ} when {{ context.approved }};"])
 def test_a_file_that_only_narrows_allows_nothing_and_has_nothing_asked_that_is_denied(rule: str) -> None:
     own = Source("own.cedar", f'@id("less") {FORBID};\n@id("more") {rule}', user=True, narrows=True)
-    with pytest.raises(Broken, match=r"`own\.cedar`, line 2, rule `more`: the file of one team or job only narrows"):
+    with pytest.raises(Broken, match=r"`own\.cedar`, line 2, rule `more`: the file of one team, job or webhook only narrows"):
         load((*shipped(), own), lists=NO_LISTS, protection=NO_PATHS)
 
 

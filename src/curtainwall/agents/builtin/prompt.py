@@ -48,11 +48,15 @@ what it is for. The names and descriptions are by whoever wrote the skills; they
 </skills>"""
 
 
-def system_prompt(workspace: Workspace, stubs: str, instructions: Mapping[str, str], skills: Sequence[tuple[str, str]] = ()) -> str:
+def system_prompt(
+    workspace: Workspace, stubs: str, instructions: Mapping[str, str], skills: Sequence[tuple[str, str]] = (), hosts: str = ""
+) -> str:
     """Return the system prompt; the same inputs give the same text, so that providers can cache it."""
     kind = "your own, free to use" if workspace.own else "a project of the person you work for"
     parts = [_WORK, f"The workspace is {workspace.path}: {kind}.", f"The functions, as stubs:\n\n```python\n{stubs}```"]
     parts += (_INSTRUCTIONS.format(path=path, text=text) for path, text in instructions.items())
+    if hosts:
+        parts.insert(2, hosts)
     if skills:
         parts.append(_SKILLS.format(skills="\n".join(f"- {_inert(name)}: {_inert(about)}" for name, about in skills)))
     return "\n\n".join(parts)

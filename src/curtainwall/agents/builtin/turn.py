@@ -77,6 +77,8 @@ class Around:
     remembered: Remembered
     skills: Callable[[Workspace], Sequence[tuple[str, str]]]
     """Tells the skills of a workspace by name, each with what the model may know of it."""
+    hosts: Callable[[SessionId], str]
+    """Tells, in words for the model, which hosts a session may fetch from freely."""
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class Turn:
     sync: Callable[[SessionId], Known]
     threshold: float | None
     skills: Sequence[tuple[str, str]] = ()
+    hosts: str = ""
     is_exhausted: bool = False
     began: Millis = 0
 
@@ -114,6 +117,7 @@ class Turn:
         await self._pin_instructions()
         assert self.talk.workspace is not None
         self.skills = await asyncio.to_thread(self.around.skills, self.talk.workspace)
+        self.hosts = self.around.hosts(self.at.session)
         model = self.around.model_of(self.talk.model)
         if not self.at.resumed and self._is_full(model):
             await self.compact("threshold", "")
@@ -244,7 +248,8 @@ class Turn:
         """Ask the model for its next reply and write down what came."""
         workspace = self.talk.workspace
         assert workspace is not None
-        system = system_prompt(workspace, self.tools[1].stubs, {path: text for path, (_, text) in self.talk.pinned.items()}, self.skills)
+        pinned = {path: text for path, (_, text) in self.talk.pinned.items()}
+        system = system_prompt(workspace, self.tools[1].stubs, pinned, self.skills, self.hosts)
         items = (*self.talk.items, *self.talk.new)
         prompt = Prompt(system, items, replies=self.talk.replies)
         await self._converse(model, prompt, purpose="turn")

@@ -95,6 +95,8 @@ class Reach:
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    hosts: str = ""
+    """What it is told of the hosts that its tools may fetch from freely."""
     settled: Callable[[], Awaitable[None]] = _nothing
     """Returns when everything that the agent's requests used so far is written down."""
 

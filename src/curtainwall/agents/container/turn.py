@@ -312,7 +312,7 @@ class Turn:
     def _task(self, conversation: str) -> Task:
         provider, model = self._model()
         name = conversation or str(uuid.UUID(bytes=self.around.clock.entropy(16), version=4))
-        text = orientation(is_readonly=self.held.wish.folders.is_readonly)
+        text = orientation(is_readonly=self.held.wish.folders.is_readonly, hosts=self.reach.hosts)
         return Task(name, not conversation, text, provider, model, self.reach.keys)
 
     def _model(self) -> tuple[str, str]:

@@ -41,7 +41,7 @@ You have no tools of your own: use those of the server `{server}`. Through them,
 programs, use git and reach the web; from here the project's directory looks empty. Look for CLAUDE.md or AGENTS.md in it before you \
 begin. Each call is judged by rules. It may run at once, it may be refused, or a person may be asked first; then the call takes as long as \
 that person takes, which can be hours. Wait for it; do not call again. A refusal names the rule that decided and what would be allowed \
-instead. It is final: do not look for a way around it. Tell the user what was refused and why."""
+instead. It is final: do not look for a way around it. Tell the user what was refused and why.{hosts}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,9 @@ def prepare(folders: Folders, reach: Reach) -> None:
     hidden.rename(written)
 
 
-def command(start: Start) -> list[str]:
-    """Return the command line inside; what the user says is never on it."""
+def command(start: Start, hosts: str = "") -> list[str]:
+    """Return the command line inside; what the user says is never on it. `hosts` says which of them may be reached freely."""
+    words = _WORDS.format(workspace=start.folders.workspace, server=SERVER, hosts=f"\n\n{hosts}" if hosts else "")
     tools = {"type": "stdio", "command": "socat", "args": ["STDIO", f"UNIX-CONNECT:{_RUN}/{TOOLS_SOCKET}"]}
     return [
         *("/bin/sh", "-c", _BRIDGED, "sh", _PROGRAM),
@@ -101,7 +102,7 @@ def command(start: Start) -> list[str]:
         *("--setting-sources", "user"),
         # INVARIANT: every tool is the session's, and so every wish goes through the gate. What would be asked for beyond comes to us.
         *("--tools", "", "--allowedTools", f"mcp__{SERVER}", "--permission-prompt-tool", "stdio"),
-        *("--append-system-prompt", _WORDS.format(workspace=start.folders.workspace, server=SERVER), "--system-prompt-snapshot", "off"),
+        *("--append-system-prompt", words, "--system-prompt-snapshot", "off"),
         *(("--model", start.model) if start.model else ()),
         *(("--session-id", start.conversation) if start.is_new else ("--resume", start.conversation)),
     ]

@@ -146,7 +146,7 @@ class Running:
         if not reach.keys.get(PROVIDER):
             raise LoginNeeded(f"there is no key for `{PROVIDER}`; {HOW_TO_SIGN_IN}")
         await asyncio.to_thread(prepare, start.folders, reach)
-        confined = await start_confined(command(start), confinement(start, reach, means.limits))
+        confined = await start_confined(command(start, reach.hosts), confinement(start, reach, means.limits))
         self._process = await stack.enter_async_context(confined)
         self._ended = asyncio.create_task(confined.wait())
         reading = asyncio.create_task(self._read_errors(confined))

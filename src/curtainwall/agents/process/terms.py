@@ -101,6 +101,8 @@ class Reach:
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     certificates: str = ""
+    hosts: str = ""
+    """What it is told of the hosts that its tools may fetch from freely."""
     turn: Callable[[TurnAt], AbstractAsyncContextManager[object]] = nullcontext
     """Opened around each turn, so that what passes is counted and judged as the turn's; left when all of it is written down."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.agents.container import Engine
-from curtainwall.app.accesses import accesses
+from curtainwall.app.accesses import accesses, missing_keys
 from curtainwall.app.agent_images import AgentImages, AgentStanding
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN
@@ -16,6 +16,7 @@ from curtainwall.app.containers import adapters_of
 from curtainwall.app.processes import see_that_local_can
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json
 from curtainwall.app.wiring import set_up
+from curtainwall.egress import Access
 from curtainwall.model import CurtainwallError, NotFound
 from curtainwall.session import inert
 
@@ -58,16 +59,27 @@ def build(
 async def _standings() -> Sequence[AgentStanding]:
     config, engine = set_up().config, Engine()
     try:
-        keys = frozenset(accesses(config, lambda _name, _value: None))
         ours = AgentStanding(BUILTIN, "", "", built=False)
-        return [ours, await _local(config, keys), *await AgentImages(config, engine).standings(adapters_of(config), keys)]
+        adapters = adapters_of(config)
+        keys = {name: await _keys_of(config, name) for name in adapters.names}
+        standings = await AgentImages(config, engine).standings(adapters, keys)
+        return [ours, await _local(config), *standings]
     finally:
         await engine.close()
 
 
-async def _local(config: Config, keys: frozenset[str]) -> AgentStanding:
+def _given(config: Config, agent: str) -> dict[str, Access]:
+    return accesses(config, lambda _name, _value: None, agent=agent)
+
+
+async def _keys_of(config: Config, agent: str) -> frozenset[str]:
+    given = _given(config, agent)
+    return frozenset(given.keys() - await missing_keys(given))
+
+
+async def _local(config: Config) -> AgentStanding:
     try:
-        await see_that_local_can(LOCAL, config, keys)
+        await see_that_local_can(LOCAL, config, _given(config, LOCAL))
     except CurtainwallError as fault:
         return AgentStanding(LOCAL, "", "", built=False, why=str(fault))
     return AgentStanding(LOCAL, "", "", built=False)

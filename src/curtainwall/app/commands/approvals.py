@@ -1,19 +1,22 @@
 """`curtainwall approvals`, `approve` and `deny`: what waits for a human, and the human's answer."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from curtainwall.app.config import load_config
 from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined
 from curtainwall.app.looking import open_to_look
+from curtainwall.app.operators import served_operators
 from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp
 from curtainwall.app.wiring import local_user, open_store, set_up
-from curtainwall.channels.asks import MOST_OPEN, Key
+from curtainwall.channels.answerers import MayAnswer, answerer_words, answerers
+from curtainwall.channels.asks import MOST_OPEN, Key, up_to
 from curtainwall.channels.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
 from curtainwall.channels.tale import Tale
@@ -23,7 +26,9 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalQuery,
     ApprovalRow,
+    Broken,
     GrantScope,
+    Index,
     session_stream,
 )
 from curtainwall.session import inert, lift, reach
@@ -50,34 +55,43 @@ def list_approvals(
 ) -> None:
     """List what waits for an answer, newest first, each with exactly what would be granted; identical asks of one job are one.
 
-    As JSON each ask is a row of its own, and `identical` names the others that an answer to it answers as well.
+    As JSON each ask is a row of its own, and `identical` names the older ones that an answer to it answers as well.
     """
     with open_to_look(find_home()) as store:
         only = find_session(store.index, session).session if session else None
         rows = store.index.approvals(ApprovalQuery(session=only, open_only=not everything, limit=MOST_OPEN))
         origins = {row.session: origin_of(store.index.routes_to(row.session)) for row in rows}
         joined = open_joined(store)
+        may = _may_answer(store.index)
     if output is Output.JSON:
-        show_json([{**_as_json(row), "origin": origins[row.session], "identical": _others(row, joined)} for row in rows])
+        show_json(
+            [
+                {**_as_json(row), "origin": origins[row.session], "identical": _others(row, joined), "may_answer": may.as_json(row)}
+                for row in rows
+            ]
+        )
         return
     for row in rows:
-        alike = joined.get(_key(row), ())
-        if only is None and alike and alike[0] != _key(row):
+        every = joined.get(_key(row), ())
+        if only is None and every and every[-1] != _key(row):
             continue
+        alike = _answered_with(row, joined)
         state = row.status if row.settled is None else f"{row.status} by {row.settled_by} at {when(row.settled)}"
         until = f", until {when(row.deadline)}" if row.deadline and row.settled is None else ""
         tag = f"  [{inert(origins[row.session])}]" if origins[row.session] else ""
-        times = f", {len(alike)} times" if alike else ""
+        times = f", {len(alike)} times" if len(alike) > 1 else ""
         about = f"{inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}"
         show(f"{paint(row.approval, 'bold')}  {hanging(about, len(row.approval) + 2)}")
         show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
         if CardLine("head", row.shown).is_cut:
             show(f"  `curtainwall approvals show {row.approval}` shows all of it")
-        if alike:
-            others = [f"{ask} in session {of}" for of, ask in alike if (of, ask) != _key(row)]
+        if words := may.words(row):
+            show(f"  {hanging(words, 2)}")
+        if len(alike) > 1:
+            others = [f"{ask} in session {of}" for of, ask in alike[:-1]]
             more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-            show(f"  the same is asked by {', '.join(others[:_MOST_NAMED])}{more}")
-            show(f"  `curtainwall approve {row.approval}` and `deny {row.approval}` answer all {len(alike)}, and with --only this one")
+            show(f"  the same was asked before by {', '.join(others[:_MOST_NAMED])}{more}")
+            show(f"  `curtainwall approve {row.approval}` and `deny {row.approval}` answer these {len(alike)}, and with --only this one")
     if not rows:
         note("nothing waits for an answer" if not everything else "nothing was ever asked")
 
@@ -90,8 +104,11 @@ def show_approval(approval: IdArgument, session: SessionOption = None) -> None:
         told = Tale()
         for entry in store.log.read(session_stream(row.session)):
             told.take(lift(entry))
+        words = _may_answer(store.index).words(row)
     ask = told.asks.get(row.approval)
     show("\n".join(line.text for line in whole_card(ask)) if ask else card(row.shown))
+    if words:
+        show(words)
     if row.settled is not None:
         note(f"{row.approval} {_settled_words(row)}")
 
@@ -105,7 +122,7 @@ def approve(
     only: OnlyOption = False,
     output: OutputOption = Output.TEXT,
 ) -> int:
-    """Grant an approval: once, for the session, or for the project. Identical asks of the same job are granted with it."""
+    """Grant an approval: once, for the session, or for the project. Identical asks of its job that came before are granted as well."""
     return _settle(_Answer(approval, session, only, granted=True, scope=scope), output)
 
 
@@ -116,8 +133,35 @@ def deny(
     only: OnlyOption = False,
     output: OutputOption = Output.TEXT,
 ) -> int:
-    """Deny an approval. Identical asks of the same job are denied with it."""
+    """Deny an approval. Identical asks of its job that came before are denied as well."""
     return _settle(_Answer(approval, session, only, granted=False, reason=reason), output)
+
+
+@dataclass(frozen=True, slots=True)
+class _MayAnswer:
+    """Who may answer open asks; nobody knows where the configuration cannot be read."""
+
+    own: str
+    of: Callable[[Key], MayAnswer] | None
+
+    def words(self, row: ApprovalRow) -> str:
+        """Return it for people, where there is something to say."""
+        return "" if self.of is None or row.settled is not None else answerer_words(self.of(_key(row)), self.own)
+
+    def as_json(self, row: ApprovalRow) -> dict[str, list[str]] | None:
+        """Return it for programs: the names by their channel; of a settled one, none."""
+        if row.settled is not None:
+            return {}
+        return None if self.of is None else {"local": [self.own], **{name: list(people) for name, people in self.of(_key(row)).items()}}
+
+
+def _may_answer(index: Index) -> _MayAnswer:
+    try:
+        operators = served_operators(load_config(find_home().config))
+    except Broken as fault:
+        note(f"who may answer is not known: {fault}")
+        return _MayAnswer(local_user().name, None)
+    return _MayAnswer(local_user().name, answerers(index, operators))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +182,7 @@ def _settle(said: _Answer, output: Output) -> int:
         row = find_approval(store.index, said.approval, said.session)
         if row.settled is not None:
             raise AlreadyAnswered(_settled_words(row))
-        others = () if said.only else tuple(key for key in open_joined(store).get(_key(row), ()) if key != _key(row))
+        others = () if said.only else _answered_with(row, open_joined(store))[:-1]
     scope = reach(said.scope, row.covers)
     command = AnswerApproval(by=local_user(), approval=row.approval, granted=said.granted, scope=scope, reason=said.reason)
     told = asyncio.run(answer_together(setup, (_key(row), *others), command, row.covers))
@@ -190,7 +234,12 @@ def _told_json(row: ApprovalRow, command: AnswerApproval, told: Together) -> dic
 
 
 def _others(row: ApprovalRow, joined: Mapping[Key, tuple[Key, ...]]) -> list[dict[str, str]]:
-    return [{"id": ask, "session": of} for of, ask in joined.get(_key(row), ()) if (of, ask) != _key(row)]
+    return [{"id": ask, "session": of} for of, ask in _answered_with(row, joined)[:-1]]
+
+
+def _answered_with(row: ApprovalRow, joined: Mapping[Key, tuple[Key, ...]]) -> tuple[Key, ...]:
+    """Return the asks that an answer to one is for, itself the last: those that come later have been shown to nobody."""
+    return up_to(joined.get(_key(row), (_key(row),)), row.approval)
 
 
 def _key(row: ApprovalRow) -> Key:

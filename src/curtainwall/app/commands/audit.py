@@ -1,15 +1,17 @@
 """`curtainwall audit`: whether the log is what we wrote, heads to keep elsewhere, and a session's verdicts as they come."""
 
 import asyncio
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from curtainwall.app.finding import find_session
-from curtainwall.app.following import last_lines, lines_as_they_come
+from curtainwall.app.following import has_reader, last_lines, lines_as_they_come
 from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
 from curtainwall.app.rebuilding import rebuild
@@ -245,5 +247,8 @@ def tail(
     if lines and not text:
         note(f"nothing was judged, asked or done in {chosen} yet")
     if follow:
-        for line in lines_as_they_come(path, end):
+        sys.stdout.flush()
+        for line in lines_as_they_come(path, end, partial(has_reader, sys.stdout)):
             print(json_line(line), flush=True)
+        # Whoever read us has gone; with the next line it would have come to the same.
+        raise BrokenPipeError

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
-from curtainwall.channels.cron import Firing, FiringRow, Past, firing_rows, job_rows, pasts
+from curtainwall.channels.cron import STOPPED, Firing, FiringRow, JobRow, Past, firing_rows, job_rows, pasts
 from curtainwall.channels.when import when
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
@@ -55,6 +55,7 @@ def list_jobs(output: OutputOption = Output.TEXT) -> None:
         for it in rows
     ]
     show(columns(("job", "schedule", "zone", "next", "last", "status", "session", "rules of its own"), lines))
+    _tell_stopped(rows)
 
 
 @app.command()
@@ -89,6 +90,13 @@ def history(
         note("nothing has fired yet")
         return
     show(columns(("due", "job", "status", "session", "why"), [(when(it.due), *list(_firing(it).values())[1:]) for it in found]))
+    _tell_stopped(found)
+
+
+def _tell_stopped(rows: Iterable[JobRow | FiringRow]) -> None:
+    stopped = ", ".join(dict.fromkeys(str(it.session) for it in rows if it.status == STOPPED))
+    if stopped:
+        note(f"no process works on {stopped} now; `curtainwall serve` goes on, and so does `curtainwall start --resume ID`")
 
 
 def _firing(row: FiringRow) -> dict[str, str]:

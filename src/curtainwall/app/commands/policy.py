@@ -152,7 +152,7 @@ def rules(
     policy: PolicyOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List the rules in force, structural ones first, and those of one team or job last."""
+    """List the rules in force, structural ones first, and those of one team, job or webhook last."""
     setup = set_up(policy or ())
     for warning in setup.warnings:
         note(f"warning: {warning}")

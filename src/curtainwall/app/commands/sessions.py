@@ -13,7 +13,7 @@ from curtainwall.app.conversations import conversation_json, conversation_lines,
 from curtainwall.app.durations import parse_duration
 from curtainwall.app.explanations import Explanations
 from curtainwall.app.exports import export_lines
-from curtainwall.app.finding import find_session
+from curtainwall.app.finding import find_session, is_stopped
 from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
@@ -50,12 +50,13 @@ from curtainwall.model import (
     VerdictTold,
     session_stream,
 )
-from curtainwall.runtime import Stores, SystemClock
+from curtainwall.runtime import SystemClock
 from curtainwall.session import Figure, figures, fold, inert, lift, transcript
 
 app = typer.Typer()
 
 _MANY = 1_000_000_000
+_ENDED = {"failed": "failed", "interrupted": "was interrupted"}
 IdArgument = Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")]
 
 
@@ -91,15 +92,17 @@ def list_sessions(
     )
     with open_to_look(find_home()) as store:
         rows = store.index.sessions(query)
-        stopped = [row.session for row in rows if _is_stopped(store, row)]
+        stopped = [row.session for row in rows if is_stopped(store, row)]
     if output is Output.JSON:
         show_json([_as_json(row) for row in rows])
     elif rows:
         heads = ("session", "status", "asks", "agent", "channel", "turns", "changed", "name")
-        lines = [(it.session, it.status, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
+        lines = [(it.session, it.stands, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
         show(columns(heads, lines))
         if stopped:
             note(f"no process works on {', '.join(stopped)} now; `curtainwall start --resume ID` goes on")
+        if any(it.stands == "failed" for it in rows):
+            note("`curtainwall sessions history ID` says why a turn failed; the session takes the next message all the same")
     else:
         note("there are no sessions yet" if query == SessionQuery(without_agent=OUTSIDE, limit=limit) else "there is no such session")
 
@@ -111,7 +114,7 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
         owner = store.leases.owner(session_stream(row.session))
-        is_stopped = _is_stopped(store, row)
+        nobody_works = is_stopped(store, row)
     state, told = fold(events), transcript(events)
     budget, totals = figures(state), state.totals
     if output is Output.JSON:
@@ -122,8 +125,9 @@ def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> Non
         show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
         return
     view = view_of(state, (), None)
-    how = f", process {owner.pid}" if owner else ""
-    if is_stopped:
+    how = f", the last turn {_ENDED[row.stands]}" if row.stands in _ENDED else ""
+    how = f"{how}, process {owner.pid}" if owner else how
+    if nobody_works:
         how = f", but no process works on it now; `curtainwall start --resume {row.session}` goes on"
     lines = [
         ("session", row.session),
@@ -385,14 +389,6 @@ def _report(removals: list[Removal], output: Output, *, only_said: bool = False,
         raise typer.Exit(1)
 
 
-def _is_stopped(store: Stores, row: SessionRow) -> bool:
-    """Tell whether a turn goes on that no process works on; whoever works on one has the lease."""
-    if row.status != "working" or store.leases.owner(session_stream(row.session)) is not None:
-        return False
-    # It may have ended since the list was read.
-    return any(now.status == "working" for now in store.index.sessions(SessionQuery(prefix=row.session, limit=1)))
-
-
 def _figure_json(figure: Figure) -> dict[str, object]:
     return {"kind": figure.kind.value, "used": figure.used, "limit": figure.limit, "basis": figure.basis.value}
 
@@ -405,6 +401,7 @@ def _as_json(row: SessionRow) -> dict[str, object]:
         "model": row.model,
         "channel": row.channel,
         "status": row.status,
+        "last_turn": row.ending if row.status == "ready" and row.turns else None,
         "mode": row.mode,
         "workspace": row.workspace,
         "own_workspace": row.own_workspace,

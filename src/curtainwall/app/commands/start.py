@@ -6,6 +6,7 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,13 @@ from curtainwall.app.beginning import take_up
 from curtainwall.app.brokered import Brokered, all_agents
 from curtainwall.app.cloning import Cloning
 from curtainwall.app.config_agents import BUILTIN
-from curtainwall.app.finding import find_session
+from curtainwall.app.finding import find_session, holder_of
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.counting import counted
-from curtainwall.channels.terminal import Conversing, Line, Telling, converse, one_shot, wants_colour
+from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, one_shot, wants_colour
 from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, SessionId, Who
 from curtainwall.session import inert
 
@@ -164,6 +165,7 @@ async def _started(wish: _Wish, setup: Setup) -> int:
             colour=wants_colour(sys.stdout),
             keys=wish.is_terminal,
             attend=work.turns.attend,
+            holding=Holding(partial(holder_of, wired.store)),
         )
         cloning = Cloning(wired, line, session, by, wish.task, telling)
         parked = await cloning.go_on() if wish.resume is not None else None
@@ -221,6 +223,7 @@ async def _talk(wish: _Wish, work: AtWork, line: Line, session: SessionId, by: W
         attend=work.turns.attend,
         history=home.root / "logs" / "typed",
         mask=work.wired.masker.mask_text,
+        holding=telling.holding,
     )
     return await converse(line, session, by, settings)
 

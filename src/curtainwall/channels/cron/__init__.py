@@ -3,11 +3,12 @@
 from curtainwall.channels.cron.cron import LATE, Cron, Firings
 from curtainwall.channels.cron.jobs import CHANNEL, Firing, Job, Missed, Overlap, Past, Pasts, firing_of, pasts, place_of
 from curtainwall.channels.cron.schedules import Schedule
-from curtainwall.channels.cron.showing import FiringRow, JobRow, firing_rows, job_rows
+from curtainwall.channels.cron.showing import STOPPED, FiringRow, JobRow, firing_rows, job_rows
 
 __all__ = [
     "CHANNEL",
     "LATE",
+    "STOPPED",
     "Cron",
     "Firing",
     "FiringRow",

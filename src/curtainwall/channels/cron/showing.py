@@ -8,6 +8,9 @@ from typing import Final
 from curtainwall.channels.cron.jobs import NOT_OVER, Firing, Job, Past
 from curtainwall.model import Millis, SessionId
 
+STOPPED: Final = "stopped"
+"""How a firing stands on whose turn no process works."""
+
 StatusOf = Callable[[SessionId], str]
 """Tells in a word how a firing's session stands."""
 

@@ -30,10 +30,11 @@ NO: Final = frozenset({"👎", "❌", "✖"})
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """An ask that was shown in a room."""
+    """An ask that was shown in a room, and the newest of the identical ones that the message was about when it was first said."""
 
     session: SessionId
     approval: ApprovalId
+    newest: ApprovalId
 
 
 class Asking:
@@ -68,16 +69,17 @@ class Asking:
         After a restart it may not be known yet that the message was ours; that is waited for, within bounds.
         """
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._in_step.wait(), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await self._in_step.wait()
         settled = self._memory.get(f"settled {self._room} {event}")
         if settled is not None:
             session, approval = settled.split(" ")
-            return Posted(SessionId(session), ApprovalId(approval))
+            return Posted(SessionId(session), ApprovalId(approval), ApprovalId(approval))
         for name, value in self._memory.named(f"asked {self._room} ").items():
             told = json.loads(value)
             if told["event"] == event:
                 _, _, session, approval = name.split(" ")
-                return Posted(SessionId(session), ApprovalId(approval))
+                return Posted(SessionId(session), ApprovalId(approval), ApprovalId(told.get("newest", approval)))
         return None
 
     async def _catch_up(self) -> set[Key]:
@@ -102,21 +104,23 @@ class Asking:
         before = json.loads(self._memory.get(f"asked {name}") or "{}")
         if not before:
             # Remembered before it is said: where we die in between, whoever comes next knows that there may be a card to settle.
-            await self._memory.set({f"asked {name}": json.dumps({"event": "", "text": words.text})})
+            await self._memory.set({f"asked {name}": json.dumps({"event": "", "text": words.text, "newest": card.newest})})
         event = await insist(lambda: self._speaking.say(self._room, f"card {name}", words))
         if event is None:
             await self._memory.set({f"asked {name}": None})
             return
         if before and before["text"] != words.text:
             await insist(lambda: self._speaking.change(self._room, f"card {name} {transaction(words.text)}", event, words))
-        await self._memory.set({f"asked {name}": json.dumps({"event": event, "text": words.text})})
+        newest = before.get("newest", card.approval) if before else card.newest
+        await self._memory.set({f"asked {name}": json.dumps({"event": event, "text": words.text, "newest": newest})})
 
     async def _settle(self, session: SessionId, approval: ApprovalId, how: str) -> None:
         name = self._name(session, approval)
         told = json.loads(self._memory.get(f"asked {name}") or "{}")
         if told and not told.get("settled"):
             first, _, rest = str(told["text"]).partition("\n")
-            first, card = first.replace(_WAITS, "", 1), rest.rpartition("\n\n")[0]
+            # It went by the newest of several, of which some may be open still.
+            first, card = f"{approval}{first.partition(_WAITS)[2]}", rest.rpartition("\n\n")[0]
             text = f"{how}\n{first}\n{card}"
             words = Words(
                 text, html=f"<strong>{html.escape(how)}</strong><br>{html.escape(first)}<pre><code>{html.escape(card)}</code></pre>"
@@ -137,11 +141,11 @@ def _words(card: Card, operators: Sequence[str], room: str) -> Words:
     lines = "\n".join(line.text for line in card.lines)
     cut = ""
     if len(lines) > _LONGEST:
-        cut = f"\n…[{len(lines) - _LONGEST} characters are not shown here; `/pending {card.approval}` shows all of it]…"
+        cut = f"\n…[{len(lines) - _LONGEST} characters are not shown here; `/pending {card.newest}` shows all of it]…"
     # Whoever is in the room that it comes from need not be told its name.
     where = f"[session {card.session}]" if card.origin == f"{CHANNEL}: {room}" else card.tag
-    tag = plain_line(f"{card.approval}{_WAITS} {where}", 500)
-    how = f"`/approve {card.approval}` · `/approve {card.approval} session` · `/deny {card.approval} REASON` · `/why {card.approval}`"
+    tag = plain_line(f"{card.newest}{_WAITS} {where}", 500)
+    how = f"`/approve {card.newest}` · `/approve {card.newest} session` · `/deny {card.newest} REASON` · `/why {card.newest}`"
     form = f"<strong>{html.escape(tag)}</strong>{_form(card.lines)}{with_code(how)}"
     return Words(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{how}", html=None if cut else form, mention=tuple(operators))
 

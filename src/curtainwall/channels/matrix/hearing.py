@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from curtainwall.channels.asks import AskDesk, Board
+from curtainwall.channels.asks import AskDesk, Board, up_to
 from curtainwall.channels.cards import whole_card
 from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.asking import NO, YES, Asking
+from curtainwall.channels.matrix.asking import NO, YES, Asking, Posted
 from curtainwall.channels.matrix.events import Event, Head, Reacted, Said, Sealed, Shown
 from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
@@ -170,7 +170,7 @@ class Hearing:
                 await self._reply(head, "say which ask: `/approve ID` or `/deny ID`; `/pending` lists them")
             case Pending(approval=None):
                 cards = self._doors.board(head.room).cards()
-                lines = [plain_line(f"{card.approval}  {card.tool}  {card.tag}", 300) for card in cards]
+                lines = [plain_line(f"{card.newest}  {card.tool}  {card.tag}", 300) for card in cards]
                 await self._reply(head, "\n".join(lines) or "nothing waits for an answer here")
             case Pending(approval=approval):
                 await self._whole_ask(head, approval or "")
@@ -208,9 +208,9 @@ class Hearing:
         granted: bool,
         scope: GrantScope = GrantScope.ONCE,
         reason: str = "",
-        of: SessionId | None = None,
+        posted: Posted | None = None,
     ) -> None:
-        """Answer an ask that is shown in this room, of whichever session it is."""
+        """Answer an ask that is shown in this room, of whichever session it is, and the identical ones that were shown with it."""
         begun = f"doing {head.event}"
         board = self._doors.board(head.room, self._doors.desk(_key(head)))
         kept = self._memory.get(begun)
@@ -218,7 +218,10 @@ class Hearing:
             # A restart came in between: what this very message answered is answered by it again, and by nobody else.
             asks = tuple((SessionId(session), ApprovalId(ask)) for session, ask in json.loads(kept))
         else:
-            asks = board.find(approval, of).joined
+            joined = board.find(approval, posted.session if posted else None).joined
+            # A sign is about the message as it was first said; whoever names an ask has read the name.
+            shown = posted.newest if posted and any(name == posted.newest for _, name in joined) else approval
+            asks = up_to(joined, shown)
             await self._memory.set({begun: json.dumps(asks)})
         command = AnswerApproval(by=_who(head), approval=asks[0][1], granted=granted, scope=scope, reason=reason)
         answered = await board.answer_all(asks, command)
@@ -240,7 +243,7 @@ class Hearing:
             words = f"a sign is no answer here, because the homeserver could make it up; {how}"
             await self.refuse(reacted.head, words, about=reacted.about)
         else:
-            await self._answer(reacted.head, posted.approval, granted=sign in YES, of=posted.session)
+            await self._answer(reacted.head, posted.approval, granted=sign in YES, posted=posted)
 
     async def refuse(self, head: Head, text: str, about: str = "") -> None:
         """Say why something was not taken; of a flood, only so often."""

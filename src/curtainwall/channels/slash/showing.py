@@ -86,7 +86,7 @@ def row_lines(rows: Sequence[SessionRow], current: str) -> Iterator[str]:
     for row in rows:
         mark = "*" if row.session == current else " "
         asks = f", {row.pending} open {'ask' if row.pending == 1 else 'asks'}" if row.pending else ""
-        yield f"{mark} {row.session}  {row.status}{asks}  {when(row.changed)}  {short(row.name, 60)}"
+        yield f"{mark} {row.session}  {row.stands}{asks}  {when(row.changed)}  {short(row.name, 60)}"
 
 
 def rule_lines(rules: Sequence[RuleStanding]) -> Iterator[str]:

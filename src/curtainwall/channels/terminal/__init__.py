@@ -3,6 +3,6 @@
 from curtainwall.channels.line import Line
 from curtainwall.channels.terminal.answering import until_settled
 from curtainwall.channels.terminal.entry import converse, leave, one_shot
-from curtainwall.channels.terminal.settings import Conversing, OnAsk, Shape, Telling, wants_colour
+from curtainwall.channels.terminal.settings import Conversing, Holding, OnAsk, Shape, Telling, wants_colour
 
-__all__ = ["Conversing", "Line", "OnAsk", "Shape", "Telling", "converse", "leave", "one_shot", "until_settled", "wants_colour"]
+__all__ = ["Conversing", "Holding", "Line", "OnAsk", "Shape", "Telling", "converse", "leave", "one_shot", "until_settled", "wants_colour"]

@@ -9,9 +9,10 @@ from curtainwall.channels.slash import Control, Known, Outcome
 from curtainwall.channels.terminal.completion import SlashCompleter
 from curtainwall.channels.terminal.keys import meant_by
 from curtainwall.channels.terminal.looks import Looks
-from curtainwall.channels.terminal.parting import parting_words
+from curtainwall.channels.terminal.parting import parting_words, silence_words
 from curtainwall.channels.terminal.scene import Scene
 from curtainwall.channels.terminal.settings import Conversing
+from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.terminal.stage import Left, Pressed, Stage, Stopped, TookBack, Typed
 from curtainwall.model import (
     ApprovalId,
@@ -46,6 +47,8 @@ class Conversation:
         self._wishes: asyncio.Queue[Typed | Pressed | TookBack] = asyncio.Queue()
         self._stale = asyncio.Event()
         self._moved = asyncio.Event()
+        self._holding = settings.holding
+        self._silence = Silence(settings.holding)
         self._stopped: TurnId | None = None
         self._answered: ApprovalId | None = None
 
@@ -77,15 +80,16 @@ class Conversation:
         while True:
             self._moved.clear()
             async with asyncio.TaskGroup() as tasks:
-                both = [tasks.create_task(self._follow()), tasks.create_task(self._listen())]
+                work = [tasks.create_task(each) for each in (self._follow(), self._listen(), self._tell_silence())]
                 await self._moved.wait()
-                for task in both:
+                for task in work:
                     task.cancel()
 
     async def _follow(self) -> None:
         scene = self._scene
         async for recorded in self._line.feed.follow(session_stream(scene.session), scene.cursor):
             scene.cursor = recorded.seq
+            self._silence.broken()
             self._stage.show(scene.tell(recorded.event, self._looks))
             if not isinstance(recorded.event, TextStreamed):
                 self._stale.set()
@@ -94,7 +98,14 @@ class Conversation:
     async def _listen(self) -> None:
         async with self._line.listening.listen(self._scene.session) as lives:
             async for live in lives:
+                self._silence.broken()
                 self._stage.show(self._scene.hear(live, self._looks))
+
+    async def _tell_silence(self) -> None:
+        """Say once where another process that works on the session has been silent for long although its turn goes on, or one waits."""
+        session, tale = self._scene.session, self._scene.tale
+        owner = await self._silence.of_another(session, lambda: not tale.is_parked and not tale.asks and bool(tale.works or tale.queue))
+        self._show(silence_words(session, owner, self._holding.patience, is_kept=bool(tale.queue)), "dim")
 
     async def _keep_looking(self) -> None:
         """Keep the status line true; looking costs something, so many events are one look."""

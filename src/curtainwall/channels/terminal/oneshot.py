@@ -14,9 +14,10 @@ from curtainwall.channels.tale import Tale
 from curtainwall.channels.telling import Typed, tell
 from curtainwall.channels.terminal.asking import STOP, Asking
 from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
-from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words
+from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
 from curtainwall.channels.terminal.settings import Telling
+from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.terminal.writing import Writing
 from curtainwall.model import (
     AgentSpoke,
@@ -63,6 +64,7 @@ class OneShot:
         self._answered: set[ApprovalId] = set()
         self._end: asyncio.Future[End] | None = None
         self._interrupting: asyncio.Task[None] | None = None
+        self._silence = Silence(settings.holding)
 
     async def run(self, task: str | None) -> int:
         """Send the task, or go on with what waits, and return the exit code."""
@@ -92,13 +94,14 @@ class OneShot:
         with self._stopped_by_signal():
             self._settings.attend(self._session)
             work = [asyncio.create_task(self._listen()), asyncio.create_task(self._follow(cursor))]
+            silence = asyncio.create_task(self._tell_silence())
             try:
                 await asyncio.wait([end, *work], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._asking.end()
-                for each in work:
+                for each in (*work, silence):
                     each.cancel()
-                faults = [it for it in await asyncio.gather(*work, return_exceptions=True) if isinstance(it, Exception)]
+                faults = [it for it in await asyncio.gather(*work, silence, return_exceptions=True) if isinstance(it, Exception)]
         if end.done():
             return end.result()
         raise faults[0]
@@ -115,10 +118,18 @@ class OneShot:
     async def _listen(self) -> None:
         async with self._line.listening.listen(self._session) as lives:
             async for live in lives:
+                self._silence.broken()
                 if live.kind == "text":
                     self._writing.heard(live.text)
                 elif live.kind == "again":
                     self._note(live.text)
+
+    async def _tell_silence(self) -> None:
+        """Say once where another process that works on the session has been silent for long."""
+        tale = self._tale
+        owner = await self._silence.of_another(self._session, lambda: not tale.asks and not tale.is_parked)
+        for words in silence_words(self._session, owner, self._settings.holding.patience, is_kept=self._message is not None):
+            self._note(words)
 
     async def _follow(self, cursor: int) -> None:
         stream = session_stream(self._session)
@@ -135,6 +146,7 @@ class OneShot:
 
     async def _take(self, recorded: Recorded) -> None:
         event = recorded.event
+        self._silence.broken()
         if self._settings.shape == "stream-json":
             self._write(event_json(recorded))
         self._progress(event)

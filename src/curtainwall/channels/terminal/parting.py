@@ -30,6 +30,14 @@ def budget_words(view: SessionView) -> Iterator[str]:
             yield f"the budget of {figure.kind} is used up: `curtainwall sessions budget {view.session} {figure.kind} {amount}` allows more"
 
 
+def silence_words(session: SessionId, owner: int, seconds: float, *, is_kept: bool) -> Iterator[str]:
+    """Yield what to know where the process that works on a session says nothing, and how to get away from it."""
+    kept = "; what you sent is kept and has its turn as soon as it goes on" if is_kept else ""
+    yield f"process {owner or 'of somebody else'} works on this session and has said nothing for {seconds:.0f} seconds{kept}"
+    leaving = f"Ctrl-C, twice during a turn, leaves, and {resume_words(session)} comes back"
+    yield f"if it was stopped, `kill -CONT {owner or 'PID'}` lets it go on; {leaving}"
+
+
 def resume_words(session: SessionId) -> str:
     """Return the command that goes on with a session."""
     return f"`curtainwall start --resume {session}`"

@@ -24,6 +24,23 @@ def _by_itself(_: SessionId) -> None:
     """Leave the agent to whoever looks after it already."""
 
 
+HolderOf = Callable[[SessionId], int | None]
+"""Tells which other process works on a session, where one does; 0 where only that there is one is known."""
+
+
+def _nobody(_: SessionId) -> int | None:
+    """Know of no other process."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Which other process works on a session, and how many seconds it may say nothing before the user hears of it."""
+
+    holder: HolderOf = _nobody
+    patience: float = 20.0
+
+
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
     """Tell whether a stream is a terminal whose user does not mind colours."""
     environ = os.environ if environ is None else environ
@@ -43,6 +60,7 @@ class Conversing:
     attend: Attend = _by_itself
     history: Path | None = None
     mask: Callable[[str], str] = str
+    holding: Holding = Holding()
     input: "Input | None" = None
     output: "Output | None" = None
 
@@ -62,4 +80,5 @@ class Telling:
     colour: bool = False
     keys: bool = False
     attend: Attend = _by_itself
+    holding: Holding = Holding()
     input: "Input | None" = None

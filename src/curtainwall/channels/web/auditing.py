@@ -81,6 +81,11 @@ class Shown:
         return _local(self.told.at).strftime("%A, %d %B %Y")
 
     @property
+    def date(self) -> str:
+        """The day that it stands under, as scripts read it."""
+        return _local(self.told.at).strftime("%Y-%m-%d")
+
+    @property
     def clock(self) -> str:
         """The time of that day."""
         return _local(self.told.at).strftime("%H:%M:%S")

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from pydantic import JsonValue
 
 from curtainwall.channels.cards import call_in_words
+from curtainwall.channels.cron import STOPPED
 from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.showing import MODES, duration, used_words
 from curtainwall.channels.web.asked import asked
@@ -78,7 +79,16 @@ def share(figure: BudgetFigure) -> int:
 
 def firing(status: str) -> str:
     """Return the colour of a firing: that of its session's status, or of what became of it instead."""
-    return {"done": "ok", "skipped": "warn", "deleted": "closed", "queued": "opening", "never fired": "closed"}.get(status, status)
+    return {
+        "done": "ok",
+        "failed": "fail",
+        "interrupted": "warn",
+        "skipped": "warn",
+        STOPPED: "warn",
+        "deleted": "closed",
+        "queued": "opening",
+        "never fired": "closed",
+    }.get(status, status)
 
 
 def _inert(value: Any) -> Any:

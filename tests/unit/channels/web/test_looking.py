@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from curtainwall.model import SYSTEM, EndTurn, MessageId, SendMessage, SessionQuery, StartTurn, TurnId, TurnStatus, Who
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
 
@@ -43,3 +44,14 @@ def test_a_search_is_not_cut_by_what_is_shown_of_the_rest(ann: Visit, path: str,
 @pytest.mark.parametrize("told", ["-1", "x", "²", "9" * 30, "1e3", ""])
 def test_a_number_that_is_none_shows_as_many_as_usual(ann: Visit, told: str) -> None:
     assert len(rows(ann, f"/sessions?rows={told}")) == 100
+
+
+def test_a_session_whose_last_turn_failed_is_told_from_one_that_is_done(web: Web, ann: Visit) -> None:
+    wired, turn = web.served.wired, TurnId("t1")
+    (row,) = wired.store.index.sessions(SessionQuery(text="number 50 "))
+    session, house = row.session, wired.house
+    web.do(house.send(session, SendMessage(by=Who(name="ann", channel="local"), message=MessageId("m1"), text="go on")))
+    web.do(house.send(session, StartTurn(by=SYSTEM, turn=turn)))
+    web.do(house.send(session, EndTurn(by=SYSTEM, turn=turn, status=TurnStatus.FAILED, failure="no answer")))
+    page = ann.get("/sessions?q=number+50+&status=ready").text
+    assert '<span class="state fail">failed</span>' in page

@@ -6,9 +6,31 @@
   const csrf = () => document.querySelector('meta[name="csrf"]').content;
   const id = (name) => document.getElementById(name);
 
+  // Times come in the server's zone, for whoever has no script; here they are told in the reader's.
+
+  const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  const two = (number) => String(number).padStart(2, "0");
+  const dayOf = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+
+  function tellTimes(root) {
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      const at = new Date(time.dateTime);
+      if (!time.textContent || Number.isNaN(at.getTime())) continue;
+      const now = new Date();
+      // Under the name of a day, or on this one, the day goes without saying.
+      const day = dayOf(at) === (time.dataset.day || dayOf(now)) ? "" : `${two(at.getDate())} ${MONTHS[at.getMonth()]} `;
+      const year = day && at.getFullYear() !== now.getFullYear() ? `${at.getFullYear()} ` : "";
+      const clock = `${two(at.getHours())}:${two(at.getMinutes())}`;
+      const seconds = `:${two(at.getSeconds())}`;
+      time.textContent = `${day}${year}${clock}${time.dataset.seconds ? seconds : ""}`;
+      time.title = `${dayOf(at)} ${clock}${seconds} ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+    }
+  }
+
   // Pieces
 
   function complete(root) {
+    tellTimes(root);
     for (const field of root.querySelectorAll('input[name="csrf"]')) field.value = csrf();
     if (window.htmx) window.htmx.process(root);
   }
@@ -242,6 +264,8 @@
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
 
+  document.addEventListener("htmx:load", (event) => tellTimes(event.detail.elt));
+  tellTimes(document);
   if (id("items")) toBottom();
   connect();
 })();

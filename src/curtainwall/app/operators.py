@@ -1,0 +1,28 @@
+"""Who may answer asks and use control words, by channel, as the configuration says."""
+
+from collections.abc import Callable
+
+from curtainwall.app.config import Config
+from curtainwall.app.web_people import WEB, web_operators
+from curtainwall.channels.answerers import answerer_words, answerers
+from curtainwall.channels.asks import Key
+from curtainwall.model import Index
+
+_MATRIX = "matrix"
+
+
+def operators_in(config: Config) -> dict[str, frozenset[str]]:
+    """Return the operators of every channel."""
+    return {**{name: frozenset(channel.operators) for name, channel in config.channels.items()}, WEB: web_operators(config)}
+
+
+def served_operators(config: Config) -> dict[str, frozenset[str]]:
+    """Return the operators of the channels that are served: nobody sees anything on the others."""
+    off = {*(() if config.web.enabled else (WEB,)), *(() if config.matrix.homeserver else (_MATRIX,))}
+    return {channel: people for channel, people in operators_in(config).items() if channel not in off}
+
+
+def who_may_answer(index: Index, config: Config, own: str) -> Callable[[Key], str]:
+    """Return what tells, in words, who may answer an open ask; nothing where that is whoever runs this house alone."""
+    of = answerers(index, served_operators(config))
+    return lambda ask: answerer_words(of(ask), own)

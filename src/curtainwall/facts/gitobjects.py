@@ -1,0 +1,178 @@
+"""Commits as a repository keeps them, loose or packed, each checked against its own id. Runs no git.
+
+Whoever owns the repository chose these bytes. What does not hash to the id that it was asked for by is not there.
+"""
+
+import hashlib
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import BinaryIO, Final, Self
+
+from curtainwall.facts.gitconfig import open_no_link, read_bytes
+from curtainwall.facts.refusal import Unclear
+
+_MAX_COMMIT: Final = 1 << 18
+_MAX_PACKS: Final = 256
+_DEEPEST: Final = 50
+_INDEX_START: Final = b"\xfftOc\x00\x00\x00\x02"
+_COMMIT, _DELTA_BY_OFFSET, _DELTA_BY_ID = 1, 6, 7
+_ID_BYTES: Final = 20
+_ID: Final = re.compile(rb"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a commit says of itself: the ones before it, when it was made, and the first line of its message."""
+
+    parents: tuple[str, ...]
+    when: int
+    title: str
+
+
+class Commits:
+    """The commits of one repository, while they are looked at."""
+
+    def __init__(self, directory: str) -> None:
+        self._objects = os.path.join(directory, "objects")
+        self._packs: list[_Pack] | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def find(self, id_: str) -> Commit | None:
+        """Return a commit, or None where it is not there whole."""
+        for found in self._spellings(id_):
+            if hashlib.sha1(b"commit %d\x00%b" % (len(found), found), usedforsecurity=False).hexdigest() == id_:
+                return _read_commit(found)
+        return None
+
+    def _spellings(self, id_: str) -> Iterator[bytes]:
+        with suppress(OSError, Unclear, zlib.error):
+            loose = _inflated(read_bytes(os.path.join(self._objects, id_[:2], id_[2:]), _MAX_COMMIT))
+            yield loose.partition(b"\x00")[2]
+        for pack in self._all_packs():
+            with suppress(OSError, IndexError, struct.error, zlib.error):
+                yield from pack.find(bytes.fromhex(id_))
+
+    def _all_packs(self) -> "list[_Pack]":
+        if self._packs is None:
+            self._packs = []
+            with suppress(OSError):
+                folder = os.path.join(self._objects, "pack")
+                names = [name.removesuffix(".idx") for name in sorted(os.listdir(folder)) if name.endswith(".idx")]
+                for name in names[:_MAX_PACKS]:
+                    with suppress(OSError):
+                        self._packs.append(_Pack(*(self._opened(os.path.join(folder, name + kind)) for kind in (".idx", ".pack"))))
+        return self._packs
+
+    def _opened(self, path: str) -> BinaryIO:
+        return self._open.enter_context(open(path, "rb", opener=open_no_link, buffering=0))
+
+
+class _Pack:
+    """One pack and its index, of git's second version, which all have had since 2008."""
+
+    def __init__(self, index: BinaryIO, pack: BinaryIO) -> None:
+        self._index, self._pack = index.fileno(), pack.fileno()
+
+    def find(self, id_: bytes, depth: int = 0) -> Iterator[bytes]:
+        if os.pread(self._index, 8, 0) != _INDEX_START:
+            return
+        low = self._number(8 + 4 * (id_[0] - 1)) if id_[0] else 0
+        high, every = self._number(8 + 4 * id_[0]), self._number(8 + 4 * 255)
+        ids = 8 + 4 * 256
+        while low < high:
+            middle = (low + high) // 2
+            here = os.pread(self._index, _ID_BYTES, ids + _ID_BYTES * middle)
+            if here == id_:
+                place = self._number(ids + (_ID_BYTES + 4) * every + 4 * middle)
+                if place >> 31:
+                    far = ids + (_ID_BYTES + 8) * every + 8 * (place & 0x7FFFFFFF)
+                    (place,) = struct.unpack(">Q", os.pread(self._index, 8, far))
+                yield self._object(place, depth)
+                return
+            low, high = (middle + 1, high) if here < id_ else (low, middle)
+
+    def _number(self, at: int) -> int:
+        (found,) = struct.unpack(">I", os.pread(self._index, 4, at))
+        return found
+
+    def _object(self, at: int, depth: int) -> bytes:
+        """Return the commit at a place in the pack; raise where there is none."""
+        data = os.pread(self._pack, _MAX_COMMIT, at)
+        kind, used = data[0] >> 4 & 7, 1
+        while data[used - 1] & 0x80:
+            used += 1
+        if kind == _COMMIT:
+            return _inflated(data[used:])
+        if kind not in (_DELTA_BY_OFFSET, _DELTA_BY_ID) or depth == _DEEPEST:
+            raise IndexError
+        if kind == _DELTA_BY_OFFSET:
+            back = data[used] & 0x7F
+            while data[used] & 0x80:
+                used += 1
+                back = (back + 1) << 7 | data[used] & 0x7F
+            used += 1
+            if not 0 < back <= at:
+                raise IndexError
+            return _patched(self._object(at - back, depth + 1), _inflated(data[used:]))
+        base = next(self.find(data[used : used + _ID_BYTES], depth + 1), b"")
+        return _patched(base, _inflated(data[used + _ID_BYTES :]))
+
+
+def _inflated(data: bytes) -> bytes:
+    found = zlib.decompressobj()
+    out = found.decompress(data, _MAX_COMMIT)
+    if not found.eof:
+        raise zlib.error
+    return out
+
+
+def _patched(base: bytes, delta: bytes) -> bytes:
+    """Apply git's kind of difference."""
+    at = 0
+    for _ in range(2):
+        while delta[at] & 0x80:
+            at += 1
+        at += 1
+    out = bytearray()
+    while at < len(delta):
+        word, at = delta[at], at + 1
+        if not word & 0x80:
+            out += delta[at : at + word]
+            at += word
+            continue
+        numbers = [0, 0]
+        for bit in range(7):
+            if word >> bit & 1:
+                numbers[bit // 4] |= delta[at] << 8 * (bit % 4)
+                at += 1
+        out += base[numbers[0] : numbers[0] + (numbers[1] or 0x10000)]
+        if len(out) > _MAX_COMMIT:
+            raise IndexError
+    return bytes(out)
+
+
+def _read_commit(data: bytes) -> Commit | None:
+    head, _, message = data.partition(b"\n\n")
+    parents: list[str] = []
+    when = 0
+    for line in head.split(b"\n"):
+        word, _, rest = line.partition(b" ")
+        if word == b"parent":
+            if not _ID.fullmatch(rest):
+                return None
+            parents.append(rest.decode())
+        elif word == b"committer":
+            told = rest.rsplit(b" ", 2)[-2:-1]
+            when = int(told[0]) if told and told[0].isdigit() and len(told[0]) < 19 else 0
+    return Commit(tuple(parents), when, message.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace").strip())

@@ -1,0 +1,116 @@
+"""What a push would publish: the branch, the commit that it stands at, and how much of its history the remote is said not to have."""
+
+import heapq
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from curtainwall.facts.gitconfig import Repository, find_repository
+from curtainwall.facts.gitobjects import Commits
+from curtainwall.facts.gitrefs import HEADS, commit_at, current_branch
+from curtainwall.facts.refusal import quoted
+from curtainwall.facts.remotes import canonical_remotes
+
+# Everybody waits while they are counted.
+_MOST_COUNTED: Final = 100
+_LONGEST_TITLE: Final = 200
+_SHORT_ID: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """One branch on its way out.
+
+    `commit` is None where the branch has none. `since` is the commit that the repository last saw at the remote's branch of that name, and
+    `told` says all of it to a human.
+    """
+
+    branch: str | None
+    commit: str | None
+    since: str | None
+    told: str
+
+
+def find_push(path: str, remote: str, branch: str | None) -> Push | None:
+    """Return what a push from a directory would publish, None where there is no repository; raise `Unclear` where that cannot be told."""
+    repository = find_repository(path)
+    if repository is None:
+        return None
+    name = branch or current_branch(repository)
+    if name is None:
+        return Push(None, None, None, "nothing: no branch is checked out")
+    commit = commit_at(repository, f"{HEADS}{name}")
+    if commit is None:
+        return Push(name, None, None, f"nothing: there is no branch {quoted(name)} yet")
+    since = _last_seen(repository, path, remote, name)
+    with Commits(repository.directory) as commits:
+        found = commits.find(commit)
+        title = "" if found is None else f" {json.dumps(found.title[:_LONGEST_TITLE], ensure_ascii=False)}"
+        counted = _counted(commits, commit, since)
+    return Push(name, commit, since, f"{commit[:_SHORT_ID]}{title} to {quoted(name)}: {_in_words(counted, since, remote)}")
+
+
+def _last_seen(repository: Repository, path: str, remote: str, branch: str) -> str | None:
+    """Return where the remote's branch was when last fetched; nothing of a remote that is pushed to another place than it is read from."""
+    if not any((entry.section, entry.subsection) == ("remote", remote) for entry in repository.entries):
+        return None
+    places = {it.value for push in (True, False) for it in canonical_remotes(remote, repository=path, push=push)}
+    return commit_at(repository, f"refs/remotes/{remote}/{branch}") if len(places) == 1 else None
+
+
+def _counted(commits: Commits, commit: str, since: str | None) -> int | None:
+    """Return how many commits lead to one that another does not have, never too few; None where that cannot be told.
+
+    The youngest is looked at first, as git does, so that the walk ends a little below the place where both meet.
+    """
+    parents = dict[str, tuple[str, ...]]()
+    known, new = set[str](), set[str]()
+    waiting = list[tuple[int, str]]()
+    oldest = -inf
+
+    def meet(id_: str) -> bool:
+        if id_ not in parents:
+            found = commits.find(id_)
+            if found is None:
+                return False
+            parents[id_] = found.parents
+            heapq.heappush(waiting, (-found.when, id_))
+        return True
+
+    if not all(meet(id_) for id_ in (commit, since) if id_ is not None):
+        return None
+    if since is not None:
+        known.add(since)
+    while waiting and (waiting[0][0] <= oldest or any(id_ not in known for _, id_ in waiting)):
+        age, here = heapq.heappop(waiting)
+        if here in known:
+            _spread(here, parents, known)
+        else:
+            new.add(here)
+            oldest = max(oldest, age)
+        if len(new - known) > _MOST_COUNTED:
+            break
+        if len(parents) > 5 * _MOST_COUNTED or not all(meet(id_) for id_ in parents[here]):
+            return None
+    return len(new - known)
+
+
+def _spread(start: str, parents: Mapping[str, tuple[str, ...]], known: set[str]) -> None:
+    """Note that what a known commit builds on is known, as far as that was looked at."""
+    waiting = [start]
+    while waiting:
+        for parent in parents.get(waiting.pop(), ()):
+            if parent not in known:
+                known.add(parent)
+                waiting.append(parent)
+
+
+def _in_words(counted: int | None, since: str | None, remote: str) -> str:
+    if counted is None:
+        return "how many commits that are cannot be told here"
+    number = f"more than {_MOST_COUNTED} commits" if counted > _MOST_COUNTED else "1 commit" if counted == 1 else f"{counted} commits"
+    if since is None:
+        return f"{number} at most; what the remote has is not known"
+    return f"{number} more than {since[:_SHORT_ID]}, which {quoted(remote)} has" if counted else f"{quoted(remote)} has it already"
