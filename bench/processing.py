@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import instant_agent
 from bench.measuring import Figure, Rounds, Seconds, Target, clock, interleave
 from bench.sample import said
+from bench.staying import staying
 from curtainwall.agents.builtin import Model
 from curtainwall.agents.process import Folders, Limits, Reach
 from curtainwall.agents.process.launching import Start, command, confinement, prepare
@@ -95,9 +96,12 @@ class Asks:
             for _ in range(_EACH):
                 await self.take(session)
 
-        began = clock()
-        await asyncio.gather(*(many(session) for session in sessions))
-        return len(sessions) * _EACH / (clock() - began)
+        best = 0.0
+        for _ in range(_ROUNDS):
+            began = clock()
+            await asyncio.gather(*(many(session) for session in sessions))
+            best = max(best, len(sessions) * _EACH / (clock() - began))
+        return best
 
 
 @asynccontextmanager
@@ -110,7 +114,9 @@ async def _at_work(home: Path) -> AsyncGenerator[AtWork]:
     os.environ.setdefault("ANTHROPIC_API_KEY", "sk-ant-bench-0123456789abcdefghijklmnop")
     async with AsyncExitStack() as stack:
         wired = await stack.enter_async_context(open_house(set_up(environ={**os.environ, "CURTAINWALL_HOME": str(ours)})))
-        yield await stack.enter_async_context(agents_at_work(wired, none, _WANTED))
+        work = await stack.enter_async_context(agents_at_work(wired, none, _WANTED))
+        stack.enter_context(staying(wired.store))
+        yield work
 
 
 def none(name: str) -> Model:

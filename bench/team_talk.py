@@ -1,7 +1,6 @@
 """What talk between teams adds to an agent that answers at once, beside the bare pipe to that agent and bare commits to the same disk."""
 
 import asyncio
-import gc
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -14,10 +13,10 @@ from pydantic import JsonValue
 from bench.bare import BareLog
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, clock, interleave
+from bench.staying import staying
 from curtainwall.app.callers import OutsideCaller
 from curtainwall.app.crew import Crew
 from curtainwall.app.keeper import Keeper
-from curtainwall.app.staying import stay
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.model import (
     AgentSpoke,
@@ -241,10 +240,7 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
         turns = Turns(wired.house, lambda _: agent, NoHooks(), lambda _: "", wired.gate)
         stack.push_async_callback(turns.close)
         await stack.enter_async_context(Keeper(wired, turns, Crew(lambda _: "echo")).at_work())
-        # As `serve` does.
-        stack.callback(gc.set_threshold, *gc.get_threshold())
-        stack.callback(gc.unfreeze)
-        stay(wired.store)
+        stack.enter_context(staying(wired.store))
         yield wired
 
 

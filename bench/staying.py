@@ -1,0 +1,20 @@
+"""A house that stays, as `serve` is one, for as long as it is measured."""
+
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from curtainwall.app.staying import stay
+from curtainwall.runtime import Stores
+
+
+@contextmanager
+def staying(store: Stores) -> Generator[None]:
+    """Do what `serve` does to go on without long stops; what comes after in this process is as before."""
+    usual = gc.get_threshold()
+    stay(store)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
