@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.wiring import Wired
-from curtainwall.channels.cron import Firing, FiringRow, JobRow, Pasts, firing_rows, job_rows
+from curtainwall.channels.cron import FiringRow, JobRow, Pasts, firing_rows, job_rows
 from curtainwall.channels.teams import PairFigures
 from curtainwall.channels.web import TeamTold
 from curtainwall.model import NotFound, SessionId, Who
@@ -31,9 +31,9 @@ class HouseJobs:
         """Let a job fire now, and its session work here; the house's log tells who wanted it."""
         if job not in self._wired.setup.config.cron:
             raise NotFound("there is no such job")
-        due = self._wired.house.clock.now()
-        await self._firings.note({"what": "wanted", "job": job, "due": due, "by": str(by)})
-        return await self._firings.fire(Firing(job, due, by_hand=True))
+        firing = await self._firings.claim_now(job)
+        await self._firings.note({"what": "wanted", "job": job, "due": firing.due, "by": str(by)})
+        return await self._firings.fire(firing)
 
 
 class HousePairing:

@@ -13,7 +13,7 @@ from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
-from curtainwall.channels.cron import STOPPED, Firing, FiringRow, JobRow, Past, firing_rows, job_rows, pasts
+from curtainwall.channels.cron import STOPPED, FiringRow, JobRow, Past, firing_rows, job_rows, pasts
 from curtainwall.channels.when import when
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
@@ -118,7 +118,8 @@ async def _ran(setup: Setup, job: str, output: Output) -> int:
         model = default_model_of(wired)
         work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), Wanted(model)))
         # Its agent begins when we follow it, or a quick one would be done before anybody heard a word.
-        session = await HouseFirings(wired, lambda _: None, model).fire(Firing(job, wired.house.clock.now(), by_hand=True))
+        firings = HouseFirings(wired, lambda _: None, model)
+        session = await firings.fire(await firings.claim_now(job))
         note(f"{job} fired: session {session}")
         await stack.enter_async_context(files_of(wired, session))
         await stack.enter_async_context(hooks_of(wired, session))

@@ -1,5 +1,6 @@
 """Jobs and teams on the pages: what is due, what became of it, who talks to whom; and plans in the inbox."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from curtainwall.app.callers import OutsideCaller
 from curtainwall.app.jobs import HouseFirings, jobs_in
-from curtainwall.channels.cron import CHANNEL
+from curtainwall.channels.cron import CHANNEL, Firing
 from curtainwall.channels.cron.jobs import NOT_OVER, passed
 from curtainwall.model import HOUSE, Ask, ExtensionNoted, Mode, SessionQuery, Who
 from tests.support.covers import covers
@@ -63,6 +64,15 @@ def test_a_job_is_run_now_by_an_operator_and_its_session_works_here(web: Web, an
     assert (row.channel, row.name.startswith("nightly")) == (CHANNEL, True)
     noted = [it.event for it in web.served.wired.house.feed.read(HOUSE) if isinstance(it.event, ExtensionNoted)]
     assert "ann on web" in [it.data.get("by") for it in noted], "who wanted it is in the house's log"
+
+
+def test_whoever_wants_a_job_in_the_same_moment_gets_a_firing_each(web: Web) -> None:
+    firings = HouseFirings(web.served.wired, web.served.work.turns.attend, "demo")
+
+    async def all_at_once() -> list[Firing]:
+        return await asyncio.gather(*(firings.claim_now("nightly") for _ in range(8)))
+
+    assert len({firing.due for firing in web.do(all_at_once())}) == 8
 
 
 @covers("web.jobs")
