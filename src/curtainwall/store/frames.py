@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from curtainwall.model import Millis
-from curtainwall.store.desk import Written
 from curtainwall.store.home import Home
+from curtainwall.store.pen import Written
 from curtainwall.store.prepared import PreparedBatch
 from curtainwall.store.trail import Decode
 

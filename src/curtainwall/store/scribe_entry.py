@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from curtainwall.model import CurtainwallError, StreamId
-from curtainwall.store.desk import Desk
 from curtainwall.store.frames import CHUNK, CODE, Frames, Order, Report, Terms
+from curtainwall.store.pen import Pen
 from curtainwall.store.reading import Reader
 from curtainwall.store.trail import Trail, told_by
 
@@ -55,7 +55,7 @@ class _Work:
         self._marks = _Marks()
         self._reader: Reader | None = None
         self._trail: Trail | None = None
-        self._desk: Desk | None = None
+        self._pen: Pen | None = None
         self._has_looked = False
 
     def go_on(self, data: bytes) -> None:
@@ -71,38 +71,38 @@ class _Work:
 
     def rest(self) -> None:
         """Note how far audit files are complete: while somebody else writes, no order comes that takes it along."""
-        if self._desk is not None:
-            self._desk.commit((), self._marks.take(), 0)
+        if self._pen is not None:
+            self._pen.commit((), self._marks.take(), 0)
 
     def close(self) -> None:
         """Finish the audit files, and let go of everything."""
-        if self._desk is not None and self._trail is not None and self._reader is not None:
+        if self._pen is not None and self._trail is not None and self._reader is not None:
             self._trail.close()
-            self._desk.commit((), self._marks.take(), 0)
-            self._desk.close()
+            self._pen.commit((), self._marks.take(), 0)
+            self._pen.close()
             self._reader.close()
 
     def _begin(self, terms: Terms) -> None:
         home, key, busy_millis, decode = terms
         self._reader = Reader(home.database, busy_millis)
         self._trail = Trail(home, told_by(self._reader), decode, self._marks.add)
-        self._desk = Desk(home.database, key, busy_millis, self._trail.touch)
+        self._pen = Pen(home.database, key, busy_millis, self._trail.touch)
         gc.freeze()
         self._wire.sendall(Frames.of(Report((), was_changed=False)))
 
     def _follow(self, orders: Sequence[Order]) -> None:
-        assert self._desk is not None
+        assert self._pen is not None
         assert self._trail is not None
         batches = [batch for order in orders for batch in order.batches]
         now = orders[-1].now
-        written = self._desk.commit(batches, self._marks.take(), now)
+        written = self._pen.commit(batches, self._marks.take(), now)
         was_changed = False
         if any(order.look for order in orders):
             # Nobody saw what others wrote between the last look of the thread and the first one here.
-            was_changed = self._desk.was_changed() or not self._has_looked
+            was_changed = self._pen.was_changed() or not self._has_looked
             self._has_looked = True
-            self._desk.prune(now)
-            self._desk.tell_more_behind()
+            self._pen.prune(now)
+            self._pen.tell_more_behind()
         self._wire.sendall(Frames.of(Report(written, was_changed)))
         done = (batch for batch, result in zip(batches, written, strict=True) if not isinstance(result, CurtainwallError))
         self._trail.touch([stream for batch in done for stream in batch.audited])

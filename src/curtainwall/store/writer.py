@@ -11,8 +11,8 @@ from typing import Any
 
 from curtainwall.model import Clock, CurtainwallError, StreamId, TryLater
 from curtainwall.store.apart import Apart
-from curtainwall.store.desk import Desk
 from curtainwall.store.frames import Terms
+from curtainwall.store.pen import Pen
 from curtainwall.store.prepared import PreparedBatch
 from curtainwall.store.scribe import Pending
 
@@ -79,7 +79,7 @@ class Writer:
         self._closed = False
         self._apart: Apart | None = None
         # Only the thread itself uses it.
-        self._desk = Desk(terms.home.database, terms.key, terms.busy_millis, heard.audited)
+        self._pen = Pen(terms.home.database, terms.key, terms.busy_millis, heard.audited)
 
     def write(self, batch: PreparedBatch) -> Awaitable[Mapping[StreamId, int]]:
         """Return where the batch's streams end once it is durable; cancelling does not take it back."""
@@ -149,7 +149,7 @@ class Writer:
             with self._lock:
                 self._put(_Job(batch, loop, future))
         # Its audit files may have stayed behind.
-        self.reached(self._desk.tell_behind)
+        self.reached(self._pen.tell_behind)
 
     def reached(self, tell: Callable[[], object]) -> None:
         """Say when everything that was taken so far is done."""
@@ -227,7 +227,7 @@ class Writer:
                 # A loop that was closed has nobody left who waits.
                 with contextlib.suppress(RuntimeError):
                     one.tell()
-        self._desk.close()
+        self._pen.close()
 
     def _take(self) -> list[object]:
         items = [self._queue.get()]
@@ -248,13 +248,13 @@ class Writer:
                 self._commit(group, {})
                 group = []
                 try:
-                    self._settle([(job, self._desk.run(job.work), None)])
+                    self._settle([(job, self._pen.run(job.work), None)])
                 except CurtainwallError as error:
                     self._settle([(job, None, error)])
         self._commit(group, marks)
 
     def _commit(self, group: Sequence[tuple[_Job, PreparedBatch]], marks: Mapping[StreamId, int]) -> None:
-        written = self._desk.commit([batch for _, batch in group], marks, self._clock.now())
+        written = self._pen.commit([batch for _, batch in group], marks, self._clock.now())
         results: list[_Result] = []
         done: list[PreparedBatch] = []
         for (job, batch), result in zip(group, written, strict=True):
@@ -295,12 +295,12 @@ class Writer:
             self._heard.tell(loop, names)
 
     def _look(self) -> None:
-        if self._desk.was_changed():
+        if self._pen.was_changed():
             self.changed()
         # Only while nothing waits to be written.
         if self._queue.empty():
-            self._desk.prune(self._clock.now())
-            self._desk.tell_more_behind()
+            self._pen.prune(self._clock.now())
+            self._pen.tell_more_behind()
 
     def _tell_all(self, names: frozenset[StreamId]) -> None:
         self._tell_loops(self._heard.loops(), names)

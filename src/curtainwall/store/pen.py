@@ -25,7 +25,7 @@ _BEHIND = 1000
 """How many audit files that are behind are told at a time, so that nobody who comes for a moment has to catch up with all of them."""
 
 
-class Desk:
+class Pen:
     """One connection that writes, and what it knows about the health of its database. Everything here happens in one thread."""
 
     def __init__(self, path: Path, key: bytes, busy_millis: int, behind: Callable[[list[StreamId]], None]) -> None:
