@@ -491,17 +491,17 @@ class Decision:
 
 
 def _together(own: Batch, guests: Sequence[Decision]) -> Batch:
-    """Return one batch for a session and its guests, whose commands need no inbox then."""
+    """Return one batch for a session and its guests.
+
+    A guest's command needs neither a row in the inbox nor a key that stays there: it is made with the event it leaves by, and in no
+    other commit than this one.
+    """
     if not guests:
         return own
     taken = {(guest.actor.stream, guest.tickets[0].key) for guest in guests}
-    posts = tuple(post for post in own.posts if (post.stream, post.key) not in taken)
-    batches = [Batch(own.writes, own.consumed, posts), *(guest.batch for guest in guests)]
-    return Batch(
-        tuple(write for batch in batches for write in batch.writes),
-        tuple(consumed for batch in batches for consumed in batch.consumed),
-        tuple(post for batch in batches for post in batch.posts),
-    )
+    left = tuple(post for post in own.posts if (post.stream, post.key) not in taken)
+    writes = tuple(write for guest in guests for write in guest.batch.writes)
+    return Batch(own.writes + writes, own.consumed, left + tuple(post for guest in guests for post in guest.batch.posts))
 
 
 async def _shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent, ...]:

@@ -107,7 +107,7 @@ def test_a_message_to_a_session_where_somebody_waits_is_taken_in_with_the_commit
                 assert log.batches == [["PeerMessageSent", "MessageAccepted"]]
                 assert messages(here, team) == ["m1"]
                 assert store.inbox.waiting(session_stream(team)) == []
-                assert store.inbox.outcome(session_stream(team), "message:m1") is not None
+                assert store.inbox.outcome(session_stream(team), "message:m1") is None
 
     run(story())
 
