@@ -37,7 +37,7 @@ from curtainwall.store.projection import (
     RoutesEnded,
     SessionListed,
     SessionSet,
-    TurnCounted,
+    TurnBegun,
 )
 
 # What the projection notes in the place of `ready` after a turn that did not end well.
@@ -138,9 +138,10 @@ class MemoryIndex:
             case SessionSet(session, column, value):
                 if session in self._sessions and (column, self._sessions[session].status) != ("status", "closed"):
                     self._sessions[session] = replace(self._sessions[session], **{column: value})
-            case TurnCounted(session):
+            case TurnBegun(session):
                 if session in self._sessions:
-                    self._sessions[session] = replace(self._sessions[session], turns=self._sessions[session].turns + 1)
+                    row = self._sessions[session]
+                    self._sessions[session] = replace(row, turns=row.turns + 1, status="closed" if row.status == "closed" else "working")
             case LabelsSeen(session, labels):
                 self._labels.setdefault(session, set()).update(labels)
             case CallNamed(session, call, tool):

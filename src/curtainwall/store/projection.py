@@ -66,8 +66,8 @@ class SessionSet:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnCounted:
-    """A session has one turn more."""
+class TurnBegun:
+    """A session works, and has one turn more; a closed session's status stays."""
 
     session: SessionId
 
@@ -161,7 +161,7 @@ class AsksShown:
 Change = (
     SessionListed
     | SessionSet
-    | TurnCounted
+    | TurnBegun
     | LabelsSeen
     | CallNamed
     | CallForgotten
@@ -225,7 +225,7 @@ def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
         case SessionClosed():
             return (SessionSet(session, "status", "closed"),)
         case TurnStarted():
-            return SessionSet(session, "status", "working"), TurnCounted(session)
+            return (TurnBegun(session),)
         case TurnResumed():
             return (SessionSet(session, "status", "working"),)
         case TurnEnded():

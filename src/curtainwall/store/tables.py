@@ -20,7 +20,7 @@ from curtainwall.store.projection import (
     RoutesEnded,
     SessionListed,
     SessionSet,
-    TurnCounted,
+    TurnBegun,
 )
 
 COVERS = TypeAdapter(tuple[Cover, ...])
@@ -34,6 +34,7 @@ _SET = {
     "mode": "UPDATE session SET mode = ? WHERE session = ?",
     "model": "UPDATE session SET model = ? WHERE session = ?",
 }
+_BEGIN = "UPDATE session SET turns = turns + 1, status = CASE status WHEN 'closed' THEN status ELSE 'working' END WHERE session = ?"
 
 _ASK = (
     "INSERT OR IGNORE INTO approval VALUES (?1, ?2, coalesce((SELECT tool FROM call WHERE session = ?1 AND call = ?3), ''),"
@@ -52,8 +53,8 @@ def statements(change: Change) -> list[Statement]:
             return [("INSERT OR IGNORE INTO session VALUES (?, ?, ?, ?, ?, 'opening', ?, ?, ?, ?, 0, ?)", row)]
         case SessionSet(session, column, value):
             return [(_SET[column], (value, session))]
-        case TurnCounted(session):
-            return [("UPDATE session SET turns = turns + 1 WHERE session = ?", (session,))]
+        case TurnBegun(session):
+            return [(_BEGIN, (session,))]
         case LabelsSeen(session, labels):
             return [("INSERT OR IGNORE INTO label VALUES (?, ?)", (session, label)) for label in labels]
         case CallNamed(session, call, tool):
