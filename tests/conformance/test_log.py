@@ -19,7 +19,7 @@ from curtainwall.model import (
     inbox_of,
     project_stream,
 )
-from tests.support.stores import NOON, A, B, Disk, Store, batch, granted, message, next_change, opened, run, spoke, until_named
+from tests.support.stores import NOON, A, B, Disk, Store, batch, granted, message, next_change, next_named, opened, run, spoke, until_named
 
 
 def texts(store: Store, stream: StreamId) -> list[str]:
@@ -135,6 +135,24 @@ def test_watchers_hear_which_streams_changed(disk: Disk) -> None:
             await until_named(changes, [B])
             await other.inbox.post(Post(A, "key", message()))
             await until_named(changes, [inbox_of(A)])
+
+    run(watch())
+
+
+def test_watchers_who_name_what_concerns_them_hear_of_nothing_else(disk: Disk) -> None:
+    store, other = disk.open(), disk.open()
+    concerning = {B}
+
+    async def watch() -> None:
+        async with store.log.watch(lambda name: name in concerning) as changes:
+            for each in (store, other):
+                await each.log.append(batch(A, each.log.head(A), spoke()))
+                await each.log.append(batch(B, each.log.head(B), spoke()))
+                assert await next_named(changes) == {B}
+            # They are asked anew each time.
+            concerning.add(A)
+            await store.log.append(batch(A, store.log.head(A), spoke()))
+            assert await next_named(changes) == {A}
 
     run(watch())
 

@@ -19,6 +19,7 @@ from curtainwall.model import (
     ApprovalQuery,
     Batch,
     CommandRefused,
+    Concerns,
     Conflict,
     EndTurn,
     Entry,
@@ -69,8 +70,8 @@ class DyingLog:
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Entry]:
         return self._log.read(stream, after, limit)
 
-    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
-        return self._log.watch()
+    def watch(self, concerns: Concerns | None = None) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
+        return self._log.watch(concerns)
 
     def head(self, stream: StreamId) -> int:
         return self._log.head(stream)

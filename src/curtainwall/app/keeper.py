@@ -75,14 +75,13 @@ class Keeper:
         lease = await self._lease()
         self._has_lease.set()
         try:
-            async with self._wired.store.log.watch() as changes:
+            async with self._wired.store.log.watch(_is_inbox) as changes:
                 self._take_up_all()
                 async for streams in changes:
                     if not streams:
                         self._take_up_all()
                     for name in streams:
-                        if name.startswith(_INBOX):
-                            self._take_up(session_of(StreamId(name.removeprefix(_INBOX))))
+                        self._take_up(session_of(StreamId(name.removeprefix(_INBOX))))
         finally:
             self._has_lease.clear()
             lease.release()
@@ -160,6 +159,10 @@ class Keeper:
         if await house.bind(into.route, made.session, SYSTEM) != made.session:
             raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{made.session}`")
         return made.session
+
+
+def _is_inbox(name: StreamId) -> bool:
+    return name.startswith(_INBOX)
 
 
 def _say(wish: Wish, fault: CurtainwallError) -> None:

@@ -20,6 +20,9 @@ from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
 from curtainwall.model.verdicts import Mode, Verdict
 from curtainwall.model.views import Opened, Opening, RuleStanding, SessionView, VerdictTold
 
+Concerns = Callable[[StreamId], bool]
+"""Tells whether a watcher wants to hear of a stream."""
+
 
 class Log(Protocol):
     """The append-only truth: every stream, one writer each, told apart by sequence numbers that start at 1."""
@@ -32,8 +35,11 @@ class Log(Protocol):
         """Return the entries after a sequence number, oldest first."""
         ...
 
-    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams changed, by any process; the empty set means that any may have. A post is told as `inbox_of(stream)`."""
+    def watch(self, concerns: Concerns | None = None) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
+        """Tell which streams changed, by any process; the empty set means that any may have. A post is told as `inbox_of(stream)`.
+
+        Who names what concerns them is asked about each name at the moment it changes, on their own loop, and not woken by any other.
+        """
         ...
 
     def head(self, stream: StreamId) -> int:

@@ -116,7 +116,7 @@ class House:
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        changes = await self._opened.enter_async_context(self.stores.log.watch())
+        changes = await self._opened.enter_async_context(self.stores.log.watch(self._concerns))
         self.spawn(self._watch(changes))
         self.spawn(self._sweep())
         return self
@@ -313,6 +313,10 @@ class House:
             except Conflict:
                 continue
         raise TryLater(f"others keep writing to `{stream}`")
+
+    def _concerns(self, name: StreamId) -> bool:
+        """Tell whether somebody here wants to hear of a stream; whoever begins to wait later looks at the log first."""
+        return name in self.wakes or name.startswith((_INBOX, _WANTED))
 
     async def _watch(self, changes: AsyncIterator[frozenset[StreamId]]) -> None:
         async for streams in changes:

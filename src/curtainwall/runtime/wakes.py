@@ -15,6 +15,10 @@ class Wakes:
         self._waiters: defaultdict[StreamId, set[asyncio.Event]] = defaultdict(set)
         self._curious: set[_News] = set()
 
+    def __contains__(self, stream: StreamId) -> bool:
+        """Tell whether somebody waits for a stream."""
+        return stream in self._waiters or bool(self._curious)
+
     @contextmanager
     def waiter(self, *streams: StreamId) -> Generator[asyncio.Event]:
         """Lend an event that is set whenever one of the streams may have changed; its borrower clears it before looking."""

@@ -14,6 +14,7 @@ from curtainwall.model import (
     BlobRef,
     Broken,
     Clock,
+    Concerns,
     Conflict,
     Consumed,
     Entry,
@@ -80,17 +81,17 @@ class MemoryLog:
         return found if limit is None else found[: max(limit, 0)]
 
     @contextlib.asynccontextmanager
-    async def _watch(self) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
-        watcher = Watcher()
+    async def _watch(self, concerns: Concerns | None) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
+        watcher = Watcher(concerns)
         self._disk.watchers.add(watcher)
         try:
             yield watcher
         finally:
             self._disk.watchers.discard(watcher)
 
-    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
+    def watch(self, concerns: Concerns | None = None) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
         """Tell which streams changed, by any store on the same disk."""
-        return self._watch()
+        return self._watch(concerns)
 
     def head(self, stream: StreamId) -> int:
         """Return the sequence number of the last entry, 0 for none."""

@@ -11,6 +11,7 @@ from curtainwall.model import (
     Batch,
     Broken,
     Clock,
+    Concerns,
     Entry,
     Outcome,
     Post,
@@ -60,9 +61,9 @@ class SqliteLog:
         rows = self._reader.all(f"{READ} ORDER BY e.place LIMIT ?3", (stream, max(after, 0), -1 if limit is None else max(limit, 0)))
         return list(map(Entry._make, rows))
 
-    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
+    def watch(self, concerns: Concerns | None = None) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:
         """Tell which streams changed, by any process; the empty set means that any may have. A post is told as `inbox_of(stream)`."""
-        return self._watching.watch()
+        return self._watching.watch(concerns)
 
     def head(self, stream: StreamId) -> int:
         """Return the sequence number of the last entry, 0 for none."""

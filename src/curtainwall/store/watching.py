@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from pathlib import Path
 
-from curtainwall.model import StreamId, TryLater
+from curtainwall.model import Concerns, StreamId, TryLater
 from curtainwall.store.faults import explain_file
 
 NET_SECONDS = 1.0
@@ -28,14 +28,19 @@ _ADDRESS = 107
 class Watcher:
     """One who watches: changes coalesce until they are taken. Everything here happens on the watcher's own loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, concerns: Concerns | None = None) -> None:
         self.loop = asyncio.get_running_loop()
+        self._concerns = concerns
         self._names: set[StreamId] = set()
         self._any = False
         self._awake = asyncio.Event()
 
     def tell(self, names: Collection[StreamId]) -> None:
-        """Note what changed; nothing named means that anything may have."""
+        """Note what changed, where it concerns this one; nothing named means that anything may have."""
+        if names and self._concerns is not None:
+            names = [name for name in names if self._concerns(name)]
+            if not names:
+                return
         self._any = self._any or not names
         self._names.update(names)
         self._awake.set()
@@ -68,9 +73,9 @@ class Watching:
         self._place: int | None = None
 
     @contextlib.asynccontextmanager
-    async def watch(self) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
-        """Tell which streams change from here on."""
-        watcher = Watcher()
+    async def watch(self, concerns: Concerns | None = None) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
+        """Tell which streams change from here on, of those that concern whoever watches."""
+        watcher = Watcher(concerns)
         name = secrets.token_hex(4)
         ear = self._bind(name)
         with self._lock:

@@ -13,6 +13,7 @@ from curtainwall.model import (
     AnyCommand,
     AnyEvent,
     Batch,
+    Concerns,
     Conflict,
     MessageAccepted,
     MessageId,
@@ -46,8 +47,8 @@ class Watched:
         self.waits = self.is_deaf = False
 
     @asynccontextmanager
-    async def watch(self) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
-        async with self._log.watch() as changes:
+    async def watch(self, concerns: Concerns | None = None) -> AsyncGenerator[AsyncIterator[frozenset[StreamId]]]:
+        async with self._log.watch(concerns) as changes:
             yield _silence() if self.is_deaf else changes
 
     def __getattr__(self, name: str) -> Any:
