@@ -2,10 +2,12 @@
 
 from curtainwall.runtime.actor import (
     Actor,
-    RulesNow,
 )
 from curtainwall.runtime.clock import (
     SystemClock,
+)
+from curtainwall.runtime.deciding import (
+    RulesNow,
 )
 from curtainwall.runtime.feed import (
     LogFeed,

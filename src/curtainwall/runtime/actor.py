@@ -1,10 +1,9 @@
 """One session's single writer: take every command that waits, decide, append once, publish."""
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 
 from curtainwall.model import (
     SYSTEM,
@@ -12,44 +11,29 @@ from curtainwall.model import (
     AnyEvent,
     Batch,
     Broken,
-    CallPermitted,
     Clock,
-    CommandRefused,
     Conflict,
-    Consumed,
     CountDenials,
     CurtainwallError,
     ExpireApprovals,
-    GrantGiven,
-    GrantScope,
     Inbox,
     Lease,
     Log,
     Millis,
-    Moment,
-    Outcome,
     Post,
     RepairSession,
     StreamId,
     TryLater,
-    Write,
-    project_stream,
 )
+from curtainwall.runtime.deciding import Deciding, Follow, RulesNow
 from curtainwall.runtime.feed import Tail
-from curtainwall.session import ProjectState, Rules, SessionState, Standing, decide, fold, fold_project, lift, posts_of, turned_away
-from curtainwall.session import apply as apply_event
+from curtainwall.runtime.tickets import Ticket
+from curtainwall.session import SessionState, Standing
 
-_PAGE = 500
 _A_MOMENT, _A_WHILE = 0.005, 1.0
-
-RulesNow = Callable[[], Rules]
-"""Gives the rules in force; a reload of the policy shows at the next command."""
 
 Listen = Callable[[SessionState], None]
 """Hears each time what is durable by now."""
-
-Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
-"""Looks at what was just decided, and where it leads; names a command that is decided along with it, in the same commit."""
 
 
 class Neighbours:
@@ -67,21 +51,8 @@ class Neighbours:
         self.arrivals += 1
 
 
-@dataclass(slots=True)
-class _Ticket:
-    command: AnyCommand
-    key: str | None
-    done: "asyncio.Future[tuple[AnyEvent, ...]] | None"
-    events: tuple[AnyEvent, ...] = ()
-    refusal: CommandRefused | None = None
-    is_owed: bool = False
-
-
 class Actor:
-    """The owner of one session's log while it holds the lease.
-
-    INVARIANT: `state` is the fold of what is durably stored, never of what is only meant to be.
-    """
+    """The owner of one session's log while it holds the lease."""
 
     def __init__(self, stream: StreamId, lease: Lease, log: Log, inbox: Inbox, clock: Clock, rules: RulesNow) -> None:
         self.stream = stream
@@ -96,10 +67,10 @@ class Actor:
         self._log = log
         self._inbox = inbox
         self._clock = clock
-        self._rules = rules
+        self._deciding = Deciding(stream, log, clock, rules)
         self._neighbours = Neighbours()
         self._arrivals = 0
-        self._tickets: list[_Ticket] = []
+        self._tickets: list[Ticket] = []
         # Commands that are on their way; the inbox knows those that arrived.
         self._keyed: dict[str, asyncio.Future[tuple[AnyEvent, ...]]] = {}
         self._work = asyncio.Event()
@@ -113,18 +84,14 @@ class Actor:
         self._is_deciding = False
         self._task: asyncio.Task[None] | None = None
         self._alarm: asyncio.Task[None] | None = None
-        self.state = SessionState()
-        self.tail = Tail(stream, 0)
-        self._logged = 0
-        self._project = ProjectState()
 
     def start(self, neighbours: Neighbours) -> None:
         """Fold the log, close what a crash left open, and begin to take commands."""
         self._neighbours = neighbours
-        self._refold()
+        self._deciding.refold()
         if self.state.opened is not None:
-            self._tickets.append(_Ticket(RepairSession(by=SYSTEM), None, None, is_owed=True))
-            self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None, is_owed=True))
+            self._tickets.append(Ticket(RepairSession(by=SYSTEM), is_owed=True))
+            self._tickets.append(Ticket(ExpireApprovals(by=SYSTEM), is_owed=True))
         self._work.set()
         self._task = asyncio.create_task(self._run(), name=f"actor {self.stream}")
 
@@ -138,7 +105,7 @@ class Actor:
         if key is not None:
             self._keyed[key] = done
             done.add_done_callback(lambda _: self._keyed.pop(key, None))
-        self._tickets.append(_Ticket(command, key, done))
+        self._tickets.append(Ticket(command, key, done))
         self._work.set()
         return await done
 
@@ -146,7 +113,7 @@ class Actor:
         """Have a command decided with whatever comes next, or in a moment by itself; it is written before anything that comes after it."""
         if self._task is None or self._task.done():
             raise Conflict("this process no longer decides for the session")
-        self._tickets.append(_Ticket(command, None, None, is_owed=True))
+        self._tickets.append(Ticket(command, is_owed=True))
         asyncio.get_running_loop().call_later(_A_MOMENT, self._work.set)
 
     def look_at_inbox(self) -> None:
@@ -166,9 +133,19 @@ class Actor:
         await self._has_grown.wait()
 
     @property
+    def state(self) -> SessionState:
+        """What is durable by now."""
+        return self._deciding.state
+
+    @property
+    def tail(self) -> Tail:
+        """The last entries."""
+        return self._deciding.tail
+
+    @property
     def seq(self) -> int:
         """The number of the last entry that the state holds."""
-        return self.tail.seq
+        return self._deciding.tail.seq
 
     @contextmanager
     def followed_by(self, follow: Follow) -> Generator[None]:
@@ -223,9 +200,7 @@ class Actor:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._may_rest.set()
         await self._settle_debts()
-        for ticket in self._tickets:
-            if ticket.done is not None and not ticket.done.done():
-                ticket.done.set_exception(Conflict("this process let go of the session before deciding"))
+        _fail(self._tickets, Conflict("this process let go of the session before deciding"))
         self._tickets = []
         self._lease.release()
 
@@ -242,7 +217,7 @@ class Actor:
                 if self._inbox_changed:
                     direct = {ticket.key for ticket in tickets}
                     rows = self._inbox.waiting(self.stream)
-                    tickets += (_Ticket(row.command, row.key, None) for row in rows if row.key not in direct)
+                    tickets += (Ticket(row.command, row.key) for row in rows if row.key not in direct)
                     self._inbox_changed = False
                 if tickets:
                     await self._settle(tickets)
@@ -263,7 +238,7 @@ class Actor:
                 self._is_deciding = False
             self._may_rest.set()
 
-    def _try_again(self, tickets: list[_Ticket]) -> None:
+    def _try_again(self, tickets: list[Ticket]) -> None:
         """Look in a while at what nobody else brings again: what is owed, and what waits in the inbox."""
         self._tickets[:0] = [ticket for ticket in tickets if ticket.is_owed]
         self._inbox_changed = True
@@ -273,14 +248,14 @@ class Actor:
         """Write down what is owed before somebody else can decide."""
         owed = [ticket for ticket in self._tickets if ticket.is_owed]
         if self.uncounted:
-            owed.append(_Ticket(CountDenials(by=SYSTEM, count=self.uncounted), None, None, is_owed=True))
+            owed.append(Ticket(CountDenials(by=SYSTEM, count=self.uncounted), is_owed=True))
         with suppress(CurtainwallError):
             if owed:
                 await self._settle(owed)
 
-    async def _settle(self, tickets: list[_Ticket]) -> None:
+    async def _settle(self, tickets: list[Ticket]) -> None:
         for attempt in range(20):
-            own = Decision(self, tickets, *self._decide_all(tickets))
+            own = Decision(self, tickets, *self._deciding.decide(tickets, tuple(self._follows)))
             guests: list[Decision] = []
             try:
                 if attempt == 0:
@@ -289,7 +264,8 @@ class Actor:
                 if batch.writes or batch.consumed:
                     await self._log.append(batch)
             except Conflict:
-                self._refold()
+                self._deciding.refold()
+                self._tell_grown()
                 tickets[:] = [ticket for ticket in tickets if not self._was_decided(ticket)]
                 continue
             else:
@@ -310,18 +286,17 @@ class Actor:
         rests = self._is_free.is_set() and not (self._is_deciding or self._tickets or self._inbox_changed)
         if not rests or not self._follows or self._task is None or self._task.done() or self._has_mail():
             return None
-        tickets = [_Ticket(post.command, post.key, None)]
-        decision = Decision(self, tickets, *self._decide_all(tickets))
+        tickets = [Ticket(post.command, post.key)]
+        decision = Decision(self, tickets, *self._deciding.decide(tickets, tuple(self._follows)))
         self._is_free.clear()
         self.uses += 1
         return decision
 
     def take_in(self, decision: "Decision") -> None:
         """Let the state be what is durable by now, and tell everyone who waits."""
-        self.state = decision.draft
-        self._note(decision.batch)
+        self._deciding.take_in(decision.draft, decision.batch)
         for ticket in decision.tickets:
-            _tell(ticket)
+            ticket.tell()
         self._tell_grown()
 
     def set_free(self) -> None:
@@ -363,107 +338,16 @@ class Actor:
                     # It was deleted a moment ago, and nobody else would ever look there.
                     self._neighbours.take_up(post.stream)
 
-    def _decide_all(self, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
-        draft, batch = self._decide_with(self._rules_now(), tickets)
-        # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
-        if (draft.approvals is not self.state.approvals or len(batch.writes) > 1) and self._look_at_project(draft):
-            draft, batch = self._decide_with(self._rules_now(), tickets)
-        return draft, batch
-
-    def _rules_now(self) -> Rules:
-        return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
-
-    def _decide_with(self, rules: Rules, tickets: list[_Ticket]) -> tuple[SessionState, Batch]:
-        draft = self.state.copy()
-        own: list[AnyEvent] = []
-        for_project: list[AnyEvent] = []
-        consumed: list[Consumed] = []
-        by_key: dict[str, _Ticket] = {}
-        for ticket in tickets:
-            if ticket.key is not None and (same := by_key.setdefault(ticket.key, ticket)) is not ticket:
-                # The same key twice is the same command, also where one came directly and one by the inbox at the same moment.
-                ticket.events, ticket.refusal = same.events, same.refusal
-                continue
-            self._decide_one(draft, ticket, rules)
-            for event in ticket.events:
-                if isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT:
-                    for_project.append(event)
-                    continue
-                apply_event(draft, event)
-                own.append(event)
-            if ticket.key is not None:
-                consumed.append(Consumed(self.stream, ticket.key, _outcome(ticket, self.seq + len(own))))
-        for command in self._following(draft, own):
-            more = _Ticket(command, None, None)
-            self._decide_one(draft, more, rules)
-            for event in more.events:
-                apply_event(draft, event)
-                own.append(event)
-        writes = [Write(self.stream, self.seq, tuple(own))] if own or consumed else []
-        if draft.opened is not None and (for_project or _used_project(own, self._project)):
-            # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
-            writes.append(Write(project_stream(draft.workspace.path), self._project.seq, tuple(for_project)))
-        refused = (turned_away(ticket.command, str(ticket.refusal)) for ticket in tickets if ticket.refusal is not None)
-        return draft, Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
-
-    def _decide_one(self, draft: SessionState, ticket: _Ticket, rules: Rules) -> None:
-        moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
-        ticket.events, ticket.refusal = (), None
-        try:
-            ticket.events = decide(draft, ticket.command, rules, moment)
-        except CommandRefused as refusal:
-            ticket.refusal = refusal
-        except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on
-            ticket.refusal = CommandRefused(f"this cannot be decided: {type(error).__name__}: {error}")
-
-    def _following(self, draft: SessionState, events: Sequence[AnyEvent]) -> Generator[AnyCommand]:
-        for follow in tuple(self._follows) if events else ():
-            command = follow(draft, events)
-            if command is not None:
-                yield command
-
-    def _look_at_project(self, state: SessionState) -> bool:
-        """Take in what others granted or revoked in the project, and tell whether there was anything."""
-        if state.opened is None:
-            return False
-        stream = project_stream(state.workspace.path)
-        if self._log.head(stream) == self._project.seq:
-            return False
-        new = [lift(entry) for entry in self._log.read(stream, self._project.seq)]
-        self._project = fold_project(new, self._project)
-        return True
-
-    def _note(self, batch: Batch) -> None:
-        for write in batch.writes:
-            if write.stream == self.stream:
-                self.tail.extend(write.events)
-                for _, _, payload in write.encoded:
-                    self._logged += len(payload)
-            else:
-                self._project = fold_project(write.events, self._project)
-
-    def _refold(self) -> None:
-        """Fold what is stored, page by page, so that a long log does not have to fit into memory."""
-        state, seq, logged = SessionState(), 0, 0
-        while page := self._log.read(self.stream, seq, _PAGE):
-            state = fold(map(lift, page), state)
-            seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
-        self.state, self.tail, self._logged = state, Tail(self.stream, seq), logged
-        self._tell_grown()
-        self._project = ProjectState()
-        self._look_at_project(state)
-
     def _tell_grown(self) -> None:
         self._has_grown.set()
         for listen in tuple(self._listeners):
             listen(self.state)
 
-    def _was_decided(self, ticket: _Ticket) -> bool:
+    def _was_decided(self, ticket: Ticket) -> bool:
         outcome = self._inbox.outcome(self.stream, ticket.key) if ticket.key is not None else None
         if outcome is None:
             return False
-        if ticket.done is not None and not ticket.done.done():
-            ticket.done.set_exception(Conflict(f"command `{ticket.key}` was decided by another process"))
+        ticket.fail(Conflict(f"command `{ticket.key}` was decided by another process"))
         return True
 
     def _set_alarm(self) -> None:
@@ -476,7 +360,7 @@ class Actor:
 
     async def _expire_at(self, at: Millis) -> None:
         await self._clock.sleep_until(at)
-        self._tickets.append(_Ticket(ExpireApprovals(by=SYSTEM), None, None, is_owed=True))
+        self._tickets.append(Ticket(ExpireApprovals(by=SYSTEM), is_owed=True))
         self._work.set()
 
 
@@ -485,7 +369,7 @@ class Decision:
     """What one session makes of some commands, before it is durable."""
 
     actor: Actor
-    tickets: Sequence[_Ticket]
+    tickets: Sequence[Ticket]
     draft: SessionState
     batch: Batch
 
@@ -514,28 +398,6 @@ async def _shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEven
         raise
 
 
-def _used_project(events: list[AnyEvent], project: ProjectState) -> bool:
-    if not project.grants:
-        return False
-    return any(name in project.grants for event in events if isinstance(event, CallPermitted) for name in event.answered_by)
-
-
-def _outcome(ticket: _Ticket, seq: int) -> Outcome:
-    if ticket.refusal is None:
-        return Outcome(seq=seq)
-    return Outcome(code=ticket.refusal.code, message=str(ticket.refusal))
-
-
-def _tell(ticket: _Ticket) -> None:
-    if ticket.done is None or ticket.done.done():
-        return
-    if ticket.refusal is not None:
-        ticket.done.set_exception(ticket.refusal)
-    else:
-        ticket.done.set_result(ticket.events)
-
-
-def _fail(tickets: list[_Ticket], error: CurtainwallError) -> None:
+def _fail(tickets: Iterable[Ticket], error: CurtainwallError) -> None:
     for ticket in tickets:
-        if ticket.done is not None and not ticket.done.done():
-            ticket.done.set_exception(error)
+        ticket.fail(error)

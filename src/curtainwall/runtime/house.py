@@ -49,7 +49,8 @@ from curtainwall.model import (
     session_stream,
     wanted_lease,
 )
-from curtainwall.runtime.actor import Actor, Neighbours, RulesNow
+from curtainwall.runtime.actor import Actor, Neighbours
+from curtainwall.runtime.deciding import RulesNow
 from curtainwall.runtime.feed import LogFeed, Tail
 from curtainwall.runtime.patience import PATIENCE, Patience
 from curtainwall.runtime.wakes import Wakes

@@ -41,7 +41,8 @@ from curtainwall.model import (
     inbox_of,
     session_stream,
 )
-from curtainwall.runtime.actor import Actor, Follow
+from curtainwall.runtime.actor import Actor
+from curtainwall.runtime.deciding import Follow
 from curtainwall.runtime.held import HeldAnswers
 from curtainwall.runtime.house import House
 from curtainwall.session import SessionState
