@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import curtainwall.model
-from curtainwall.app.config import parse_config
 from curtainwall.app.config_docs import render
+from curtainwall.app.config_reading import parse_config
 from tests.support.repository import DOCS, ROOT, modules, name_of, table_rows, tree_of
 
 GLOSSARY = table_rows(DOCS / "glossary.md", ("word", "meaning", "where"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config import parse_config
+from curtainwall.app.config_reading import parse_config
 from curtainwall.app.judging import workspace_for
 from curtainwall.app.wiring import files_of, open_house, set_up, workspace_at
 from curtainwall.channels.responses import Response, read_response

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from curtainwall.app.config import parse_config
+from curtainwall.app.config_reading import parse_config
 from curtainwall.app.web_people import web_operators
 from curtainwall.model import Effect
 from tests.support.covers import covers

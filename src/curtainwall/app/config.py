@@ -1,28 +1,23 @@
-"""Everything that a user sets: the schema of `config.toml`, its defaults, and errors that say which key and what instead."""
+"""Everything that a user sets: the schema of `config.toml` and its defaults."""
 
-import tomllib
-from collections.abc import Sequence
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Annotated, Literal, cast, get_args, get_origin
+from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
 from curtainwall.app.config_agents import PROVIDERS, Agents, AgentSection, ContainersSection, SessionsSection, agent_names
 from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
-from curtainwall.app.config_lines import line_of
 from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.app.config_secrets import SecretSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
+from curtainwall.app.config_servers import ServerSection
 from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection
 from curtainwall.app.config_web import WebSection
 from curtainwall.app.config_webhooks import WebhooksSection
-from curtainwall.app.plain_files import read_plain
 from curtainwall.channels.places import parse_place
 from curtainwall.host import Sending
-from curtainwall.model import NOBODY, Broken, Role, ToolEffect, misfit
+from curtainwall.model import NOBODY, Broken
 
 
 class ModelSection(Section):
@@ -161,59 +156,6 @@ class ChannelSection(Section):
     )
 
 
-Roles = Annotated[tuple[Annotated[Role, Field(strict=False)], ...], Field(min_length=1)]
-
-
-def _roles_alone(value: object) -> object:
-    return {"roles": cast("object", value)} if isinstance(value, tuple) else value
-
-
-class CaseSection(Section):
-    """Other roles, where another argument is exactly one of these values; with no value named, where it is given at all."""
-
-    argument: str = Field(description="the other argument")
-    equals: tuple[str | bool | int | float, ...] = Field((), description="its values")
-    roles: Roles = Field(description="the roles that then hold")
-
-
-class ArgumentSection(Section):
-    """What one argument of a server's tool means. A list of roles alone is short for this."""
-
-    roles: Roles = Field(description='what it names: `["read-path"]`, `["write-path"]`, `["fetch-url"]`, `["run-command"]` …')
-    cases: tuple[CaseSection, ...] = Field(
-        (), description="exceptions, the first that holds counts: tables with `argument`, `equals` and `roles`"
-    )
-    default: str | None = Field(None, description="what it is when it is left out")
-    within: str | None = Field(None, description="the argument that a relative path starts from, instead of the workspace")
-    follows: bool = Field(True, description="whether a link is followed; `false` for what is moved or deleted")
-
-
-class ServerToolSection(Section):
-    """What one tool of a server does; a tool without this table is denied. `curtainwall servers annotate NAME` proposes it."""
-
-    effect: Annotated[ToolEffect, Field(strict=False)] = Field(description="what it does at most: `inspect`, `modify`, `execute`, `send`")
-    arguments: dict[str, Annotated[ArgumentSection, BeforeValidator(_roles_alone)]] = Field(
-        default_factory=dict[str, ArgumentSection], description="by argument, what it means; one that is not named means nothing outside"
-    )
-
-
-class ServerSection(Section):
-    """A tool server of somebody else's, in a sandbox without a network of its own. `{workspace}` stands for the session's workspace."""
-
-    command: str = Field(min_length=1, description="the program: a name on the path, or a path")
-    args: tuple[str, ...] = Field((), description='its arguments: `["server.js", "{workspace}"]`')
-    env: tuple[str, ...] = Field((), description='all that it gets of our environment: `["LANG", "REGION=eu"]`; never our keys')
-    read: tuple[str, ...] = Field((), description='what it may read besides the system: `["~/lib/server"]`')
-    write: tuple[str, ...] = Field((), description='what it may write: `["{workspace}"]`')
-    network: tuple[str, ...] = Field(
-        (), description='hosts that it may ask for, as in `lists.hosts`: `["api.github.com"]`; each connection is judged by the rules'
-    )
-    trusted: bool = Field(False, description="run it outside the sandbox, with network and all files of yours; `doctor` shows it")
-    shared: bool = Field(False, description="one process for all sessions instead of one each")
-    timeout: Duration = Field(60, description='how long a call may take, as `"60s"`')
-    tools: dict[str, ServerToolSection] = Field(default_factory=dict[str, ServerToolSection], description="by the tool's name")
-
-
 class CredentialSection(SecretSection):
     """A secret that is sent for an agent, which never sees it. It comes from exactly one of `env`, `file`, `keyring` and `command`."""
 
@@ -239,6 +181,13 @@ Groups = tuple[dict[str, object], ...]
 
 def _file_alone(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
+
+
+def _with_lists(value: object) -> object:
+    """Return the same with tuples as arrays, as other readers take them."""
+    if isinstance(value, dict):
+        return {name: _with_lists(inner) for name, inner in cast("dict[str, object]", value).items()}
+    return [_with_lists(inner) for inner in cast("tuple[object, ...]", value)] if isinstance(value, tuple) else value
 
 
 class HooksSection(Section):
@@ -331,131 +280,3 @@ class Config(Section):
                 if asker not in self.teams and asker != NOBODY:
                     raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")
         return self
-
-
-def load_config(path: Path) -> Config:
-    """Return what a file says over the defaults; a file that is not there says nothing."""
-    try:
-        content = read_plain(path)
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise Broken(f"`{path}` is a link that leads nowhere; correct it or take it away") from None
-        return Config()
-    except OSError as error:
-        raise Broken(f"`{path}` cannot be read: {error.strerror}") from None
-    try:
-        return parse_config(content.decode())
-    except UnicodeDecodeError as error:
-        raise Broken(f"`{path}` is not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
-    except ValueError as error:
-        raise Broken(f"`{path}`: {error}") from None
-
-
-def parse_config(text: str) -> Config:
-    """Return what a text says over the defaults; raise ValueError that names the line or the key."""
-    try:
-        told = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        lines = len(text.splitlines())
-        raise ValueError(f"no TOML: {_plain(str(error)).replace('at end of document', f'at line {lines}, the end')}") from None
-    except RecursionError:
-        raise ValueError("no TOML: it is nested too deeply") from None
-    try:
-        return Config.model_validate(_with_tuples(told))
-    except ValidationError as error:
-        line = line_of(text, error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
-        raise ValueError(f"{'' if line is None else f'line {line}: '}{_explain(error)}") from None
-
-
-def _with_tuples(value: object) -> object:
-    """Return the same with arrays as tuples, which is what the strict schema takes."""
-    if isinstance(value, dict):
-        return {name: _with_tuples(inner) for name, inner in cast("dict[str, object]", value).items()}
-    return tuple(_with_tuples(inner) for inner in cast("list[object]", value)) if isinstance(value, list) else value
-
-
-def _with_lists(value: object) -> object:
-    """Return the same with tuples as arrays, as other readers take them."""
-    if isinstance(value, dict):
-        return {name: _with_lists(inner) for name, inner in cast("dict[str, object]", value).items()}
-    return [_with_lists(inner) for inner in cast("tuple[object, ...]", value)] if isinstance(value, tuple) else value
-
-
-def _explain(error: ValidationError) -> str:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    first = problems[0]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    place, words = misfit(error)
-    if place[-1:] == ("[key]",):
-        # The name of a table is wrong, not something in it.
-        place = place[:-1]
-    key = ".".join(map(str, place))
-    if first["type"] == "extra_forbidden":
-        return f"unknown key `{key}`{_meant(place)}{more}"
-    if first["type"] == "missing":
-        return f"`{key}` is missing; write it{', an empty list is no list of people' if key.endswith('.operators') else ''}{more}"
-    if place[-1:] in _KINDS_OF_VALUE:
-        # Each kind that a value could have had is told as a fault of its own.
-        return f"`{'.'.join(map(str, place[:-1]))}` must be a text, a number, true or false"
-    if not place:
-        # What holds between tables names its keys itself.
-        return f"{words.removeprefix(_OURS)}{more}"
-    return f"`{key}`{_in_toml(words)}{more}"
-
-
-_KINDS_OF_VALUE = {("str",), ("bool",), ("int",), ("float",)}
-_OURS = "cannot be used: "
-
-
-def _in_toml(words: str) -> str:
-    """Return what follows a key: what our own check says after a colon, anything else as the end of the sentence."""
-    ours = words.removeprefix(_OURS)
-    return f": {ours}" if ours != words else f" {words.replace('an object', 'a table')}"
-
-
-def _meant(place: tuple[int | str, ...]) -> str:
-    """Return the key that was probably meant: a near one of the same table, or else the only one of that very name; or which there are."""
-    *table, wrong = map(str, place)
-    known = [tuple(key.split(".")) for key in keys_of(Config)]
-    here = list(dict.fromkeys(key[len(table)] for key in known if _is_in(table, key)))
-    near = get_close_matches(wrong, here, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean `{'.'.join((*table, near[0]))}`?"
-    elsewhere = [key for key in known if key[-1] == wrong]
-    if len(elsewhere) == 1:
-        return f"; did you mean `{'.'.join(elsewhere[0])}`?"
-    if table and here:
-        return f"; `[{'.'.join(table)}]` has {', '.join(f'`{name}`' for name in here)} (docs/config.md)"
-    return "; docs/config.md and `curtainwall config init` name all keys"
-
-
-def _is_in(table: Sequence[str], key: Sequence[str]) -> bool:
-    """Tell whether a key stands in a table; what is called NAME there is of the user's choice."""
-    return len(key) > len(table) and all(known in ("NAME", given) for given, known in zip(table, key, strict=False))
-
-
-def keys_of(section: type[BaseModel], before: str = "") -> list[str]:
-    """Return every key of a table and of the tables in it, with dots."""
-    found: list[str] = []
-    for name, field in section.model_fields.items():
-        key = f"{before}{field.alias or name}"
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
-            found += keys_of(inner, f"{key}.")
-        elif (named := named_section(cast("object", inner))) is not None:
-            found += keys_of(named, f"{key}.NAME.")
-        else:
-            found.append(key)
-    return found
-
-
-def named_section(annotation: object) -> type[Section] | None:
-    """Return the kind of table that stands under names of the user's choice, or None for everything else."""
-    inner: object = get_args(annotation)[1] if get_origin(annotation) is dict else None
-    inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
-    return inner if isinstance(inner, type) and issubclass(inner, Section) else None
-
-
-def _plain(message: str) -> str:
-    """Return what the TOML reader says in our manner: lower-case, without a full stop."""
-    return (message[:1].lower() + message[1:]).rstrip(".")

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from curtainwall.app.config import Config, named_section
+from curtainwall.app.config import Config
 from curtainwall.app.config_kinds import Section
+from curtainwall.app.config_reading import named_section
 from curtainwall.app.durations import show_duration
 
 _LENGTHS = frozenset(

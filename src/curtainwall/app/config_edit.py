@@ -12,7 +12,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
-from curtainwall.app.config import parse_config
+from curtainwall.app.config_reading import parse_config
 from curtainwall.app.plain_files import read_plain
 from curtainwall.model import Broken, CommandRefused, NotFound
 from curtainwall.tools.servers import Proposal

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from curtainwall.app.accesses import accesses, missing_keys
-from curtainwall.app.config import load_config
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.copying import FICLONE
 from curtainwall.app.home import Home
 from curtainwall.app.models import default_model_name

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from curtainwall.app.approving import approver_waits
-from curtainwall.app.config import Config, load_config
+from curtainwall.app.config import Config
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.home import Home
 from curtainwall.app.logs import Logbook
 from curtainwall.app.rule_files import own_files

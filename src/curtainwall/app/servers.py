@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from curtainwall.app.config import Config, ServerSection, ServerToolSection
+from curtainwall.app.config import Config
+from curtainwall.app.config_servers import ServerSection, ServerToolSection
 from curtainwall.app.home import Home, user_homes
 from curtainwall.facts import Masker
 from curtainwall.facts.secret_shapes import is_secret_key

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.approving import approver_files, approver_of
-from curtainwall.app.config import Config, load_config
+from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN, contained_agents, own_choice
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes

@@ -6,8 +6,8 @@ import pytest
 
 from curtainwall.agents.container import Adapters
 from curtainwall.app.accesses import accesses, how_to_get, see_that_keys_fit
-from curtainwall.app.config import parse_config
 from curtainwall.app.config_agents import SHIPPED
+from curtainwall.app.config_reading import parse_config
 from curtainwall.app.containers import adapters_of, limits_of
 from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.secret_places import secret_files, secret_variables

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config import Config, keys_of, load_config, parse_config
+from curtainwall.app.config import Config
 from curtainwall.app.config_docs import commented, effective, render
+from curtainwall.app.config_reading import keys_of, load_config, parse_config
 from curtainwall.app.durations import parse_duration, show_duration
 from curtainwall.model import Broken
 from tests.support.repository import DOCS

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.config import parse_config
 from curtainwall.app.config_docs import effective
+from curtainwall.app.config_reading import parse_config
 from curtainwall.app.wiring import hooks_of, open_house, set_up, workspace_at
 from curtainwall.model import CloseSession, CommandRefused, Effect, ExtensionNoted, MessageAccepted, session_stream
 from tests.support.covers import covers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config import load_config
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.plain_files import read_plain
 from curtainwall.app.web_people import web_tokens
 from curtainwall.app.wiring import set_up

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.config import load_config
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.servers import needs_of
 from tests.support.servers import TOOL_SERVER
 from tests.unit.app.conftest import Places, Said

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config import load_config
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.teams_import import import_teams
 from curtainwall.model import Broken, CommandRefused, Mode
 from tests.support.covers import covers

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from curtainwall.app.config import parse_config
+from curtainwall.app.config_reading import parse_config
 from curtainwall.app.unshown import unshown_targets
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.config import load_config
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.finding import find_approval, find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined

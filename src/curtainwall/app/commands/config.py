@@ -4,8 +4,8 @@ import os
 
 import typer
 
-from curtainwall.app.config import load_config
 from curtainwall.app.config_docs import commented, effective
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
 from curtainwall.app.soundness import fault_in_config

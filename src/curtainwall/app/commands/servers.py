@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.config import load_config
 from curtainwall.app.config_edit import add_roles, add_server, has_server, remove_server, shown
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, show, show_json
 from curtainwall.app.secret_places import secret_variables

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.app.config import load_config
+from curtainwall.app.config_reading import load_config
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
 from curtainwall.app.web_people import sign_in_link, sign_ins_of
