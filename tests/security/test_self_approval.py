@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.app.ask_files import files_of
 from curtainwall.app.config_reading import parse_config
 from curtainwall.app.judging import workspace_for
-from curtainwall.app.wiring import files_of, open_house, set_up, workspace_at
+from curtainwall.app.wiring import open_house, set_up, workspace_at
 from curtainwall.channels.responses import Response, read_response
 from curtainwall.model import AnswerApproval, ApprovalId, CommandRefused, NotAllowed, Role, Who, Workspace, session_stream
 from curtainwall.session import Rules

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from curtainwall.app.ask_files import rendezvous_of
 from curtainwall.app.home import Home
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
-from curtainwall.app.wiring import rendezvous_of
 from curtainwall.model import SessionId
 
 SECTIONS = frozenset({"approvals"})

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curtainwall.agents.builtin import Model
+from curtainwall.app.ask_files import files_of
 from curtainwall.app.beginning import take_up
 from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.finding import find_session
 from curtainwall.app.openings import open_new, state_of
-from curtainwall.app.wiring import Parts, files_of, hooks_of, local_user, open_house, set_up
+from curtainwall.app.wiring import Parts, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.model import (
     AgentSpoke,

@@ -15,10 +15,11 @@ from typing import Annotated, cast
 import typer
 from pydantic import JsonValue
 
+from curtainwall.app.ask_files import files_of
 from curtainwall.app.finding import find_session
 from curtainwall.app.home import Home, private_directory
 from curtainwall.app.screen import note
-from curtainwall.app.wiring import Setup, Wired, files_of, open_house, open_store, set_up
+from curtainwall.app.wiring import Setup, Wired, open_house, open_store, set_up
 from curtainwall.host import is_served
 from curtainwall.model import SessionId, TryLater, session_stream
 from curtainwall.runtime import Actor

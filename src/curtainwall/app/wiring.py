@@ -1,6 +1,5 @@
 """Introductions: policy, rules, store, house, tools and gate, made from the home directory and the configuration."""
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
@@ -31,17 +30,13 @@ from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.services import INSTANCE
 from curtainwall.app.session_tools import session_runners
 from curtainwall.app.wishes import Wishes
-from curtainwall.channels import Rendezvous
 from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_runners
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host import Credential, Credentials
 from curtainwall.model import (
-    HOUSE_CHANNELS,
     SYSTEM,
     AddLabels,
     Answer,
-    AnswerApproval,
-    ApprovalQuery,
     Approver,
     Ask,
     Broken,
@@ -57,7 +52,6 @@ from curtainwall.model import (
     RaiseBudget,
     SendMessage,
     SessionId,
-    SessionQuery,
     Undecided,
     UserPromptSubmit,
     Who,
@@ -76,7 +70,6 @@ from curtainwall.tools.skills import skill_runners
 
 # Where a foreign agent finds its workspace, and how it names it when it asks for something there.
 INSIDE = "/workspace"
-_MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,48 +269,6 @@ def is_served(home: Home) -> bool:
     """Tell whether a `serve` runs for a home."""
     with open_store(home) as store:
         return store.leases.owner(INSTANCE) is not None
-
-
-def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
-    """Return what keeps the asks of one session as files, or those of every session that is not of a terminal."""
-    home, index = wired.setup.home, wired.store.index
-
-    def is_served(session: SessionId) -> bool:
-        return any(row.channel not in HOUSE_CHANNELS for row in index.sessions(SessionQuery(prefix=session, limit=1)))
-
-    def concerned(session: SessionId | None) -> Iterable[SessionId]:
-        if only is not None and session not in (None, only):
-            return ()
-        rows = index.approvals(ApprovalQuery(session=session or only, limit=_MANY))
-        return {row.session for row in rows if only is not None or is_served(row.session)}
-
-    def directory_of(session: SessionId) -> Path:
-        place = home.session(session)
-        place.prepare()
-        return place.escalations
-
-    async def send(session: SessionId, command: AnswerApproval) -> int:
-        # Under the approval's name: looked at again while the session's owner is stopped, the file is still one answer.
-        return await wired.house.send(session, command, f"file {command.approval} {command.granted}")
-
-    return Rendezvous(wired.house.feed, send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
-
-
-@asynccontextmanager
-async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
-    """Show a session's asks as files, and take answers from files, where `approvals.files` says so."""
-    if not wired.setup.config.approvals.files:
-        yield
-        return
-    rendezvous = rendezvous_of(wired, only=session)
-    # What was answered while nobody looked counts before anything goes on.
-    await rendezvous.answer()
-    task = asyncio.create_task(rendezvous.run(), name=f"files of {session}")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.ask_files import files_of
 from curtainwall.app.home import find_home
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp
-from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
+from curtainwall.app.wiring import Setup, hooks_of, local_user, open_house, set_up
 from curtainwall.channels.cron import STOPPED, FiringRow, JobRow, Past, firing_rows, job_rows, pasts
 from curtainwall.channels.when import when
 from curtainwall.model import HOUSE, NotFound

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from curtainwall.app.ask_files import files_of
 from curtainwall.app.beginning import take_up
 from curtainwall.app.brokered import Brokered, all_agents
 from curtainwall.app.cloning import Cloning
@@ -19,7 +20,7 @@ from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.finding import find_session, holder_of
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
-from curtainwall.app.wiring import Setup, files_of, hooks_of, local_user, open_house, set_up
+from curtainwall.app.wiring import Setup, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.counting import counted
 from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, one_shot, wants_colour
