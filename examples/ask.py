@@ -13,7 +13,8 @@ import json
 import sys
 from pathlib import Path
 
-from curtainwall.app.wiring import Wired, files_of, local_user, open_house, set_up, workspace_at
+from curtainwall.app.ask_files import files_of
+from curtainwall.app.wiring import Wired, local_user, open_house, set_up, workspace_at
 from curtainwall.model import (
     Answer,
     ApprovalAsked,

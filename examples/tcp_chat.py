@@ -91,7 +91,8 @@ async def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--port", type=int, default=7070)
     port = options.parse_args().port
-    people = dict(pair.partition("=")[::2] for pair in os.environ.get("TCP_CHAT_PEOPLE", "").split())
+    pairs = (pair.partition("=") for pair in os.environ.get("TCP_CHAT_PEOPLE", "").split())
+    people = {name: secret for name, _, secret in pairs}
     async with curtainwall.serving() as house:
         house.supervisor.start([TcpChat(house.chat("tcp"), port, people)])
         await asyncio.Event().wait()
