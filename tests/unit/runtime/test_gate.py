@@ -194,6 +194,22 @@ def test_the_same_subject_asked_twice_runs_once_and_both_get_the_outcome(workspa
     run(story())
 
 
+def test_a_call_that_is_let_go_gets_the_outcome_of_no_other_call(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            waiting = asyncio.create_task(gate.request(session, read("/etc/hostname")))
+            await until(lambda: open_asks(h))
+            assert (await gate.request(session, write(workspace / "a"))).result == ToolResult(ok=True, value="done")
+            [asked] = [event for event in events(h, session) if isinstance(event, ApprovalAsked)]
+            await gate.drop(session, asked.call, "enough")
+            told = await waiting
+            assert (told.result, told.verdict.because, told.verdict.reason) == (None, ("call-dropped",), "enough")
+
+    run(story())
+
+
 @covers("gate.look-again")
 def test_a_symlink_that_was_retargeted_while_a_human_thought_is_judged_anew_and_not_run(
     workspace: Path, far: FarSide, tmp_path: Path
