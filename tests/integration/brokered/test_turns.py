@@ -236,6 +236,10 @@ def test_what_is_missing_is_said_before_anything_is_opened(brokered: Brokered) -
     assert "the Docker engine does not answer" in no_engine.stderr
     no_key = brokered("start", "--agent", CLAUDE, "hello", fails=True, ANTHROPIC_API_KEY="")
     assert "`claude-code` has no key for its models; set ANTHROPIC_API_KEY" in no_key.stderr
+    brokered.configure(configuration(brokered.provider, '[agents.claude-code.keys.openai]\nenv = "TEAM_KEY"\n'))
+    no_use = brokered("start", "--agent", CLAUDE, "hello", fails=True)
+    assert "[agents.claude-code.keys.openai]: claude-code does not talk to `openai`; it talks to: anthropic" in no_use.stderr
+    brokered.configure(configuration(brokered.provider))
     no_model = brokered("start", "--agent", CLAUDE, "--model", "openai:gpt-5", "hello", fails=True)
     assert "`claude-code` cannot use the model `openai:gpt-5`; it takes anthropic:NAME" in no_model.stderr
     unknown = brokered("start", "--agent", "nobody", "hello", fails=True)

@@ -584,3 +584,21 @@ def test_another_process_that_falls_silent_in_the_middle_of_a_turn_is_told_of_on
 
     tell(story, size=(40, 200), holding=Holding(holder, 0.1))
     assert looked == [SESSION]
+
+
+@covers("session.nobody-waits-for-a-stopped-owner")
+def test_of_another_process_that_has_nothing_to_do_nothing_is_said() -> None:
+    looked: list[SessionId] = []
+
+    def holder(session: SessionId) -> int:
+        looked.append(session)
+        return 4711
+
+    async def story(seat: Seat) -> None:
+        for number in range(5):
+            seat.type(f"/pending no-such-{number}" + ENTER)
+            await seat.sees(f"no-such-{number}")
+        seat.type(CTRL_D)
+
+    assert "has said nothing" not in tell(story, holding=Holding(holder, 0.001)).seen
+    assert looked == []

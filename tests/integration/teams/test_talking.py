@@ -87,6 +87,37 @@ def test_an_answer_from_a_secret_is_asked_about_at_the_teams_target_and_taints_t
     run(story())
 
 
+def test_a_question_that_a_human_had_to_approve_is_sent_with_their_yes_and_once(team_home: TeamHome) -> None:
+    asks = (json.dumps({"code": f"print(await teams.ask(team='b', question='{which}?'))"}) for which in ("colour", "size"))
+    first = team_home.script("a", *asks, json.dumps({"text": "thanks"}))
+    team_home.more = '[lists]\nteams = ["a"]\n'
+    team_home.write(a=first, b=team_home.script("b", json.dumps({"text": "blue"}), json.dumps({"text": "small"})))
+
+    async def story() -> None:
+        async with open_teams() as teams:
+
+            def asked() -> list[ApprovalAsked]:
+                return [event for event in events_in(teams, pair) if isinstance(event, ApprovalAsked)]
+
+            def heard() -> list[str]:
+                others = (events_in(teams, session) for session in pair_sessions(teams) if session != pair)
+                return [event.text for events in others for event in events if isinstance(event, MessageAccepted)]
+
+            early = await teams.ask("a", "go", wait=0.01)
+            (pair,) = pair_sessions(teams)
+            # The first opens the conversation; the second could leave with its permit, were there no wait before that.
+            for count, so_far in enumerate(([], ["colour?"]), 1):
+                await until(lambda count=count: len(asked()) == count)
+                assert heard() == so_far, "nothing leaves before the answer"
+                await house_of(teams).send(pair, AnswerApproval(by=ANN, approval=asked()[-1].approval, granted=True))
+            await until(lambda: any(isinstance(event, PeerAnswered) for event in events_in(teams, pair)))
+            assert heard() == ["colour?", "size?"]
+            (report,) = await teams.reports(handle=early.handle)
+            assert (report["status"], report["answer"]) == ("done", "thanks")
+
+    run(story())
+
+
 @covers("teams.cycles-end")
 def test_a_question_that_comes_back_ends_with_its_path(team_home: TeamHome) -> None:
     def asks(team: str) -> str:

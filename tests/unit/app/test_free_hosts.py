@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from curtainwall.app.free_hosts import told_hosts
+from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import local_user, open_house, set_up
 from curtainwall.model import DisableRule, Mode, RuleId
 from tests.support.covers import covers
@@ -85,6 +86,17 @@ def test_a_long_list_is_cut_and_says_so(told: Told) -> None:
     assert len(long) < 1_500
 
 
+def test_of_a_list_that_names_little_that_is_free_only_the_beginning_is_looked_at(told: Told) -> None:
+    hidden = [f"10.0.0.{number}" for number in range(1, 100)]
+    words = told(*hidden, "docs.python.org")
+    assert "asked: some of the user's own network, not named here. " in words
+    assert "docs.python.org" in told(*hidden[:50], "docs.python.org")
+
+
+def test_an_address_is_named_as_it_is_listed(told: Told) -> None:
+    assert "asked: 2606:4700:4700::1111, 1.1.1.1. " in told("2606:4700:4700::1111", "1.1.1.1")
+
+
 def test_where_any_host_is_free_it_says_so_and_names_none(told: Told) -> None:
     anyone = "Hosts: `fetch` reads from any public host without anybody being asked, unless a rule says otherwise. "
     assert told("*", "docs.python.org").startswith(anyone)
@@ -105,6 +117,23 @@ def test_where_others_are_refused_it_does_not_speak_of_a_person(told: Told) -> N
 def test_it_is_what_holds_for_this_session_with_its_labels(told: Told) -> None:
     assert "docs.python.org" in told("docs.python.org")
     assert "docs.python.org" not in told("docs.python.org", labels=("sensitive",)), "after sensitive material every host is asked about"
+
+
+def test_the_rules_of_its_own_webhook_count_for_a_session(places: Places) -> None:
+    own = places.user / "own.cedar"
+    own.write_text('@id("ci-stays-here") forbid (principal, action == Action::"fetch-url", resource);')
+    places.home.mkdir(mode=0o700, exist_ok=True)
+    hook = f'[webhooks.hooks.ci]\nsecret-env = "CI_SECRET"\nprompt = "go"\npolicy = "{own}"\n'
+    (places.home / "config.toml").write_text(f'[lists]\nhosts = ["docs.python.org"]\n{hook}')
+
+    async def work() -> list[str]:
+        async with open_house(set_up()) as wired:
+            wanted = (Wanted("demo"), Wanted("demo", hook="ci"))
+            return [told_hosts(wired, await open_new(wired, each, local_user())) for each in wanted]
+
+    free, narrow = asyncio.run(asyncio.wait_for(work(), 60))
+    assert "asked: docs.python.org. " in free
+    assert narrow == "Hosts: none may be fetched from freely; each is refused."
 
 
 def test_it_is_told_also_beside_the_process_that_decides_for_the_session(places: Places) -> None:

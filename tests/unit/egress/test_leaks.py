@@ -1,5 +1,6 @@
 """The guard: a key in a reply is overwritten wherever it is cut, and nothing else waits longer than it must."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,14 @@ def test_no_cut_of_a_reply_lets_a_key_through(parts: list[bytes], data: st.DataO
     assert passed == whole.replace(KEY, b"*" * len(KEY))
 
 
+@pytest.mark.parametrize("before", [b"", b"it is "])
+@pytest.mark.parametrize("cut", range(1, len(KEY)))
+def test_a_key_that_comes_in_two_pieces_is_overwritten_wherever_they_meet(before: bytes, cut: int) -> None:
+    guard = Guard([KEY])
+    assert guard.feed(before + KEY[:cut]) == before
+    assert guard.feed(KEY[cut:] + b".") == b"*" * len(KEY) + b"."
+
+
 def test_what_cannot_be_the_beginning_of_a_key_passes_at_once() -> None:
     guard = Guard([KEY])
     assert guard.feed(b"data: yes\n\n") == b"data: yes\n\n"
@@ -35,3 +44,4 @@ def test_several_keys_are_looked_for_and_headers_that_hold_one_are_dropped() -> 
     assert guard.headers([free]) == [free]
     assert guard.headers([free, held]) == [free]
     assert guard.found == 3
+    assert guard.headers([free, (b"second-key", b"its name is one")]) == [free]

@@ -94,6 +94,8 @@ REFUSED: list[tuple[Dialect, dict[str, Any], ReachKind]] = [
     (Dialect.CHAT, {"model": "openai/gpt-4o", "models": ["openai/gpt-4o:online"]}, ReachKind.WEB),
     (Dialect.CHAT, user({"type": "image_url", "image_url": {"url": "https://evil.test"}}), ReachKind.URL),
     (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test"}), ReachKind.URL),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": "https://evil.test/?data:image/png;base64,AA"}), ReachKind.URL),
+    (Dialect.CHAT, user({"type": "image_url", "image_url": " data:image/png;base64,AA"}), ReachKind.URL),
     (Dialect.CHAT, user({"type": "video_url", "video_url": {"url": "https://evil.test"}}), ReachKind.URL),
     (Dialect.GEMINI, contents({"fileData": {"fileUri": "https://evil.test"}}), ReachKind.URL),
     (Dialect.GEMINI, contents({"file_data": {"file_uri": "gs://bucket/x"}}), ReachKind.URL),

@@ -100,6 +100,7 @@ def test_only_strings_are_paths(text: object, scene: Scene) -> None:
         ("~root", "another user's home"),
         ("~~", "another user's home"),
         ("x/" * 2048, "longer than 4095 bytes"),
+        ("é/" * 1366, "longer than 4095 bytes"),
         ("n" * 256, "name too long"),
         ("missing/" + "é" * 128, "longer than 255 bytes"),
         ("a/file/", "not a directory"),

@@ -154,3 +154,22 @@ def test_a_call_that_is_denied_for_now_is_told_to_set_a_label_only_where_it_woul
     planned = why(call(read("/w/.env"), command("x"), effect=ToolEffect.EXECUTE), session(mode=Mode.PLAN))
     assert planned.effect is Effect.DENY
     assert any("this call is denied, and would set it, by `read-path` on `/w/.env`" in label for label in planned.labels)
+
+
+@pytest.mark.parametrize("rule", ["no-rule", "policy-error"])
+def test_a_call_that_a_rule_of_ones_own_could_permit_is_told_which_label_it_would_set(rule: str) -> None:
+    told = explain(policy(), call(read("/w/.env")), session(), denial(rule, "x"))
+    assert any("this call is denied, and would set it, by `read-path` on `/w/.env`" in label for label in told.labels)
+
+
+def test_of_two_denials_one_for_good_is_enough_to_set_no_label() -> None:
+    judging = policy(protection=Protection(never=("/k",)))
+    both = denial("protected-path", "x").model_copy(update={"because": (RuleId("protected-path"), RuleId("plan-reads-only"))})
+    told = explain(judging, call(read("/w/.env")), session(mode=Mode.PLAN), both)
+    assert "`sensitive` is not in force (set by `secret-files`)" in told.labels
+
+
+def test_a_rule_beside_one_that_cannot_be_switched_off_is_not_told_to_be() -> None:
+    because = (RuleId("project-edit"), RuleId("hook:mine"))
+    verdict = Verdict(effect=Effect.ASK, because=because, findings=(Finding(resource=0, effect=Effect.ASK, because=because),))
+    assert not any("/disable" in change for change in explain(policy(), call(write("/p/a")), PROJECT, verdict).changes)

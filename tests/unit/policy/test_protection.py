@@ -39,6 +39,14 @@ def test_what_is_closed(role: Role, path: str, workspace: Workspace, stopped: bo
     assert HOME.stops(role, path, workspace) is stopped
 
 
+def test_what_holds_something_that_is_only_read_is_not_deleted_either() -> None:
+    only_read = Protection(readonly=("/h/dots/.bashrc",))
+    assert only_read.stops(Role.DELETE_PATH, "/h/dots", PROJECT)
+    assert only_read.stops(Role.DELETE_PATH, "/h", PROJECT)
+    assert not only_read.stops(Role.WRITE_PATH, "/h/dots", PROJECT)
+    assert not only_read.stops(Role.DELETE_PATH, "/h/dots/.profile", PROJECT)
+
+
 @pytest.mark.parametrize(
     ("workspace", "place"),
     [

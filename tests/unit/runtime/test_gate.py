@@ -94,6 +94,40 @@ def test_an_unknown_tool_is_denied_and_logged(workspace: Path, far: FarSide) -> 
     run(story())
 
 
+def test_what_a_refusal_quotes_of_a_secret_is_masked_in_its_words_and_in_the_log(workspace: Path, far: FarSide) -> None:
+    secret = f"ghp_{'a1B2' * 9}"
+
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate, wanted = SessionGate(h, tools(far)), Ask(tool=f"filesystem.{secret}", arguments={"path": secret})
+            for asked in (wanted, wanted.model_copy(update={"server": "git"})):
+                answer = await gate.request(session, asked)
+                assert answer.verdict.because == ("unknown-tool",)
+                assert "`filesystem.[masked:" in answer.verdict.reason
+                assert not [it for it in (answer, *events(h, session)) if secret in it.model_dump_json()]
+
+    run(story())
+
+
+def test_what_a_tool_that_broke_quotes_of_a_secret_is_masked_in_its_outcome_and_in_the_log(workspace: Path, far: FarSide) -> None:
+    secret = f"ghp_{'a1B2' * 9}"
+
+    def breaks(_: Prepared) -> None:
+        raise RuntimeError(f"cannot sign in with {secret}")
+
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            far.on_run = breaks
+            answer = await SessionGate(h, tools(far)).request(session, write(workspace / "a"))
+            assert answer.result is not None
+            assert str(answer.result.value).startswith("the tool failed: RuntimeError: cannot sign in with [masked:")
+            assert not [event for event in events(h, session) if secret in event.model_dump_json()]
+
+    run(story())
+
+
 @covers("agents.the-houses-own-tools-are-not-for-agents")
 def test_what_only_the_house_asks_for_is_unknown_to_agents(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
@@ -190,6 +224,57 @@ def test_the_same_subject_asked_twice_runs_once_and_both_get_the_outcome(workspa
             first, second = await asyncio.gather(one, two)
             assert first.result == second.result == ToolResult(ok=True, value="done")
             assert len(far.lines) == 1
+
+    run(story())
+
+
+def test_a_call_that_joins_one_that_nobody_waits_for_leaves_it_as_it_is(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            parked = await gate.request(session, read("/etc/hostname"), wait=False)
+            joining = asyncio.create_task(gate.request(session, read("/etc/hostname")))
+            await until(lambda: "ApprovalJoined" in kinds(h, session))
+            for name in ("a", "b"):
+                await gate.request(session, write(workspace / name))
+            joining.cancel()
+            await asyncio.wait([joining])
+            assert kinds(h, session).count("CallDropped") == 1, "the one that joined, and no other"
+            [approval] = open_asks(h)
+            await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
+            assert (await gate.go_on(session, parked.call)).result == ToolResult(ok=True, value="done")
+
+    run(story())
+
+
+def test_a_call_that_waits_is_not_denied_because_another_one_is(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            waiting = asyncio.create_task(gate.request(session, read("/etc/hostname")))
+            [approval] = await until(lambda: open_asks(h))
+            for _ in range(2):
+                assert (await gate.request(session, Ask(tool="filesystem.rm_rf", arguments={}))).verdict.effect is Effect.DENY
+            await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
+            assert (await waiting).result == ToolResult(ok=True, value="done")
+
+    run(story())
+
+
+def test_a_call_that_is_let_go_gets_the_outcome_of_no_other_call(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            waiting = asyncio.create_task(gate.request(session, read("/etc/hostname")))
+            await until(lambda: open_asks(h))
+            assert (await gate.request(session, write(workspace / "a"))).result == ToolResult(ok=True, value="done")
+            [asked] = [event for event in events(h, session) if isinstance(event, ApprovalAsked)]
+            await gate.drop(session, asked.call, "enough")
+            told = await waiting
+            assert (told.result, told.verdict.because, told.verdict.reason) == (None, ("call-dropped",), "enough")
 
     run(story())
 

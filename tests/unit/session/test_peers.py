@@ -193,6 +193,9 @@ def test_labels_go_along_with_the_message_and_come_back_with_the_answer() -> Non
     unknown = Session().is_asked(labels=(LabelSource(label=Label("untrusted-content")),))[0]
     assert isinstance(unknown, LabelsAdded)
     assert label_words(unknown.labels[0]) == "untrusted-content was set by team frontend"
+    far = Session().is_asked(labels=(LabelSource(label=Label("untrusted-content"), origin="evil.com from team data"),))[0]
+    assert isinstance(far, LabelsAdded)
+    assert far.labels[0].origin == "evil.com from team frontend", "one hop is told, however many there were"
     told = next(event for event in here.works() if isinstance(event, PeerAnswered))
     assert [it.label for it in told.answer.labels] == ["untrusted-content"]
     asker = Session("frontend")

@@ -73,6 +73,17 @@ def test_a_busy_provider_is_asked_again_later_and_later() -> None:
     assert str(again[1]) == "trying again in 2 s (3 of 6): slow down"
 
 
+@covers("models.retries-are-told")
+def test_that_it_is_asked_again_is_told_before_anybody_waits() -> None:
+    waits, model = Waits(), Moody([[ModelFault("busy", "slow down")], [ModelFault("busy", "slow down")], [WHOLE]])
+
+    async def listen() -> list[tuple[Again, int]]:
+        patient = Patient(model, waits.sleep, chance=lambda: 1.0)
+        return [(piece, len(waits.slept)) async for piece in patient.reply(PROMPT) if isinstance(piece, Again)]
+
+    assert asyncio.run(listen()) == [(Again(2, 6, 1.0, "slow down"), 0), (Again(3, 6, 2.0, "slow down"), 1)]
+
+
 @covers("models.patience-ends")
 def test_a_server_that_is_not_there_is_given_up_sooner() -> None:
     waits, model = Waits(), Moody([[ModelFault("unreachable", "nothing listens", is_absent=True)]] * 9)
