@@ -12,7 +12,7 @@ from pathlib import Path
 
 from curtainwall.agents.builtin import Model
 from curtainwall.agents.builtin.models.estimates import free_usage
-from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Prompt, Reply
+from curtainwall.agents.builtin.talk import Again, AgentSaid, Delta, HumanSaid, ModelFault, Prompt, Reply
 from curtainwall.app.serving import Serving, serving
 from curtainwall.app.wiring import Parts
 from curtainwall.model import (
@@ -64,6 +64,26 @@ class Echo:
         if self.goes_on is not None:
             await self.goes_on.wait()
         yield Delta(said.text[middle:])
+        yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
+
+
+@dataclass
+class Unsteady:
+    """A model that is tried again as often as it is told why, until it is told nothing, and answers, or to give up."""
+
+    moves: "asyncio.Queue[str]"
+    name: str = "unsteady"
+    context_size: int = 1_000_000
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Again | Reply]:
+        attempt = 1
+        while why := await self.moves.get():
+            if why == "give up":
+                raise ModelFault("rejected", "it is gone")
+            attempt += 1
+            yield Again(attempt, 6, 7.0, why)
+        said = AgentSaid(text="I am back")
+        yield Delta(said.text)
         yield Reply(said, {"said": said.text}, free_usage(prompt, said), "end_turn")
 
 
@@ -166,7 +186,10 @@ def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Pop
 
 
 async def _serve() -> None:
-    async with serving(models=[Echo()] if sys.argv[1:] == ["echo"] else ()):
+    moves = asyncio.Queue[str]()
+    moves.put_nowait("nobody answers")
+    models: dict[str, Model] = {"echo": Echo(), "unsteady": Unsteady(moves)}
+    async with serving(models=[models[name] for name in sys.argv[1:]]):
         await asyncio.Event().wait()
 
 

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.upstream import (
@@ -33,9 +33,11 @@ HEARD = "HEARD: "
 class Prompted(Upstream):
     """Calls a tool where the last message says `CALL name {json}`, repeats a tool's result, and otherwise tells each `word=` it heard."""
 
+    accepted: set[str] = field(default_factory=lambda: {KEY})
+
     async def _answer(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         keys = {asked.headers.get(name, "").removeprefix("Bearer ") for name in ("x-api-key", "authorization", "x-goog-api-key")}
-        if KEY not in keys:
+        if self.accepted.isdisjoint(keys):
             return _send_fault(writer, Fails(401, "invalid key", "authentication_error", "invalid_api_key"))
         path = asked.path.partition("?")[0]
         if path.endswith("/count_tokens"):

@@ -1,18 +1,19 @@
 """The providers that foreign agents may reach: where each is, and where its key comes from. No key is read here."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from curtainwall.app.config import Config, NamedModelSection
-from curtainwall.app.config_agents import SIGNS_IN, KeySection
+from curtainwall.app.config_agents import SIGNS_IN, AgentSection, KeySection
+from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.credentials import source_of
 from curtainwall.app.models import key_in
 from curtainwall.egress import ANTHROPIC, GEMINI, OPENAI, Access, Provider, openai_compatible
 from curtainwall.facts import Unclear
 from curtainwall.host import FromEnvironment, Source, Unavailable
-from curtainwall.model import Broken, NotFound
+from curtainwall.model import Broken, CommandRefused, NotFound
 
 Learn = Callable[[str, str], None]
 """Whoever masks learns a key, by its name and value, before it is used."""
@@ -52,13 +53,17 @@ class _Learning:
         return value
 
 
-def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.environ, *, agent: str = "") -> dict[str, Access]:
+def accesses(
+    config: Config, learn: Learn, environ: Mapping[str, str] = os.environ, *, agent: str = "", team: str = ""
+) -> dict[str, Access]:
     """Return what an agent may be given, by the provider's name: those with a key, and servers of the user's own.
 
-    INVARIANT: an agent with a key of its own for a provider never gets the one that all others use, also where its own cannot be read.
+    INVARIANT: an agent, or a team, with a key of its own for a provider never gets the one that all others use, also where its own cannot
+    be read. A team's goes before its agent's.
     """
     found: dict[str, Access] = {}
-    own = config.agents[agent].keys if agent in config.agents else dict[str, KeySection]()
+    own = {**_own_keys(config.agents, agent), **_own_keys(config.teams, team)}
+    names = {**{name: f"{agent}-{name}" for name in own}, **{name: f"team-{team}-{name}" for name in _own_keys(config.teams, team)}}
     for name, provider in _KNOWN.items():
         section = config.models.get(name)
         key = None if section is None else key_in(section, environ)
@@ -72,21 +77,29 @@ def accesses(config: Config, learn: Learn, environ: Mapping[str, str] = os.envir
         if name in own:
             key, is_token = source_of(own[name], environ), own[name].oauth
         if key is not None:
-            found[name] = Access(_placed(provider, section), _Learning(_named(name, agent, own), key, learn), oauth=is_token)
+            found[name] = Access(_placed(provider, section), _Learning(names.get(name, name), key, learn), oauth=is_token)
     for name, section in config.models.items():
         if name not in _KNOWN and section.url is not None:
             key = key_in(section, environ) or FromEnvironment("key", {"key": _NO_KEY})
             key = source_of(own[name], environ) if name in own else key
-            found[name] = Access(_own(name, section.url), _Learning(_named(name, agent, own), key, learn))
+            found[name] = Access(_own(name, section.url), _Learning(names.get(name, name), key, learn))
     return found
 
 
-def see_that_keys_fit(config: Config, agent: str, providers: Iterable[str]) -> None:
-    """Raise `Broken` where an agent has a key of its own for a provider that it does not talk to."""
+def see_that_keys_fit(config: Config, agent: str, providers: Iterable[str], *, team: str = "") -> None:
+    """Raise `Broken` where an agent, or a team that it serves, has a key of its own for a provider that it does not talk to."""
     able = tuple(providers)
-    for name in config.agents[agent].keys if agent in config.agents else ():
+    own = [f"agents.{agent}.keys.{name}" for name in _own_keys(config.agents, agent)]
+    for place in (*own, *(f"teams.{team}.keys.{name}" for name in _own_keys(config.teams, team))):
+        name = place.rpartition(".")[2]
         if name not in able:
-            raise Broken(f"[agents.{agent}.keys.{name}]: {agent} does not talk to `{name}`; it talks to: {', '.join(able)}")
+            raise Broken(f"[{place}]: {agent} does not talk to `{name}`; it talks to: {', '.join(able)}")
+
+
+def see_that_team_keys_stand(begun: Config, now: Config, team: str) -> None:
+    """Raise `CommandRefused` where a team's keys are others than at the start: only at the next are their places protected."""
+    if _own_keys(begun.teams, team) != _own_keys(now.teams, team):
+        raise CommandRefused(f"`teams.{team}.keys` has changed; start this process again, and team `{team}` uses them")
 
 
 async def missing_keys(found: Mapping[str, Access]) -> dict[str, str]:
@@ -121,9 +134,10 @@ def how_to_get(names: Iterable[str]) -> str:
     return f"{' or '.join(each)}{token}; docs/models.md has the places for keys"
 
 
-def _named(provider: str, agent: str, own: Collection[str]) -> str:
-    """Return what a key is called, for people and for masks."""
-    return f"{agent}-{provider}" if provider in own else provider
+def _own_keys(sections: Mapping[str, AgentSection] | Mapping[str, TeamSection], name: str) -> Mapping[str, KeySection]:
+    """Return the keys that somebody has of their own, by the provider's name."""
+    section = sections.get(name)
+    return {} if section is None else section.keys
 
 
 def _placed(provider: Provider, section: NamedModelSection | None) -> Provider:

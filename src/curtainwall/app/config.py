@@ -12,7 +12,7 @@ from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.app.config_secrets import SecretSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_servers import ServerSection
-from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection
+from curtainwall.app.config_teams import PeersSection, TeamName, TeamSection, see_team_keys
 from curtainwall.app.config_web import WebSection
 from curtainwall.app.config_webhooks import WebhooksSection
 from curtainwall.channels.places import parse_place
@@ -269,13 +269,15 @@ class Config(Section):
         for place, agent in {"sessions": self.sessions.agent, **named}.items():
             if agent not in there:
                 raise ValueError(f"`{place}.agent` names `{agent}`, which is no agent here; there are: {', '.join(there)}")
-        servers = tuple(name for name, section in self.models.items() if section.url is not None)
+        servers = (name for name, section in self.models.items() if section.url is not None)
+        providers = tuple(dict.fromkeys((*PROVIDERS, *servers)))
         for name, section in self.agents.items():
             for provider in section.keys:
-                if provider not in (*PROVIDERS, *servers):
-                    told = ", ".join(dict.fromkeys((*PROVIDERS, *servers)))
+                if provider not in providers:
+                    told = ", ".join(providers)
                     raise ValueError(f"`agents.{name}.keys.{provider}` is for no provider that there is here; there are: {told}")
         for name, team in self.teams.items():
+            see_team_keys(name, team, providers)
             for asker in team.askers or ():
                 if asker not in self.teams and asker != NOBODY:
                     raise ValueError(f"`teams.{name}.askers` names `{asker}`, which is no team here; write a team's name or `{NOBODY}`")

@@ -56,12 +56,23 @@ class SessionsSection(Section):
 
 
 class KeySection(SecretSection):
-    """A provider's key for this agent alone, in place of the one that the others use (docs/containers.md).
+    """A provider's key for this agent or team alone, in place of the one that the others use (docs/containers.md).
 
     It comes from exactly one of `env`, `file`, `keyring` and `command`.
     """
 
     oauth: bool = Field(False, description="under `anthropic`: it is no key but a token, as `claude setup-token` prints one")
+
+
+Keys = dict[ModelName, KeySection]
+"""Keys of somebody's own, by the provider's name."""
+
+
+def see_tokens(keys: Mapping[str, KeySection]) -> None:
+    """Raise where a token is named for a provider that takes none."""
+    for provider, key in keys.items():
+        if key.oauth and provider != SIGNS_IN:
+            raise ValueError(f"`keys.{provider}`: `oauth` is for `{SIGNS_IN}` alone; take it away, or name the place of a key")
 
 
 class AgentSection(Section):
@@ -85,7 +96,7 @@ class AgentSection(Section):
     )
     env: tuple[Variable, ...] = Field((), description='variables that it gets besides: `["REGION=eu"]`; never a secret, it can read them')
     programs: tuple[Lent, ...] = Field((), description="programs of this machine that it sees read-only, as `HERE:INSIDE`")
-    keys: dict[ModelName, KeySection] = Field(default_factory=dict[str, KeySection], description="by the provider's name")
+    keys: Keys = Field(default_factory=dict[str, KeySection], description="by the provider's name")
 
     @model_validator(mode="after")
     def _holds_together(self) -> "AgentSection":
@@ -93,9 +104,8 @@ class AgentSection(Section):
             raise ValueError("`resume`, `providers` and `env` are for an agent of your own; write its `command`")
         if (self.command or self.ready) and self.image is None:
             raise ValueError("write the `image` that it runs in")
-        for provider, key in self.keys.items():
-            if key.oauth and provider != SIGNS_IN:
-                raise ValueError(f"`keys.{provider}`: `oauth` is for `{SIGNS_IN}` alone; take it away, or name the place of a key")
+        see_tokens(self.keys)
+        for provider in self.keys:
             if self.command and provider not in self.providers:
                 raise ValueError(f"`keys.{provider}`: the agent does not talk to `{provider}`; name it in `providers` first")
         return self

@@ -177,6 +177,8 @@ _EXAMPLES_IN = {
     "hooks": {"file": '"~/.claude/settings.json"'},
     "agents.NAME": {"image": '"my/image:1"', "command": '["my-agent"]', "providers": '{ openai = "OPENAI_API_KEY" }'},
     "agents.NAME.keys.PROVIDER": {"env": '"TEAM_KEY"', "file": "", "keyring": "", "command": ""},
+    "teams.NAME": {"agent": '"opencode"'},
+    "teams.NAME.keys.PROVIDER": {"env": '"BACKEND_KEY"', "file": "", "keyring": "", "command": ""},
     "web": {"tokens": '{ann = "~/.config/curtainwall-token"}'},
 }
 

@@ -1,11 +1,13 @@
 """The tables of teams: who they are, and how they talk."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from curtainwall.app.config_agents import BUILTIN, SIGNS_IN, Keys, KeySection, see_tokens
 from curtainwall.app.config_kinds import Count, Duration, FileName, Section, written
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.channels.places import parse_place
 from curtainwall.model import NOBODY, Mode
 
@@ -55,6 +57,12 @@ class TeamSection(Section):
     token_file: FileName | None = Field(None, alias="token-file", description="the file that holds the token and nothing else, instead")
     tokens: Count | None = Field(None, description="tokens that one conversation may use; left out, whoever asks pays and is the limit")
     dollars: Annotated[float, Field(gt=0)] | None = Field(None, description="cost of one conversation in USD")
+    keys: Keys = Field(default_factory=dict[str, KeySection], description="by the provider's name")
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "TeamSection":
+        see_tokens(self.keys)
+        return self
 
 
 class PeersSection(Section):
@@ -75,6 +83,17 @@ class PeersSection(Section):
         """The host and the port to listen on."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
+
+
+def see_team_keys(name: str, team: TeamSection, providers: Sequence[str]) -> None:
+    """Raise where a team has a key that its agent would not use, or for a provider that there is not."""
+    if team.keys and team.agent == BUILTIN:
+        raise ValueError(f"`teams.{name}.keys` is for the agents of others; `{BUILTIN}` uses the keys of `[models.PROVIDER]`")
+    for provider in team.keys:
+        if team.agent == LOCAL and provider != SIGNS_IN:
+            raise ValueError(f"`teams.{name}.keys.{provider}`: `{LOCAL}` talks to `{SIGNS_IN}` alone")
+        if provider not in providers:
+            raise ValueError(f"`teams.{name}.keys.{provider}` is for no provider that there is here; there are: {', '.join(providers)}")
 
 
 def team_files(teams: Mapping[str, TeamSection]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from curtainwall.agents.container import (
     PlainAgent,
     Program,
 )
-from curtainwall.app.accesses import accesses, see_that_a_key_is_there, see_that_keys_fit
+from curtainwall.app.accesses import accesses, see_that_a_key_is_there, see_that_keys_fit, see_that_team_keys_stand
 from curtainwall.app.agent_images import AgentImages
 from curtainwall.app.config import Config
 from curtainwall.app.knowledge import shelf_of
@@ -103,8 +103,10 @@ class Containers:
         if self._egress is not None:
             self._egress.close()
 
-    def _accesses_of(self, agent: str) -> dict[str, Access]:
-        return accesses(self._config, self._wired.masker.learn, agent=agent)
+    def _accesses_of(self, agent: str, team: str = "") -> dict[str, Access]:
+        see_that_team_keys_stand(self._config, self._wired.setup.config, team)
+        see_that_keys_fit(self._config, agent, self._adapters.find(agent).providers, team=team)
+        return accesses(self._config, self._wired.masker.learn, agent=agent, team=team)
 
     def _folders_of(self, session: SessionId, workspace: Workspace, mode: Mode) -> Folders:
         home = self._wired.setup.home

@@ -272,8 +272,9 @@ def _keys(home: Home) -> Finding:
     try:
         config = load_config(home.config)
         missing: dict[str, None] = {}
-        for agent in ("", *config.agents):
-            given = accesses(config, lambda _name, _value: None, agent=agent)
+        served = [(agent, "") for agent in ("", *config.agents)]
+        for agent, name in (*served, *((team.agent, name) for name, team in config.teams.items() if team.keys)):
+            given = accesses(config, lambda _name, _value: None, agent=agent, team=name)
             missing |= dict.fromkeys(asyncio.run(missing_keys(given)).values())
     except CurtainwallError as fault:
         return Finding("keys", "warn", f"unknown: {fault}")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 
 from curtainwall.app.config import Config
+from curtainwall.app.config_agents import KeySection
 
 PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY")
 
@@ -11,14 +12,14 @@ PROVIDER_KEYS = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY
 def model_files(config: Config) -> tuple[str, ...]:
     """Return the files that hold keys, which no agent may touch."""
     ours = (config.notify.token_file,) if config.notify.token_file else ()
-    own = (key.file for agent in config.agents.values() for key in agent.keys.values() if key.file)
+    own = (key.file for key in _own_keys(config) if key.file)
     return (*(section.file for section in config.models.values() if section.file), *own, *ours)
 
 
 def model_variables(config: Config) -> tuple[str, ...]:
     """Return the variables that hold keys, which no child of ours may have."""
     ours = (config.notify.token_env,) if config.notify.token_env else ()
-    own = (key.env for agent in config.agents.values() for key in agent.keys.values() if key.env)
+    own = (key.env for key in _own_keys(config) if key.env)
     return (*PROVIDER_KEYS, *(section.env for section in config.models.values() if section.env), *own, *ours)
 
 
@@ -27,3 +28,8 @@ def model_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> di
     named = {name: section.key for name, section in config.models.items() if section.key}
     found = {variable.lower(): value for variable in model_variables(config) if (value := environ.get(variable, "").strip())}
     return {**found, **{f"{name}-key": key for name, key in named.items()}}
+
+
+def _own_keys(config: Config) -> tuple[KeySection, ...]:
+    """Return the keys that agents and teams have of their own."""
+    return tuple(key for section in (*config.agents.values(), *config.teams.values()) for key in section.keys.values())

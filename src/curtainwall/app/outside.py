@@ -31,8 +31,8 @@ class Ways:
     wired: Wired
     journal: Journal
     egress: Egress
-    accesses_of: Callable[[str], Mapping[str, Access]]
-    """Tells what an agent may be given, by the provider's name."""
+    accesses_of: Callable[[str, str], Mapping[str, Access]]
+    """Tells what an agent may be given for a team, by the provider's name."""
     price: Price | None
 
     @asynccontextmanager
@@ -47,7 +47,7 @@ class Ways:
             door = Door(at.session, seen, house.feed, self.wired.tools.listing, house.clock, turn=at.turn)
             await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
             asking = AtTheGate(gate, at)
-            accesses = self.accesses_of(actor.state.facts.agent)
+            accesses = self.accesses_of(actor.state.facts.agent, actor.state.facts.team)
             reached = tuple(accesses[name] for name in providers if name in accesses)
             terms = Terms(reached, meter, asking.judge, asking.decide)
             proxy = await self.egress.open(terms, run / EGRESS_SOCKET, owner=user)

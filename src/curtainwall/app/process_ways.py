@@ -1,7 +1,7 @@
 """The two ways out of a local agent's process, through all its turns: its tools and its models, to the one gate and the one log."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,8 @@ class ProcessWays:
     wired: Wired
     journal: Journal
     egress: Egress
-    accesses: Mapping[str, Access]
+    accesses_of: Callable[[str], Mapping[str, Access]]
+    """Tells what the agent may be given for a team, by the provider's name."""
     price: Price | None
 
     @asynccontextmanager
@@ -101,7 +102,8 @@ class ProcessWays:
 
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
-            reached = tuple(self.accesses[name] for name in providers if name in self.accesses)
+            accesses = self.accesses_of(self.wired.peers.team_of(session))
+            reached = tuple(accesses[name] for name in providers if name in accesses)
             proxy = await self.egress.open(Terms(reached, present, present.judge, present.decide), run / EGRESS_SOCKET, owner=user)
             stack.push_async_callback(proxy.close)
             certificates = await asyncio.to_thread(trusted_inside, self.egress)

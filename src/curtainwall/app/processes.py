@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.agents.process import Around, Folders, Limits, ProcessAgent, find_claude
-from curtainwall.app.accesses import accesses, see_that_a_key_is_there
+from curtainwall.app.accesses import accesses, see_that_a_key_is_there, see_that_team_keys_stand
 from curtainwall.app.config import Config
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.home import Home
@@ -31,13 +31,12 @@ class Processes:
         self._wired = wired
         self._journal = journal
         self._config = wired.setup.config
-        self._accesses = accesses(self._config, wired.masker.learn, agent=LOCAL)
         self._agent: ProcessAgent | None = None
         self._egress: Egress | None = None
 
     async def see_that_it_can(self, agent: str) -> None:
         """Raise, with what to do, where the program, the confinement or the key is missing."""
-        await see_that_local_can(agent, self._config, self._accesses)
+        await see_that_local_can(agent, self._config, self._accesses_of(""))
 
     def see_model(self, agent: str, model: str) -> None:
         """Raise where the agent cannot use a model of this name."""
@@ -58,13 +57,17 @@ class Processes:
                 journal=self._journal,
                 clock=wired.house.clock,
                 masker=wired.masker,
-                outside=ProcessWays(wired, self._journal, self._egress, self._accesses, price),
+                outside=ProcessWays(wired, self._journal, self._egress, self._accesses_of, price),
                 folders_of=partial(folders_of, wired.setup.home),
                 program_of=lambda: find_claude(self._config.processes.program),
                 limits=limits_of(self._config),
             )
             self._agent = ProcessAgent(around)
         return self._agent
+
+    def _accesses_of(self, team: str) -> dict[str, Access]:
+        see_that_team_keys_stand(self._config, self._wired.setup.config, team)
+        return accesses(self._config, self._wired.masker.learn, agent=LOCAL, team=team)
 
     async def close(self) -> None:
         """End the processes, and let go of everything."""

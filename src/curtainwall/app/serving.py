@@ -109,10 +109,10 @@ class Serving:
 
     def board(self, at: ShownAt | None = None) -> Board:
         """Return the board with the asks of a channel, of a place on it, or of the whole house."""
-        who_may = self._who_may if at is None else None
-        return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at, who_may)
+        return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at, self.who_may)
 
-    def _who_may(self) -> Callable[[Key], str]:
+    def who_may(self) -> Callable[[Key], str]:
+        """Look at who may answer asks now, and return what tells it of each in words."""
         return who_may_answer(self.wired.store.index, self.wired.setup.config, local_user().name)
 
     def reason_of(self, rule: RuleId) -> str:

@@ -9,10 +9,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from curtainwall.app.openings import Wanted, open_new
-from curtainwall.model import ApprovalAnswered, MessageId, Route, SendMessage, SessionId, TurnEnded, Who, session_stream
+from curtainwall.model import SYSTEM, AddRoute, ApprovalAnswered, MessageId, Route, SendMessage, SessionId, TurnEnded, Who, session_stream
 from tests.support.covers import covers
-from tests.support.matrix_house import Echo, configure, process, served
+from tests.support.matrix_house import Echo, Unsteady, configure, process, served
 from tests.support.stores import line_from
 from tests.support.stores import process as store_process
 from tests.support.synapse import Person, Synapse, person
@@ -122,6 +124,34 @@ def test_whoever_may_only_talk_and_whoever_is_a_stranger_answer_nothing(home: Ho
             answers = [it.event for it in here.log(room) if isinstance(it.event, ApprovalAnswered)]
             assert [(answer.granted, answer.by.name, answer.reason) for answer in answers] == [(False, ann.user, "not today")]
             assert here.accepted(room) == ["write it", "hello"]
+
+    run(talk())
+
+
+@covers("approvals.who-may-answer")
+def test_a_card_says_who_may_answer_it_and_says_it_anew_where_that_changes(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    others = '[web]\noperators = ["olga"]\n[channels.desk]\noperators = ["<b>carl</b>"]\n'
+    configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}), matrix=others)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served() as here:
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            approval = await ask_in(ann, room, wall)
+            (card,) = [it for it in ann.heard(room, wall) if "waits for an answer" in it.text]
+            assert f"\nmay be answered on matrix by {ann.user}, on web by olga, and at its machine\n" in card.text
+            route = AddRoute(by=SYSTEM, route=Route(channel="desk", reference="front"))
+            await here.serving.wired.house.send(here.session_at(room), route)
+            words = f"on desk by <b>carl</b>, on matrix by {ann.user}, on web by olga, and at its machine"
+            await ann.until(lambda: f"\nmay be answered {words}\n" in card.text)
+            assert "on desk by &lt;b&gt;carl&lt;/b&gt;, on matrix" in str(card.source["content"]["formatted_body"])
+            await ann.say(room, f"/pending {approval}")
+            await ann.until(lambda: sum(words in it.text for it in ann.heard(room, wall)) == 2)
+            await ann.say(room, f"/deny {approval}")
+            await ann.until(lambda: f"was denied by {ann.user}" in card.text)
+            assert "may be answered" not in card.text
+            assert "write-path" in card.text, "what was asked stays"
 
     run(talk())
 
@@ -299,6 +329,62 @@ def test_what_comes_slowly_is_shown_as_it_comes_and_what_is_long_goes_on_in_a_th
                 assert {part.thread for part in rest} == {first.event}
                 told = first.text.partition("\n\n… ")[0].removeprefix("heard: ") + "".join(part.text for part in rest)
                 assert re.sub(r"\s", "", told) == re.sub(r"\s", "", long)
+
+    run(talk())
+
+
+@covers("matrix.tried-again")
+@pytest.mark.parametrize("answers", [True, False])
+def test_that_a_model_is_tried_again_is_said_once_and_in_the_end_what_came_of_it(
+    answers: bool, home: Home, synapse: Synapse, tmp_path: Path
+) -> None:
+    configure(home, synapse)
+    wall, moves = synapse.user("wall"), asyncio.Queue[str]()
+    model = Unsteady(moves)
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served(model):
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            await ann.say(room, "good morning")
+            moves.put_nowait("nobody answers")
+            notice = await ann.hears(room, wall, "trying again in 7 s (2 of 6): nobody answers")
+            assert notice.source["content"]["msgtype"] == "m.notice"
+            moves.put_nowait("it is `busy`")
+            await ann.until(lambda: "trying again in 7 s (3 of 6): it is `busy`" in notice.text)
+            moves.put_nowait("" if answers else "give up")
+            if answers:
+                await ann.hears(room, wall, "I am back")
+            else:
+                await ann.hears(room, wall, "the turn failed: it is gone")
+            how = "the model answers again" if answers else "the model is not tried any more"
+            await ann.until(lambda: notice.text == f"{how}; before: trying again in 7 s (3 of 6): it is `busy`")
+            assert len(ann.heard(room, wall)) == 2
+            # What passes before anybody would notice is not worth a word.
+            await ann.say(room, "and now?")
+            moves.put_nowait("nobody answers")
+            moves.put_nowait("")
+            await ann.until(lambda: len(ann.heard(room, wall)) == 3)
+            assert ann.heard(room, wall)[-1].text == "I am back"
+
+    run(talk())
+
+
+@covers("matrix.tried-again")
+def test_nothing_is_said_to_be_tried_again_after_a_crash_in_the_middle_of_it(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            with process(home, tmp_path / "first.log", "unsteady") as first:
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "good morning")
+                notice = await ann.hears(room, wall, "trying again in 7 s (2 of 6): nobody answers")
+                first.kill()
+            async with served(Echo()):
+                await ann.until(lambda: notice.text.startswith("the model "))
 
     run(talk())
 

@@ -99,6 +99,37 @@ def test_a_local_agent_uses_its_own_key_and_nothing_on_disk_has_it(program: Prog
     assert {asked.headers.get("x-api-key") for asked in provider.asked} == {KEY}
 
 
+@covers("teams.own-keys")
+def test_two_teams_with_the_same_agent_each_use_their_own_key_and_nothing_on_disk_has_them(program: Program, provider: Prompted) -> None:
+    keys = {name: f"sk-ant-api03-the-key-of-{name}-{'0123456789' * 4}" for name in ("backend", "frontend")}
+    provider.accepted |= {*keys.values()}
+    users = "sk-ant-api03-the-users-own-key-for-everything-else"
+    text = f'[models.anthropic]\nurl = "{provider.url}"\n[processes]\nprogram = "{CLAUDE}"\n[lists]\nteams = ["*"]\n'
+    for name, key in keys.items():
+        project, place = program.scratch / name, program.scratch / f"{name}.key"
+        project.mkdir()
+        place.write_text(f"{key}\n")
+        place.chmod(0o600)
+        text += f'[teams.{name}]\nproject = "{project}"\nagent = "claude-local"\n[teams.{name}.keys.anthropic]\nfile = "{place}"\n'
+    program.configure(text)
+    for name, key in keys.items():
+        provider.asked.clear()
+        asked = program.json("teams", "ask", name, "word=alpha", "--timeout", "60", ANTHROPIC_API_KEY=users)
+        assert asked["text"] == "HEARD: alpha", asked
+        assert {each.headers.get("x-api-key") for each in provider.asked} == {key}
+    for path in program.home.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        for key in (*keys.values(), users):
+            assert key.encode() not in content, path
+    provider.asked.clear()
+    (program.scratch / "backend.key").unlink()
+    lost = program("teams", "ask", "backend", "word=beta", "--timeout", "60", fails=True, ANTHROPIC_API_KEY=users)
+    assert "the key for anthropic is not to be had at the moment" in f"{lost.stdout}{lost.stderr}"
+    assert not provider.asked, "no other key is used in its place"
+    (found,) = (each for each in program.json("doctor")["findings"] if each["name"] == "keys")
+    assert (found["standing"], str(program.scratch / "backend.key") in found["what"]) == ("warn", True)
+
+
 @covers("process.says-what-to-do")
 def test_without_a_program_or_a_key_the_command_says_what_to_do(program: Program) -> None:
     assert "set ANTHROPIC_API_KEY" in program("start", *AGENT, "hello", fails=True).stderr

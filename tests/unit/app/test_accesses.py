@@ -1,11 +1,12 @@
 """Which providers an agent in a container can be given: those with a key, at the place that the user named."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from curtainwall.agents.container import Adapters
-from curtainwall.app.accesses import accesses, how_to_get, see_that_keys_fit
+from curtainwall.app.accesses import accesses, how_to_get, see_that_keys_fit, see_that_team_keys_stand
 from curtainwall.app.config_agents import SHIPPED
 from curtainwall.app.config_reading import parse_config
 from curtainwall.app.containers import adapters_of, limits_of
@@ -13,7 +14,7 @@ from curtainwall.app.model_keys import model_secrets
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.egress.sentinels import Keyring, Refreshing
 from curtainwall.host import Unavailable
-from curtainwall.model import Broken
+from curtainwall.model import Broken, CommandRefused
 from tests.support.covers import covers
 from tests.support.talking import run
 
@@ -137,6 +138,83 @@ def test_where_an_own_key_lies_no_agent_looks_and_no_child_inherits_it(tmp_path:
     assert str(place) in secret_files(config)
     assert "TEAM_KEY" in secret_variables(config)
     assert "the-teams-own-key" in model_secrets(config, {"TEAM_KEY": "the-teams-own-key"}).values(), "and it is masked from the start"
+
+
+TEAMS = """
+[agents.claude-local.keys.anthropic]
+env = "LOCAL_KEY"
+[teams.backend]
+project = "/srv/backend"
+agent = "claude-local"
+[teams.backend.keys.anthropic]
+env = "BACKEND_KEY"
+[teams.frontend]
+project = "/srv/frontend"
+agent = "claude-local"
+[teams.frontend.keys.anthropic]
+file = "/srv/keys/frontend"
+oauth = true
+[teams.design]
+project = "/srv/design"
+agent = "claude-local"
+"""
+
+
+@covers("teams.own-keys")
+def test_a_team_with_a_key_of_its_own_is_given_that_one_and_no_other_team_is() -> None:
+    learnt: dict[str, str] = {}
+    config, environ = parse_config(TEAMS), {"LOCAL_KEY": "sk-ant-local", "BACKEND_KEY": "sk-ant-backend", **KEYS}
+
+    def key(team: str) -> str:
+        return run(accesses(config, learnt.__setitem__, environ, agent="claude-local", team=team)["anthropic"].source.read())
+
+    assert (key("backend"), key("design"), key("")) == ("sk-ant-backend", "sk-ant-local", "sk-ant-local")
+    assert learnt["team-backend-anthropic-key"] == "sk-ant-backend", "it is masked before it is used"
+    frontend = accesses(config, learnt.__setitem__, environ, agent="claude-local", team="frontend")
+    assert frontend["anthropic"].oauth
+    with pytest.raises(Unavailable, match="/srv/keys/frontend"):
+        run(frontend["anthropic"].source.read())
+    assert run(frontend["gemini"].source.read()) == "AIzaTwo", "for other providers it uses what all do"
+
+
+@covers("teams.own-keys")
+def test_where_a_teams_key_lies_no_agent_looks_and_no_child_inherits_it() -> None:
+    config = parse_config(TEAMS)
+    assert "/srv/keys/frontend" in secret_files(config)
+    assert "BACKEND_KEY" in secret_variables(config)
+    assert "the-key-of-backend" in model_secrets(config, {"BACKEND_KEY": "the-key-of-backend"}).values(), "and it is masked from the start"
+
+
+@covers("teams.own-keys")
+def test_a_teams_keys_that_changed_while_it_is_served_are_neither_used_nor_replaced_by_others() -> None:
+    begun, now = parse_config(TEAMS), parse_config(TEAMS.replace("BACKEND_KEY", "ANOTHER_KEY"))
+    with pytest.raises(CommandRefused, match=r"`teams\.backend\.keys` has changed; start this process again"):
+        see_that_team_keys_stand(begun, now, "backend")
+    for team in ("frontend", "design", "nobody", ""):
+        see_that_team_keys_stand(begun, now, team)
+
+
+@covers("teams.own-keys")
+def test_a_teams_key_for_a_provider_that_its_agent_does_not_talk_to_is_told() -> None:
+    config = parse_config('[teams.x]\nproject = "/x"\nagent = "codex"\n[teams.x.keys.anthropic]\nenv = "A"\n')
+    with pytest.raises(Broken, match=r"\[teams\.x\.keys\.anthropic\]: codex does not talk to `anthropic`; it talks to: openai"):
+        see_that_keys_fit(config, "codex", ("openai",), team="x")
+    see_that_keys_fit(config, "codex", ("openai",))
+
+
+@pytest.mark.parametrize(
+    ("agent", "key", "said"),
+    [
+        ("builtin", 'anthropic]\nenv = "A"', "`teams.x.keys` is for the agents of others; `builtin` uses the keys of `[models.PROVIDER]`"),
+        ("claude-local", 'openai]\nenv = "A"', "`teams.x.keys.openai`: `claude-local` talks to `anthropic` alone"),
+        ("codex", 'openia]\nenv = "A"', "`teams.x.keys.openia` is for no provider that there is here; there are: anthropic"),
+        ("codex", 'openai]\nenv = "A"\noauth = true', "`oauth` is for `anthropic` alone"),
+        ("codex", "openai]", "write exactly one of `env`, `file`, `keyring` and `command`"),
+    ],
+)
+def test_a_teams_key_that_nobody_would_use_is_refused(agent: str, key: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        parse_config(f'[teams.x]\nproject = "/x"\nagent = "{agent}"\n[teams.x.keys.{key}\n')
 
 
 @covers("agents.configured")

@@ -20,6 +20,7 @@ from curtainwall.channels.when import clock_time
 from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId
 
 _LONGEST: Final = 12_000
+_LONGEST_WHO: Final = 1_000
 _PATIENCE: Final = 30.0
 _WAITS: Final = " waits for an answer"
 _BLOCKS: Final = frozenset({"argument", "added", "removed", "place", "note"})
@@ -146,8 +147,11 @@ def _words(card: Card, operators: Sequence[str], room: str) -> Words:
     where = f"[session {card.session}]" if card.origin == f"{CHANNEL}: {room}" else card.tag
     tag = plain_line(f"{card.newest}{_WAITS} {where}", 500)
     how = f"`/approve {card.newest}` · `/approve {card.newest} session` · `/deny {card.newest} REASON` · `/why {card.newest}`"
-    form = f"<strong>{html.escape(tag)}</strong>{_form(card.lines)}{with_code(how)}"
-    return Words(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{how}", html=None if cut else form, mention=tuple(operators))
+    who = plain_line(card.may_answer, _LONGEST_WHO)
+    form = f"<strong>{html.escape(tag)}</strong>{_form(card.lines)}{f'<p>{html.escape(who)}</p>' if who else ''}{with_code(how)}"
+    # Whatever is behind the empty line goes once the ask is settled.
+    ends = f"{who}\n{how}" if who else how
+    return Words(f"{tag}\n{lines[:_LONGEST]}{cut}\n\n{ends}", html=None if cut else form, mention=tuple(operators))
 
 
 def _form(lines: Sequence[CardLine]) -> str:

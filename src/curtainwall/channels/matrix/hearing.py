@@ -34,6 +34,7 @@ from curtainwall.model import (
 )
 
 _LONGEST_LIST: Final = 60_000
+_LONGEST_WHO: Final = 1_000
 _MOST_REFUSED: Final = 10
 _TRIES: Final = 3
 _ALIKE: Final = 0.75
@@ -198,7 +199,8 @@ class Hearing:
 
     async def _whole_ask(self, head: Head, approval: str) -> None:
         card = self._doors.board(head.room).find(approval)
-        await self._reply(head, "\n".join(line.text for line in whole_card(card.ask)))
+        lines = [line.text for line in whole_card(card.ask)]
+        await self._reply(head, "\n".join([*lines, plain_line(card.may_answer, _LONGEST_WHO)] if card.may_answer else lines))
 
     async def _answer(
         self,

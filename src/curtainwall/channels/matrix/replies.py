@@ -12,6 +12,7 @@ from curtainwall.channels.matrix.events import table
 from curtainwall.channels.matrix.homeserver import Refused
 from curtainwall.channels.matrix.markdown import to_html, with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
+from curtainwall.channels.matrix.retrying import ANSWERS, GIVEN_UP, Retrying
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
 from curtainwall.channels.plain import plain, short
 from curtainwall.channels.saying import Saying
@@ -22,6 +23,8 @@ from curtainwall.model import (
     AnyEvent,
     MessageAccepted,
     ModelFailed,
+    ModelRequested,
+    ModelResponded,
     SessionId,
     TextStreamed,
     TryLater,
@@ -76,6 +79,8 @@ class Replies:
         self._draft: _Draft | None = None
         self._began: float | None = None
         self._busy = asyncio.Lock()
+        self._request: str | None = None
+        self._retrying = Retrying(speaking, memory, room, pace.again)
 
     async def run(self, session: SessionId) -> None:
         """Tell what happens in a session until cancelled."""
@@ -106,6 +111,18 @@ class Replies:
 
     async def _take(self, event: AnyEvent) -> None:
         match event:
+            case ModelRequested():
+                self._request = event.request
+            case ModelResponded() | TextStreamed() | AgentSpoke():
+                await self._retrying.end(ANSWERS, insist)
+            case ModelFailed() | TurnEnded():
+                await self._retrying.end(GIVEN_UP, insist)
+            case _:
+                pass
+        await self._take_words(event)
+
+    async def _take_words(self, event: AnyEvent) -> None:
+        match event:
             case TurnStarted():
                 # What is heard live may be ahead of the log, and belong to this turn already.
                 self._turn, self._count, self._logged = event.turn, 0, ""
@@ -135,6 +152,8 @@ class Replies:
             async for live in lives:
                 if live.kind == "text":
                     self._hear(live=live.text)
+                elif live.kind == "again":
+                    self._retrying.hear(live.text, self._now())
 
     def _hear(self, *, live: str = "", logged: str = "") -> None:
         if live:
@@ -150,6 +169,8 @@ class Replies:
             async with self._busy:
                 if self._is_due():
                     await self._show_so_far()
+                if self._turn is not None and self._request is not None:
+                    await self._retrying.show(f"{self._room} {self._turn} request {self._request}", self._now())
 
     def _is_due(self) -> bool:
         if self._turn is None or self._began is None or not self._saying.text.strip():

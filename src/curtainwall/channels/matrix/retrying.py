@@ -1,0 +1,79 @@
+"""That a room's model is asked again: one notice for each request, changed with every try, and in the end what came of it."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.channels.matrix.events import table
+from curtainwall.channels.matrix.homeserver import Refused
+from curtainwall.channels.matrix.markdown import with_code
+from curtainwall.channels.matrix.memory import Memory, transaction
+from curtainwall.channels.matrix.speaking import Speaking, Words
+from curtainwall.channels.plain import plain_line
+from curtainwall.model import TryLater
+
+ANSWERS: Final = "the model answers again"
+GIVEN_UP: Final = "the model is not tried any more"
+
+_LONGEST: Final = 500
+
+Insist = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+"""Does something until it works, or never will."""
+
+
+@dataclass(slots=True)
+class Retrying:
+    """The notice of one room.
+
+    INVARIANT: a notice that says that something is tried is remembered until it says what came of it, also over a crash.
+    """
+
+    speaking: Speaking
+    memory: Memory
+    room: str
+    patience: float
+    """How many seconds pass before it is worth a word: most of what fails works a moment later."""
+    _words: str = ""
+    _since: float = 0.0
+
+    def hear(self, words: str, now: float) -> None:
+        """Take in that it is tried again."""
+        self._since = self._since if self._words else now
+        self._words = plain_line(words, _LONGEST)
+
+    async def show(self, name: str, now: float) -> None:
+        """Say it, or change what was said, where it is time; the name is the request's own."""
+        told = table(json.loads(self.memory.get(self._name) or "{}"))
+        if not self._words or self._words == told.get("text") or (not told and now - self._since < self.patience):
+            return
+        try:
+            if told:
+                await self._change(f"{name} {transaction(self._words)}", str(told["event"]), self._words)
+                event = told["event"]
+            else:
+                event = await self.speaking.say(self.room, name, _notice(self._words))
+            await self.memory.set({self._name: json.dumps({"event": event, "text": self._words})})
+        except (TryLater, Refused):
+            # Whoever looks next says what is true by then.
+            self._since = now
+
+    async def end(self, how: str, insist: Insist) -> None:
+        """Say what came of it, where anything was said."""
+        self._words = ""
+        told = table(json.loads(self.memory.get(self._name) or "{}"))
+        if told:
+            event = str(told["event"])
+            await insist(lambda: self._change(f"{self.room} retried {event}", event, f"{how}; before: {told['text']}"))
+            await self.memory.set({self._name: None})
+
+    async def _change(self, name: str, event: str, text: str) -> None:
+        await self.speaking.change(self.room, name, event, _notice(text))
+
+    @property
+    def _name(self) -> str:
+        return f"retrying {self.room}"
+
+
+def _notice(text: str) -> Words:
+    return Words(text, html=with_code(text), notice=True)
