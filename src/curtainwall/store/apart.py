@@ -69,8 +69,9 @@ class Apart:
 
     @property
     def is_by_process(self) -> bool:
-        """Tell whether the process has the turn."""
-        return self._scribe is not None and self._scribe.has_turn
+        """Tell whether the process has the turn; called from any thread."""
+        scribe = self._scribe
+        return scribe is not None and scribe.has_turn
 
     def write(self, batch: PreparedBatch) -> "asyncio.Future[Mapping[StreamId, int]]":
         """Return where the batch's streams end once it is durable."""
@@ -126,6 +127,7 @@ class Apart:
 
     def _left(self, death: Death) -> None:
         self._scribe = None
+        # It did well as long as it was wanted.
         self._pause = _PAUSE
         self._thread.reached(death)
 

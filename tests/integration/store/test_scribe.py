@@ -418,6 +418,25 @@ def test_one_that_has_nothing_to_do_for_long_is_let_go_and_comes_back_when_it_is
     run(scenario())
 
 
+def test_a_loss_counts_no_more_after_one_that_was_let_go(disk: OnDisk, caplog: pytest.LogCaptureFixture) -> None:
+    async def lose(store: SqliteStore) -> None:
+        pid = await warm(store, A)
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: pid not in writers_of(os.getpid()))
+
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=0, quiet=1)
+        await lose(store)
+        await warm(store, A)
+        await eventually(lambda: the_writer() is None)
+        await lose(store)
+
+    run(scenario())
+    told = "the process that writes ended by itself; a thread does so for 1 seconds at least"
+    assert [record.getMessage() for record in caplog.records] == [told, told]
+
+
 def test_a_store_closes_also_while_one_that_was_let_go_does_not_end(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = disk.open()
