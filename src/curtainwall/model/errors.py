@@ -74,7 +74,10 @@ class Conflict(CurtainwallError):
 
 
 class TryLater(CurtainwallError):
-    """Nothing was written because of something that passes: a full disk, a locked database."""
+    """Nothing was written because of something that passes: a full disk, a locked database.
+
+    Where whoever was writing died and nobody can look at what it wrote, the message says that this is not known.
+    """
 
 
 class Undecided(CurtainwallError):

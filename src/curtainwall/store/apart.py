@@ -9,10 +9,13 @@ from typing import Final, Protocol
 from curtainwall.model import Clock, StreamId
 from curtainwall.store.frames import Frames, Terms
 from curtainwall.store.prepared import PreparedBatch
-from curtainwall.store.scribe import Hears, Pending, Scribe
+from curtainwall.store.scribe import Bounds, Death, Hears, Pending, Scribe
 
 CROWDED: Final = 100
 """How many batches a second have to come while others are under way, so that a process of its own is worth it."""
+
+QUIET: Final = 600.0
+"""For how many seconds such a process stays while nothing is crowded."""
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 600.0
 _PATIENCE: Final = 10
@@ -26,8 +29,8 @@ class Thread(Protocol):
         """Take a batch."""
         ...
 
-    def take_back(self, waiting: Sequence[Pending], loop: asyncio.AbstractEventLoop) -> None:
-        """Take batches that somebody else was given, with those who wait for them."""
+    def take_back(self, waiting: Sequence[Pending], loop: asyncio.AbstractEventLoop, death: Death) -> None:
+        """Take batches that somebody else was given who is dying, with those who wait for them."""
         ...
 
     def reached(self, tell: Callable[[], object]) -> None:
@@ -50,12 +53,11 @@ class Apart:
     does not. Whoever has the turn gets what comes next once the other has nothing left, so that the order stays.
     """
 
-    def __init__(self, terms: Terms, clock: Clock, thread: Thread, crowded: int) -> None:
+    def __init__(self, terms: Terms, clock: Clock, thread: Thread, crowded: int, quiet: float) -> None:
         self.loop = asyncio.get_running_loop()
-        self.is_by_process = False
         self._terms = Frames.of(terms)
         # It gives up by itself where somebody else has the database for long; so it hangs if it takes many times as long.
-        self._patience = _PATIENCE * terms.busy_millis / 1000
+        self._bounds = Bounds(_PATIENCE * terms.busy_millis / 1000, quiet)
         self._clock = clock
         self._thread = thread
         self._load = _Load(crowded)
@@ -65,6 +67,12 @@ class Apart:
         self._pause = _PAUSE
         self._is_closed = False
 
+    @property
+    def is_by_process(self) -> bool:
+        """Tell whether the process has the turn; called from any thread."""
+        scribe = self._scribe
+        return scribe is not None and scribe.has_turn
+
     def write(self, batch: PreparedBatch) -> "asyncio.Future[Mapping[StreamId, int]]":
         """Return where the batch's streams end once it is durable."""
         scribe = self._scribe
@@ -73,13 +81,12 @@ class Apart:
         if scribe is None:
             if is_busy and time.monotonic() > self._not_before:
                 self._start()
-        elif self.is_by_process:
+        elif scribe.has_turn:
             if is_busy or scribe.is_at_work:
                 return scribe.write(batch)
-            self.is_by_process = False
             scribe.hold()
         elif is_busy and scribe.is_ready:
-            self.is_by_process = True
+            scribe.take_turn()
             self._thread.reached(lambda: self.loop.call_soon_threadsafe(scribe.go))
             return scribe.write(batch)
         future = self._thread.submit(batch)
@@ -100,28 +107,33 @@ class Apart:
             self._scribe.finish()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, after everything that it was given is written."""
+        self.finish()
         if self._scribe is not None:
             self._scribe.close()
-            self._scribe = None
 
     def _done(self, _: object) -> None:
         self._with_thread -= 1
 
     def _start(self) -> None:
-        hears = Hears(self._wrote, self._thread.changed, self._lost)
+        hears = Hears(self._wrote, self._thread.changed, self._left, self._lost)
         try:
-            self._scribe = Scribe(self._terms, self._patience, self._clock, hears)
+            self._scribe = Scribe(self._terms, self._bounds, self._clock, hears)
         except OSError as error:
             self._do_without(f"cannot be started: {error.strerror}")
 
     def _wrote(self, done: Sequence[PreparedBatch]) -> None:
         self._thread.wrote(done, self.loop)
 
-    def _lost(self, waiting: Sequence[Pending]) -> None:
+    def _left(self, death: Death) -> None:
         self._scribe = None
-        self.is_by_process = False
-        self._thread.take_back(waiting, self.loop)
+        # It did well as long as it was wanted.
+        self._pause = _PAUSE
+        self._thread.reached(death)
+
+    def _lost(self, waiting: Sequence[Pending], death: Death) -> None:
+        self._scribe = None
+        self._thread.take_back(waiting, self.loop, death)
         if not self._is_closed:
             self._do_without("ended by itself")
 

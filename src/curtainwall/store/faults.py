@@ -4,7 +4,7 @@ import errno
 import sqlite3
 from pathlib import Path
 
-from curtainwall.model import Broken, TryLater
+from curtainwall.model import Broken, CurtainwallError, TryLater
 
 _PASSES: dict[int, str] = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space for `{path}`",
@@ -30,6 +30,13 @@ def explain(error: sqlite3.Error, path: Path) -> TryLater | Broken:
         return TryLater("the store is closed: open it again")
     remedy = "put back a copy that `audit verify` passes, or save what is whole with `audit rescue`"
     return Broken(f"the database `{path}` is damaged: {remedy}; nothing was written ({error})")
+
+
+def unsure(fault: CurtainwallError) -> CurtainwallError:
+    """Return what a fault means for something that another one was given to write, and may have."""
+    why = str(fault).replace("nothing was written: ", "").replace("; nothing was written", "")
+    kind = Broken if isinstance(fault, Broken) else TryLater
+    return kind(f"it is not known whether this was written: look before you repeat it; {why}")
 
 
 def explain_file(error: OSError, path: Path) -> TryLater:

@@ -14,6 +14,9 @@ from curtainwall.store.trail import Decode
 CHUNK: Final = 1 << 18
 """How much is read at once."""
 
+BEAT: Final = 0.5
+"""How many seconds lie between two reports at the most: one about nothing tells that the process lives."""
+
 _LENGTH: Final = 4
 
 
@@ -47,7 +50,7 @@ class Order(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What became of all batches of some orders, in their order; and whether others wrote."""
+    """What became of all batches of some orders, in their order; and whether others wrote. The first one tells that it is ready."""
 
     written: Sequence[Written]
     was_changed: bool

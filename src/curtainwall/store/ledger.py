@@ -55,7 +55,7 @@ class Ledger:
 
     def write(self, batch: PreparedBatch, now: Millis) -> Mapping[StreamId, int]:
         """Write one batch and return where its streams end; raise `Conflict` or `Broken` before anything of it is written."""
-        if batch.is_doubtful and self._stands(batch):
+        if batch.is_doubtful and self.stands(batch):
             return batch.ends
         ends = self._check(batch)
         if batch.erase is not None:
@@ -68,6 +68,20 @@ class Ledger:
         for stream, key, outcome in batch.consumed:
             self._decided[stream, key] = outcome
         return ends
+
+    def stands(self, batch: PreparedBatch) -> bool:
+        """Tell whether a batch is in the database already: it came as a whole, so its last part tells for all of it."""
+        for write in batch.writes:
+            if write.events:
+                head = self._head(write.stream)
+                place = (head.id << STREAM_SHIFT) + write.expected + len(write.events)
+                row = self._db.execute("SELECT payload FROM entry WHERE place = ?", (place,)).fetchone()
+                return row is not None and row[0] == write.events[-1][2]
+        for stream, key, outcome in batch.consumed:
+            row = self._db.execute("SELECT decided, seq, code, message FROM inbox WHERE stream = ? AND key = ?", (stream, key)).fetchone()
+            return row is not None and row[0] is not None and Outcome(*row[1:]) == outcome
+        find = "SELECT 1 FROM inbox WHERE stream = ? AND key = ?"
+        return bool(batch.posts) and all(self._db.execute(find, row[:2]).fetchone() for row in batch.posts)
 
     def mark_audited(self, stream: StreamId, upto: int) -> None:
         """Note that the stream's audit file is complete up to an entry."""
@@ -108,20 +122,6 @@ class Ledger:
             self._see_that_nothing_waits(batch.erase, {key for stream, key, _ in batch.consumed if stream == batch.erase})
         self._sealed()
         return ends
-
-    def _stands(self, batch: PreparedBatch) -> bool:
-        """Tell whether a batch is in the database already: it came as a whole, so its last part tells for all of it."""
-        for write in batch.writes:
-            if write.events:
-                head = self._head(write.stream)
-                place = (head.id << STREAM_SHIFT) + write.expected + len(write.events)
-                row = self._db.execute("SELECT payload FROM entry WHERE place = ?", (place,)).fetchone()
-                return row is not None and row[0] == write.events[-1][2]
-        for stream, key, outcome in batch.consumed:
-            row = self._db.execute("SELECT decided, seq, code, message FROM inbox WHERE stream = ? AND key = ?", (stream, key)).fetchone()
-            return row is not None and row[0] is not None and Outcome(*row[1:]) == outcome
-        find = "SELECT 1 FROM inbox WHERE stream = ? AND key = ?"
-        return bool(batch.posts) and all(self._db.execute(find, row[:2]).fetchone() for row in batch.posts)
 
     def _see_that_nothing_waits(self, stream: StreamId, but: Set[str]) -> None:
         waiting = {row[1] for row in self._posts if row[0] == stream and not self._is_decided(stream, row[1])}

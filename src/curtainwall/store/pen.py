@@ -3,19 +3,19 @@
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from curtainwall.model import Broken, CurtainwallError, Millis, StreamId
-from curtainwall.store.faults import explain
+from curtainwall.store.faults import explain, unsure
 from curtainwall.store.ledger import Ledger
 from curtainwall.store.prepared import PreparedBatch
 from curtainwall.store.pruning import Pruning
 from curtainwall.store.schema import begin, connect
 
 Written = Mapping[StreamId, int] | CurtainwallError
-"""What became of a batch: where its streams end, or why nothing of it was written."""
+"""What became of a batch: where its streams end, or why nothing of it was written, or why that is not known."""
 
 _FROM_VALUES = (ValueError, OverflowError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.IntegrityError, sqlite3.ProgrammingError)
 """What a single batch can be at fault for: values that the database cannot hold."""
@@ -63,7 +63,7 @@ class Pen:
         except Exception as error:  # noqa: BLE001 - whoever writes must live on, whatever it was; nothing is committed
             fault = Broken(f"writing failed unexpectedly: {error!r}")
         self._fail(fault)
-        return [fault for _ in batches]
+        return self._told(batches, fault)
 
     def run(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Return what a function made of the database in a transaction of its own."""
@@ -142,6 +142,17 @@ class Pen:
         # SQLite makes it with the first write.
         self._wal_inode = self._wal_inode or _inode_of(self._wal)
         return results
+
+    def _told(self, batches: Sequence[PreparedBatch], fault: CurtainwallError) -> list[Written]:
+        """Return what a fault that kept everything from being written means for each: what another was given may stand all the same."""
+        standing: set[PreparedBatch] = set()
+        if doubtful := [batch for batch in batches if batch.is_doubtful]:
+            with suppress(sqlite3.Error, CurtainwallError), closing(connect(self._path, self._busy_millis)) as db:
+                ledger = Ledger(db, self._key, self._busy_millis)
+                standing.update(batch for batch in doubtful if ledger.stands(batch))
+        # One that is not seen may still be in the WAL, and come to light when that is read anew.
+        unknown = unsure(fault)
+        return [batch.ends if batch in standing else unknown if batch.is_doubtful else fault for batch in batches]
 
     def _healthy(self) -> Ledger:
         """Return the ledger; after trouble only once a trial shows that it is over."""

@@ -1,5 +1,6 @@
 """What runs in the process that writes for a busy house: orders come in, transactions are made, reports go out."""
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -8,17 +9,19 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from curtainwall.model import CurtainwallError, StreamId
-from curtainwall.store.frames import CHUNK, CODE, Frames, Order, Report, Terms
+from curtainwall.store.frames import BEAT, CHUNK, CODE, Frames, Order, Report, Terms
 from curtainwall.store.pen import Pen
 from curtainwall.store.reading import Reader
 from curtainwall.store.trail import Trail, told_by
 
 _PR_SET_PDEATHSIG: Final = 1
 _QUIET_MILLIS: Final = 1_000
+_NOTHING: Final = Report((), was_changed=False)
 
 
 def main(descriptor: int, parent: int, code: str) -> None:
@@ -33,7 +36,7 @@ def main(descriptor: int, parent: int, code: str) -> None:
         return
     with socket.socket(fileno=descriptor) as wire:
         wire.setblocking(True)
-        work = _Work(wire)
+        work = _Work(_Voice(wire))
         orders = select.poll()
         orders.register(wire, select.POLLIN)
         while True:
@@ -46,11 +49,37 @@ def main(descriptor: int, parent: int, code: str) -> None:
         work.close()
 
 
-class _Work:
-    """Everything that it does: transactions, and the audit files of what it wrote."""
+class _Voice:
+    """What the house hears: reports, and between them that this process lives, whatever its work waits for."""
 
     def __init__(self, wire: socket.socket) -> None:
         self._wire = wire
+        self._lock = threading.Lock()
+
+    def say(self, report: Report) -> None:
+        """Send a report."""
+        frame = Frames.of(report)
+        with self._lock:
+            self._wire.sendall(frame)
+
+    def keep_beating(self) -> None:
+        """Send one about nothing now, and again and again from here on."""
+        self.say(_NOTHING)
+        threading.Thread(target=self._beat, name="curtainwall-beat", daemon=True).start()
+
+    def _beat(self) -> None:
+        # It ends where nobody hears it any more; so does everything else here.
+        with contextlib.suppress(OSError):
+            while True:
+                time.sleep(BEAT)
+                self.say(_NOTHING)
+
+
+class _Work:
+    """Everything that it does: transactions, and the audit files of what it wrote."""
+
+    def __init__(self, voice: _Voice) -> None:
+        self._voice = voice
         self._frames = Frames()
         self._marks = _Marks()
         self._reader: Reader | None = None
@@ -88,7 +117,7 @@ class _Work:
         self._trail = Trail(home, told_by(self._reader), decode, self._marks.add)
         self._pen = Pen(home.database, key, busy_millis, self._trail.touch)
         gc.freeze()
-        self._wire.sendall(Frames.of(Report((), was_changed=False)))
+        self._voice.keep_beating()
 
     def _follow(self, orders: Sequence[Order]) -> None:
         assert self._pen is not None
@@ -103,7 +132,7 @@ class _Work:
             self._has_looked = True
             self._pen.prune(now)
             self._pen.tell_more_behind()
-        self._wire.sendall(Frames.of(Report(written, was_changed)))
+        self._voice.say(Report(written, was_changed))
         done = (batch for batch, result in zip(batches, written, strict=True) if not isinstance(result, CurtainwallError))
         self._trail.touch([stream for batch in done for stream in batch.audited])
 

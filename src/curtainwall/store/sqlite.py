@@ -24,7 +24,7 @@ from curtainwall.model import (
     session_of,
 )
 from curtainwall.store import chain, tables
-from curtainwall.store.apart import CROWDED
+from curtainwall.store.apart import CROWDED, QUIET
 from curtainwall.store.audit import AuditFault
 from curtainwall.store.blobs import FileBlobs
 from curtainwall.store.chain import Fault, Head
@@ -142,12 +142,13 @@ class SqliteStore:
             raise
         return store
 
-    def write_apart(self, crowded: int = CROWDED) -> None:
+    def write_apart(self, crowded: int = CROWDED, quiet: float = QUIET) -> None:
         """Let a process of its own write what comes from the running loop, while so many batches a second come before others are done.
 
-        Commits then take nothing from what else goes on there. A house that is not crowded starts none.
+        Commits then take nothing from what else goes on there. A house that is not crowded starts none, and lets it go after so many quiet
+        seconds. To ask for it again changes nothing while that loop lives.
         """
-        self._writer.write_apart(crowded)
+        self._writer.write_apart(crowded, quiet)
 
     def close(self) -> None:
         """Finish what waits, release the leases, and let go of every file; calling it twice is harmless."""

@@ -11,10 +11,11 @@ from typing import Any
 
 from curtainwall.model import Clock, CurtainwallError, StreamId, TryLater
 from curtainwall.store.apart import Apart
+from curtainwall.store.faults import unsure
 from curtainwall.store.frames import Terms
 from curtainwall.store.pen import Pen
 from curtainwall.store.prepared import PreparedBatch
-from curtainwall.store.scribe import Pending
+from curtainwall.store.scribe import Death, Pending
 
 _GROUP = 256
 
@@ -47,6 +48,14 @@ class _Reached:
     """Who wants to know that everything before it is done."""
 
     tell: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Estate:
+    """What somebody left who was given it to write and is dying: it is taken up once they are dead."""
+
+    jobs: Sequence[_Job]
+    death: Death
 
 
 _LOOK, _STOP = object(), object()
@@ -92,9 +101,14 @@ class Writer:
         """Return what a function made of the database in a transaction of its own."""
         return self._submit(work)
 
-    def write_apart(self, crowded: int) -> None:
-        """Let a process of its own write what comes from the running loop, while that is so much at once."""
-        self._apart = Apart(self._terms, self._clock, self, crowded)
+    def write_apart(self, crowded: int, quiet: float) -> None:
+        """Let a process of its own write what comes from the running loop, while that is so much at once; one loop at a time has that."""
+        apart = self._apart
+        if apart is not None:
+            if not apart.loop.is_closed():
+                return
+            apart.close()
+        self._apart = Apart(self._terms, self._clock, self, crowded, quiet)
 
     def mark_audited(self, upto: Mapping[StreamId, int]) -> None:
         """Note, with the next commit, how far audit files are complete."""
@@ -142,12 +156,17 @@ class Writer:
         """Take a batch."""
         return self._submit(batch)
 
-    def take_back(self, waiting: Sequence[Pending], loop: asyncio.AbstractEventLoop) -> None:
-        """Take batches that a process was given that is gone now, with those who wait for them; some may stand already."""
-        for batch, future in waiting:
+    def take_back(self, waiting: Sequence[Pending], loop: asyncio.AbstractEventLoop, death: Death) -> None:
+        """Take batches that a process was given that is dying, with those who wait for them; some may stand already."""
+        for batch, _ in waiting:
             batch.is_doubtful = True
+        try:
             with self._lock:
-                self._put(_Job(batch, loop, future))
+                self._put(_Estate([_Job(batch, loop, future) for batch, future in waiting], death))
+        except TryLater as error:
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(unsure(error))
         # Its audit files may have stayed behind.
         self.reached(self._pen.tell_behind)
 
@@ -208,6 +227,9 @@ class Writer:
             for item in self._take():
                 if isinstance(item, _Job):
                     jobs.append(item)
+                elif isinstance(item, _Estate):
+                    item.death()
+                    jobs.extend(item.jobs)
                 elif isinstance(item, _Marks):
                     marks.update(item.upto)
                 elif isinstance(item, _Hint):

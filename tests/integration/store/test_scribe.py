@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -323,6 +323,180 @@ def test_one_that_hangs_is_given_up_and_what_it_was_given_is_written_all_the_sam
     run(scenario())
 
 
+def test_one_that_is_stopped_holds_up_nobody_for_long(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            pid = await warm(store, A)
+            end = store.log.head(A)
+            os.kill(pid, signal.SIGSTOP)
+            async with asyncio.timeout(10):
+                assert await store.log.append(batch(A, end, spoke("not forgotten"))) == {A: end + 1}
+            assert pid not in writers_of(os.getpid())
+
+    run(scenario())
+
+
+def test_one_that_is_stopped_with_nothing_to_do_is_ended_as_well_since_it_may_hold_the_database(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            pid = await warm(store, A)
+            os.kill(pid, signal.SIGSTOP)
+            await eventually(lambda: pid not in writers_of(os.getpid()), bound=10)
+
+    run(scenario())
+
+
+def test_one_that_waits_for_the_database_is_not_taken_for_one_that_is_stopped(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk, busy_millis=4_000) as store:
+            pid = await warm(store, A)
+            other = sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(TryLater, match="locked by another process"):
+                await store.log.append(batch(A, store.log.head(A), spoke("kept out")))
+            other.close()
+            assert the_writer() == pid
+
+    run(scenario())
+
+
+def test_a_house_that_was_stopped_together_with_it_goes_on_with_the_same_one(disk: OnDisk) -> None:
+    with process("append_apart", str(disk.home), A) as house:
+        assert line_from(house) == "apart"
+        [pid] = writers_of(house.pid)
+        for each in (pid, house.pid):
+            os.kill(each, signal.SIGSTOP)
+        # For longer than it may be silent.
+        time.sleep(3)
+        for each in (house.pid, pid):
+            os.kill(each, signal.SIGCONT)
+            time.sleep(0.1)
+        end = (store := disk.open()).log.head(A)
+        until(lambda: store.log.head(A) > end + 100)
+        assert writers_of(house.pid) == [pid]
+
+
+def test_what_it_leaves_is_answered_also_where_no_thread_can_take_it_over(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            # More than there is room for.
+            usual = threading.stack_size(1 << 46)
+            try:
+                end = 0
+                while not end:
+                    with suppress(TryLater):
+                        end = (await store.log.append(batch(A, 0, spoke("by the process"))))[A]
+                    await asyncio.sleep(0.01)
+                pid = await eventually(the_writer)
+                os.kill(pid, signal.SIGSTOP)
+                late = asyncio.create_task(store.log.append(batch(A, end, spoke("perhaps"))))
+                await asyncio.sleep(0)
+                os.kill(pid, signal.SIGKILL)
+                with pytest.raises(TryLater, match="not known whether this was written"):
+                    await asyncio.wait_for(late, 20)
+            finally:
+                threading.stack_size(usual)
+
+    run(scenario())
+
+
+def test_one_that_has_nothing_to_do_for_long_is_let_go_and_comes_back_when_it_is_wanted(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=0, quiet=1)
+        pid = await warm(store, A)
+        await store.log.append(batch(B, 0, *everything_audited()))
+        await eventually(lambda: the_writer() is None)
+        assert len((disk.home / "sessions" / "b" / "audit.jsonl").read_text().splitlines()) == 12, "it finished what it had begun"
+        async with store.log.watch() as changes:
+            other = sqlite3.connect(disk.home / "curtainwall.db", isolation_level=None)
+            other.execute("UPDATE seal SET one = one")
+            other.close()
+            assert await next_change(changes) == frozenset(), "the thread looks again"
+        assert await warm(store, A) != pid
+
+    run(scenario())
+
+
+def test_a_loss_counts_no_more_after_one_that_was_let_go(disk: OnDisk, caplog: pytest.LogCaptureFixture) -> None:
+    async def lose(store: SqliteStore) -> None:
+        pid = await warm(store, A)
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: pid not in writers_of(os.getpid()))
+
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=0, quiet=1)
+        await lose(store)
+        await warm(store, A)
+        await eventually(lambda: the_writer() is None)
+        await lose(store)
+
+    run(scenario())
+    told = "the process that writes ended by itself; a thread does so for 1 seconds at least"
+    assert [record.getMessage() for record in caplog.records] == [told, told]
+
+
+def test_a_store_closes_also_while_one_that_was_let_go_does_not_end(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        store = disk.open()
+        store.write_apart(crowded=0, quiet=0)
+        pid = await warm(store, A)
+        os.kill(pid, signal.SIGSTOP)
+        # It is let go within one beat, and given up after four.
+        await asyncio.sleep(1)
+        began = time.monotonic()
+        store.close()
+        assert time.monotonic() - began < 4.5
+        assert pid not in writers_of(os.getpid())
+
+    run(scenario())
+    assert disk.open().verify() is None
+
+
+def test_asking_for_a_process_twice_leaves_one(disk: OnDisk) -> None:
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            pid = await warm(store, A)
+            store.write_apart(crowded=0)
+            assert await warm(store, A) == pid
+            assert writers_of(os.getpid()) == [pid]
+        assert the_writer() is None
+
+    run(scenario())
+
+
+def test_a_later_loop_that_asks_for_a_process_gets_one_of_its_own(disk: OnDisk) -> None:
+    store = asyncio.run(busily(disk))
+    first = the_writer()
+
+    async def scenario() -> None:
+        store.write_apart(crowded=0)
+        assert the_writer() is None
+        assert await warm(store, A) != first
+
+    run(scenario())
+    store.close()
+    assert the_writer() is None
+
+
+@pytest.mark.parametrize("unknown", [None, ""])
+def test_a_house_that_does_not_know_what_runs_python_writes_by_itself(
+    disk: OnDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, unknown: str | None
+) -> None:
+    monkeypatch.setattr(sys, "executable", unknown)
+
+    async def scenario() -> None:
+        async with busy(disk) as store:
+            for end in range(3):
+                assert await store.log.append(batch(A, end, spoke(f"{end}"))) == {A: end + 1}
+
+    run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the process that writes cannot be started: it is not known which program runs Python; a thread does so for 1 seconds at least"
+    ]
+
+
 def test_a_store_that_closes_while_it_hangs_writes_what_is_left_itself(disk: OnDisk) -> None:
     async def scenario() -> None:
         store = SqliteStore.open(disk.home, StillClock(), busy_millis=50)
@@ -344,6 +518,8 @@ def test_a_store_closes_also_where_it_hangs_with_nothing_to_do(disk: OnDisk) -> 
     async def scenario() -> None:
         async with busy(disk) as store:
             os.kill(await warm(store, A), signal.SIGSTOP)
+            began = time.monotonic()
+        assert time.monotonic() - began < 4.5
         assert the_writer() is None
 
     run(scenario())
