@@ -8,12 +8,12 @@ from weakref import WeakValueDictionary
 
 from pydantic import JsonValue
 
-from curtainwall.model import PROPOSE_PLAN, Place, Prepared, SessionId, ToolHost, TryLater
+from curtainwall.model import LOAD_SKILL, PROPOSE_PLAN, Place, Prepared, SessionId, ToolHost, TryLater
 
 _LONG: Final = 100_000
 _A_WORD: Final = 500
-# They may name many paths in few letters, or have a repository looked at; beside starting a program, a thread costs nothing.
-_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN)
+# They may name many paths in few letters, or have a repository or all skills looked at; beside what they do, a thread costs nothing.
+_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL)
 
 
 class Preparing:
