@@ -1,13 +1,15 @@
 """An agent that keeps its house busy: what it writes and leaves on the disk is looked at in bounded time, and others get their turn."""
 
 import asyncio
+import subprocess
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 
-from curtainwall.facts import Masker, Unclear, canonical_remotes
-from curtainwall.model import Ask
+from curtainwall.facts import Masker, Unclear, canonical_remotes, find_push
+from curtainwall.model import PROPOSE_PLAN, Ask, BadCall
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import inert
 from curtainwall.store import MemoryStore
@@ -15,7 +17,9 @@ from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_r
 from curtainwall.tools.filesystem import nothing_protected
 from curtainwall.tools.turns import AT_ONCE
 from curtainwall.tools.walks import Walk
+from tests.support.git_server import git
 from tests.support.houses import FarSide, house, open_session, run, tools
+from tests.support.machines import Machine
 
 
 @pytest.mark.parametrize(
@@ -36,6 +40,66 @@ def test_a_hostile_git_config_is_read_in_time_or_not_at_all(tmp_path: Path, conf
     with pytest.raises(Unclear):
         canonical_remotes("origin", repository=str(git.parent), push=True)
     assert time.process_time() - begun < 1
+
+
+def test_paths_that_lie_deep_are_followed_in_time_or_not_at_all(tmp_path: Path) -> None:
+    machine = Machine.at(tmp_path)
+    deep = f"{machine.workspace}{'/d' * 1_900}"
+    subprocess.run(["mkdir", "-p", deep], check=True)
+    try:
+        begun = time.process_time()
+        for path in (f"{deep}/new", f"{deep}/../new", deep[:-2]):
+            with pytest.raises(BadCall, match="lies more than"):
+                machine.prepare("filesystem.write_file", path=path, content="x")
+        with pytest.raises(BadCall, match="lies more than"):
+            machine.prepare("shell.run", cwd=deep, command=" ".join(f">{number}" for number in range(250)))
+        assert machine.prepare("filesystem.move_file", source="d", destination="e").subject.resources
+        assert time.process_time() - begun < 1
+    finally:
+        subprocess.run(["rm", "-r", f"{machine.workspace}/d"], check=True)
+
+
+def test_links_that_lead_round_and_round_are_followed_in_time_or_not_at_all(tmp_path: Path) -> None:
+    machine = Machine.at(tmp_path)
+    (machine.workspace / "d").mkdir()
+    for number in range(39):
+        (machine.workspace / f"l{number}").symlink_to("d/../" * 800 + (f"l{number + 1}" if number < 38 else "d"))
+    begun = time.process_time()
+    with pytest.raises(BadCall, match="takes too many steps"):
+        machine.prepare("shell.run", command=" ".join(f">l0/{number}" for number in range(250)))
+    assert time.process_time() - begun < 1
+
+
+def test_packs_that_an_agent_made_are_looked_at_in_time_or_not_at_all(tmp_path: Path) -> None:
+    repository = _full_of_packs(tmp_path, 20)
+    begun = time.process_time()
+    push = find_push(str(repository), "origin", None)
+    assert push is not None
+    assert push.told.endswith("how many commits that are cannot be told here")
+    assert time.process_time() - begun < 5
+
+
+def test_nobody_waits_while_it_is_looked_at_what_a_push_would_publish(tmp_path: Path) -> None:
+    repository = _full_of_packs(tmp_path, 20)
+    git("remote", "add", "origin", "https://git.example.org/ann/r", cwd=repository)
+
+    async def work() -> None:
+        async with house(MemoryStore(SystemClock())) as opened:
+            session = await open_session(opened, repository)
+            gate = SessionGate(opened, Machine.at(tmp_path / "machine").tools)
+            for ask in (
+                Ask(tool="git.push", arguments={}),
+                Ask(tool=PROPOSE_PLAN, arguments={"steps": [{"tool": "git.push", "arguments": {}}]}),
+            ):
+                call = asyncio.create_task(gate.request(session, ask, wait=False))
+                turns = 0
+                while not call.done():
+                    await asyncio.sleep(0.01)
+                    turns += 1
+                # On the loop itself it would be one or two.
+                assert turns > 5
+
+    run(work())
 
 
 def test_ignore_files_that_an_agent_made_do_not_keep_a_walk_from_ending(tmp_path: Path) -> None:
@@ -98,6 +162,29 @@ def test_a_card_of_megabytes_is_written_at_once() -> None:
     assert time.process_time() - begun < 0.2
     assert "characters cut" in shown
     assert len(shown) < 3_000
+
+
+def _full_of_packs(root: Path, number: int) -> Path:
+    """Return a repository whose one commit is said to be in many packs, each time as a long row of differences that say nothing."""
+    where = root.resolve() / "packs"
+    git("init", "--quiet", "--initial-branch=main", str(where))
+    git("commit", "--quiet", "--allow-empty", "-m", "x", cwd=where)
+    tip = git("rev-parse", "HEAD", cwd=where).strip()
+    (where / f".git/objects/{tip[:2]}/{tip[2:]}").unlink()
+    counts = b"".join((1 if byte >= int(tip[:2], 16) else 0).to_bytes(4, "big") for byte in range(256))
+    slow = zlib.compress(b"\xe8\x07\xe8\x07" + bytes(262_000))
+    body, place = b"\x90\x3f" + zlib.compress(b"x" * 1_000), 0
+    for _ in range(50):
+        place, back = len(body), len(body) - place
+        body += b"\x60" + (bytes([back]) if back < 128 else bytes([0x80 | (back - 128) >> 7, back & 0x7F])) + slow
+    # The last one goes further back than any number says.
+    endless = b"\x60" + b"\xff" * 262_000
+    for name in range(number):
+        pack = where / f".git/objects/pack/pack-{name}"
+        pack.with_suffix(".pack").write_bytes(endless if name == 0 else body)
+        entry = bytes.fromhex(tip) + bytes(4) + (0 if name == 0 else place).to_bytes(4, "big")
+        pack.with_suffix(".idx").write_bytes(b"\xfftOc\x00\x00\x00\x02" + counts + entry)
+    return where
 
 
 def _full_of_ignore_files(root: Path, *, depth: int, lines: int) -> Path:

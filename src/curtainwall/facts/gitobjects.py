@@ -19,6 +19,10 @@ from curtainwall.facts.refusal import Unclear
 _MAX_COMMIT: Final = 1 << 18
 _MAX_PACKS: Final = 256
 _DEEPEST: Final = 50
+_LONGEST_NUMBER: Final = 10
+# About a second's worth, counted in letters of a difference; a look into an index, or an object, costs as much as several.
+_ALLOWED: Final = 4_000_000
+_A_LOOK, _AN_OBJECT = 4, 300
 _INDEX_START: Final = b"\xfftOc\x00\x00\x00\x02"
 _COMMIT, _DELTA_BY_OFFSET, _DELTA_BY_ID = 1, 6, 7
 _ID_BYTES: Final = 20
@@ -34,11 +38,31 @@ class Commit:
     title: str
 
 
+class _TooMuchError(Exception):
+    """Whoever wrote these bytes wants us to be busy with them."""
+
+
+class _Allowance:
+    """How much more is looked at, of everything together: many packs, each of them in bounds, would take as long as one without any.
+
+    What is left depends on the bytes alone and on no clock, so that a push means the same each time it is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._left = _ALLOWED
+
+    def spend(self, amount: int) -> None:
+        self._left -= amount
+        if self._left < 0:
+            raise _TooMuchError
+
+
 class Commits:
-    """The commits of one repository, while they are looked at."""
+    """The commits of one repository, while they are looked at; where that takes too long, the rest counts as not there."""
 
     def __init__(self, directory: str) -> None:
         self._objects = os.path.join(directory, "objects")
+        self._allowance = _Allowance()
         self._packs: list[_Pack] | None = None
         self._open = ExitStack()
 
@@ -50,9 +74,10 @@ class Commits:
 
     def find(self, id_: str) -> Commit | None:
         """Return a commit, or None where it is not there whole."""
-        for found in self._spellings(id_):
-            if hashlib.sha1(b"commit %d\x00%b" % (len(found), found), usedforsecurity=False).hexdigest() == id_:
-                return _read_commit(found)
+        with suppress(_TooMuchError):
+            for found in self._spellings(id_):
+                if hashlib.sha1(b"commit %d\x00%b" % (len(found), found), usedforsecurity=False).hexdigest() == id_:
+                    return _read_commit(found)
         return None
 
     def _spellings(self, id_: str) -> Iterator[bytes]:
@@ -60,7 +85,8 @@ class Commits:
             loose = _inflated(read_bytes(os.path.join(self._objects, id_[:2], id_[2:]), _MAX_COMMIT))
             yield loose.partition(b"\x00")[2]
         for pack in self._all_packs():
-            with suppress(OSError, IndexError, struct.error, zlib.error):
+            # A place beyond all files is too big a number for the kernel.
+            with suppress(OSError, OverflowError, IndexError, struct.error, zlib.error):
                 yield from pack.find(bytes.fromhex(id_))
 
     def _all_packs(self) -> "list[_Pack]":
@@ -71,7 +97,8 @@ class Commits:
                 names = [name.removesuffix(".idx") for name in sorted(os.listdir(folder)) if name.endswith(".idx")]
                 for name in names[:_MAX_PACKS]:
                     with suppress(OSError):
-                        self._packs.append(_Pack(*(self._opened(os.path.join(folder, name + kind)) for kind in (".idx", ".pack"))))
+                        index, pack = (self._opened(os.path.join(folder, name + kind)) for kind in (".idx", ".pack"))
+                        self._packs.append(_Pack(index, pack, self._allowance))
         return self._packs
 
     def _opened(self, path: str) -> BinaryIO:
@@ -81,16 +108,19 @@ class Commits:
 class _Pack:
     """One pack and its index, of git's second version, which all have had since 2008."""
 
-    def __init__(self, index: BinaryIO, pack: BinaryIO) -> None:
+    def __init__(self, index: BinaryIO, pack: BinaryIO, allowance: _Allowance) -> None:
         self._index, self._pack = index.fileno(), pack.fileno()
+        self._allowance = allowance
 
     def find(self, id_: bytes, depth: int = 0) -> Iterator[bytes]:
+        self._allowance.spend(_A_LOOK)
         if os.pread(self._index, 8, 0) != _INDEX_START:
             return
         low = self._number(8 + 4 * (id_[0] - 1)) if id_[0] else 0
         high, every = self._number(8 + 4 * id_[0]), self._number(8 + 4 * 255)
         ids = 8 + 4 * 256
         while low < high:
+            self._allowance.spend(_A_LOOK)
             middle = (low + high) // 2
             here = os.pread(self._index, _ID_BYTES, ids + _ID_BYTES * middle)
             if here == id_:
@@ -108,25 +138,35 @@ class _Pack:
 
     def _object(self, at: int, depth: int) -> bytes:
         """Return the commit at a place in the pack; raise where there is none."""
+        self._allowance.spend(_AN_OBJECT)
         data = os.pread(self._pack, _MAX_COMMIT, at)
         kind, used = data[0] >> 4 & 7, 1
-        while data[used - 1] & 0x80:
+        while data[used - 1] & 0x80 and used < _LONGEST_NUMBER:
             used += 1
         if kind == _COMMIT:
-            return _inflated(data[used:])
+            return self._inflated(data[used:])
         if kind not in (_DELTA_BY_OFFSET, _DELTA_BY_ID) or depth == _DEEPEST:
             raise IndexError
         if kind == _DELTA_BY_OFFSET:
             back = data[used] & 0x7F
-            while data[used] & 0x80:
+            while data[used] & 0x80 and back <= at:
                 used += 1
                 back = (back + 1) << 7 | data[used] & 0x7F
             used += 1
             if not 0 < back <= at:
                 raise IndexError
-            return _patched(self._object(at - back, depth + 1), _inflated(data[used:]))
-        base = next(self.find(data[used : used + _ID_BYTES], depth + 1), b"")
-        return _patched(base, _inflated(data[used + _ID_BYTES :]))
+            base = self._object(at - back, depth + 1)
+        else:
+            base = next(self.find(data[used : used + _ID_BYTES], depth + 1), b"")
+            used += _ID_BYTES
+        delta = self._inflated(data[used:])
+        self._allowance.spend(len(delta))
+        return _patched(base, delta)
+
+    def _inflated(self, data: bytes) -> bytes:
+        out = _inflated(data)
+        self._allowance.spend(len(out) // 100)
+        return out
 
 
 def _inflated(data: bytes) -> bytes:

@@ -4,7 +4,7 @@ import os
 from itertools import islice
 from typing import Final
 
-from curtainwall.facts.paths import is_beneath
+from curtainwall.facts.paths import DEEPEST, is_beneath
 from curtainwall.model import runs_later
 
 MOST_LOOKED_AT: Final = 5_000
@@ -39,6 +39,8 @@ def holds_what_runs(path: str) -> bool:
     waiting, seen = [path], 0
     while waiting:
         here = waiting.pop()
+        if here.count("/") > DEEPEST:
+            return True
         try:
             with os.scandir(here) as listing:
                 entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(listing, MOST_LOOKED_AT + 1)]

@@ -13,13 +13,18 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import normpath
+from typing import Final
 
 from curtainwall.facts.refusal import Unclear, quoted
 
 _MAX_PATH = 4095
 _MAX_NAME = 255
 _MAX_LINKS = 40
+_MAX_STEPS = 1_000
 _LOOKS = 20
+
+DEEPEST: Final = 128
+"""How many directories deep a path may lie: at each of them the kernel walks all the way, and everybody waits."""
 
 # Their meaning depends on who looks; we would find our own process there, not the agent's.
 _OWN_PROCESS = ("self", "thread-self")
@@ -62,7 +67,7 @@ def canonical_path(text: object, scene: Scene) -> str:
         raise Unclear(f"the path {quoted(text)} holds half a character") from None
     if len(encoded) > _MAX_PATH:
         raise Unclear(f"the path {quoted(text)} is longer than {_MAX_PATH} bytes")
-    if not scene.mounts and _is_real(full, encoded):
+    if not scene.mounts and full.count("/") <= DEEPEST and _is_real(full, encoded):
         return full
     return _walk(full, scene)
 
@@ -136,7 +141,7 @@ def _walk(full: str, scene: Scene, met: list[str] | None = None) -> str:
     roots = {outside for inside, outside in scene.mounts if inside != outside}
     ahead = full.split("/")[::-1]
     here = ""  # INVARIANT: real, and a directory or missing; "" is the root
-    links = 0
+    links = steps = 0
     while ahead:
         name = ahead.pop()
         if name in ("", "."):
@@ -153,6 +158,11 @@ def _walk(full: str, scene: Scene, met: list[str] | None = None) -> str:
         if there in entries:
             here = entries[there]
             continue
+        steps += 1
+        if steps > _MAX_STEPS:
+            raise Unclear(f"the path {quoted(full)} takes too many steps through links")
+        if there.count("/") > DEEPEST:
+            raise Unclear(f"the path {quoted(full)} lies more than {DEEPEST} directories deep")
         if (here == "/proc" and (name in _OWN_PROCESS or name.isdigit())) or (here == "/dev" and name in _OWN_DEVICES):
             raise Unclear(f"{quoted(full)} leads through {quoted(there)}, which is another thing for every process that looks")
         try:

@@ -1,4 +1,4 @@
-"""What calls mean, found out without anybody else having to wait: long ones are read in a thread, for each session one at a time."""
+"""What calls mean, found out without anybody having to wait: those that take long are read in a thread, for each session one at a time."""
 
 import asyncio
 from contextvars import copy_context
@@ -8,9 +8,12 @@ from weakref import WeakValueDictionary
 
 from pydantic import JsonValue
 
-from curtainwall.model import Place, Prepared, SessionId, ToolHost, TryLater
+from curtainwall.model import LOAD_SKILL, PROPOSE_PLAN, Place, Prepared, SessionId, ToolHost, TryLater
 
 _LONG: Final = 100_000
+_A_WORD: Final = 500
+# They may name many paths in few letters, or have a repository or all skills looked at; beside what they do, a thread costs nothing.
+_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL)
 
 
 class Preparing:
@@ -22,7 +25,7 @@ class Preparing:
 
     async def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
         """Return what a call means; raise `BadCall`."""
-        if not _is_long(arguments):
+        if not tool.startswith(_SLOW) and not _is_long(arguments):
             return self._tools.prepare(tool, arguments, place)
         turn = self._turns.setdefault(place.session, asyncio.Lock())
         await turn.acquire()
@@ -38,13 +41,13 @@ class Preparing:
 
 
 def _is_long(arguments: JsonValue) -> bool:
-    """Tell whether masking and checking arguments takes longer than others should wait; looks no further than it must."""
+    """Tell whether masking, checking and following arguments takes longer than others should wait; looks no further than it must."""
     waiting, size = [arguments], 0
     while waiting and size <= _LONG:
         value = waiting.pop()
         size += 1
         if isinstance(value, str):
-            size += len(value)
+            size += len(value) + _A_WORD
         elif isinstance(value, dict):
             waiting += value.values()
         elif isinstance(value, list):

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -182,11 +183,19 @@ async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> No
         return
     told = await go_out(["ls-remote", target.url, ref, "HEAD"], clean, target, call.house.way_out)
     tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
+    if since in tips or await _is_behind(clean, since, tips):
+        return
+    hint = "fetch and push again, or push to its URL"
+    raise CannotDo(f"{quoted(target.url)} is not known to have {since[:12]}, so more would be pushed than was shown; {hint}")
+
+
+async def _is_behind(clean: Clean, since: str, tips: Sequence[str]) -> bool:
+    """Tell whether one of the tips leads to a commit; not where it is no part of what is pushed, since nothing is known of it then."""
+    if (await try_git(["-C", clean.repository, "cat-file", "-e", f"{since}^{{commit}}"], clean.alone)).code != 0:
+        return False
     words = ["-C", clean.repository, "rev-list", "--ignore-missing", "--max-count=1", "--stdin"]
     left = await run_git(words, clean.alone, stdin="\n".join([since, *(f"^{tip}" for tip in tips), ""]).encode())
-    if left.out.strip():
-        hint = "fetch and push again, or push to its URL"
-        raise CannotDo(f"{quoted(target.url)} does not have {since[:12]}, so more would be pushed than was shown; {hint}")
+    return not left.out.strip()
 
 
 async def _note_pushed(call: Call, spot: Spot, clean: Clean, branch: str, commit: str) -> None:

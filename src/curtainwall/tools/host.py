@@ -12,6 +12,7 @@ from curtainwall.tools.closer import Closer
 from curtainwall.tools.meaning import Setting, prepare
 from curtainwall.tools.plans import plan_of
 from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.schema_check import RULE
 from curtainwall.tools.turns import in_turn
 
 Mounts = tuple[tuple[str, str], ...]
@@ -98,7 +99,15 @@ class NativeTools:
         if tool == PROPOSE_PLAN:
             return plan_of(prepared, lambda each, its: self._step(each, its, place, step or self.prepare))
         closer = self._closers.get(tool)
-        return prepared if closer is None else closer(prepared, place)
+        if closer is None:
+            return prepared
+        try:
+            return closer(prepared, place)
+        except BadCall:
+            raise
+        except Exception as fault:
+            # As with the arguments: whatever breaks the reading must deny the call.
+            raise BadCall(RULE, f"what `{tool}` is about could not be read ({type(fault).__name__})") from fault
 
     def _step(self, tool: str, arguments: JsonValue, place: Place, prepare_step: PrepareStep) -> Prepared:
         spec = self.find(tool)

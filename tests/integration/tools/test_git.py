@@ -296,11 +296,27 @@ def test_a_push_of_more_than_was_shown_is_refused(machine: Machine, server: GitS
     prepared = machine.prepare("git.push", path="c")
     assert "1 commit more than" in str(prepared.arguments["pushes"])
     refused = pushed(machine, prepared)
-    assert f"does not have {hidden[:12]}, so more would be pushed than was shown" in str(refused.value)
+    assert f"is not known to have {hidden[:12]}, so more would be pushed than was shown" in str(refused.value)
     assert at_the_server(server) == before
     # Where nobody was shown anything, there is nothing that must be true of it.
     assert pushed(machine, prepared, asked=False).ok
     assert at_the_server(server) == tip
+
+
+def test_a_memory_of_the_remote_beside_the_branch_hides_no_commit_of_a_push(machine: Machine, server: GitServer, tmp_path: Path) -> None:
+    filled(server, "ann/r.git", tmp_path)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="c")
+    where, before = machine.workspace / "c", at_the_server(server)
+    hidden = committed(machine, "nobody should see this one")
+    committed(machine, "a harmless one")
+    # It is no part of what is pushed, but builds on what should not be seen.
+    beside = git("commit-tree", "-m", "forged", "-p", hidden, f"{hidden}^{{tree}}", cwd=where).strip()
+    git("update-ref", "refs/remotes/origin/main", beside, cwd=where)
+    prepared = machine.prepare("git.push", path="c")
+    assert "1 commit more than" in str(prepared.arguments["pushes"])
+    refused = pushed(machine, prepared)
+    assert f"is not known to have {beside[:12]}, so more would be pushed than was shown" in str(refused.value)
+    assert at_the_server(server) == before
 
 
 def test_a_branch_that_was_merged_and_taken_away_at_the_remote_can_be_pushed_again(

@@ -126,14 +126,25 @@ def test_trusting_warns_of_programs_that_hooks_will_not_find(run: Run, places: P
     missing = f"PreToolUse runs `./guard.sh`, and there is no file `{places.workspace}/guard.sh`; {denied}"
     assert missing in said.err
     assert missing in run("hooks", "list").err
-    shell(places.workspace / "guard.sh", "exit 0")
+    bring(places, "./.claude/guard.sh --all")
+    shell(places.workspace / ".claude/guard.sh", "exit 0")
     assert run("hooks", "trust", places.workspace, "--yes").err.count("\n") == 1, "all is well"
-    (places.workspace / "guard.sh").chmod(0o644)
+    (places.workspace / ".claude/guard.sh").chmod(0o644)
     assert "may not be executed" in run("hooks", "trust", places.workspace, "--yes").err
     configure(places, '[[hooks.Stop]]\nhooks = [{type = "command", command = "no-such-bell"}]')
     assert run("hooks", "list", "--output", "json").json["notes"] == [
         "Stop runs `no-such-bell`, which is not among your programs; until it can run, it fails"
     ]
+
+
+@covers("hooks.programs-that-agents-reach-are-told")
+def test_trusting_warns_of_programs_that_an_agent_could_exchange_under_way(run: Run, places: Places) -> None:
+    bring(places, shell(places.workspace / "guard.sh", "exit 0"))
+    said = run("hooks", "trust", places.workspace, "--yes")
+    told = f"an agent that may edit there can exchange `{places.workspace}/guard.sh` between the look and the run"
+    assert said.code == 0
+    assert told in said.err
+    assert told in run("hooks", "list").err
 
 
 def test_a_workspace_without_hooks_cannot_be_trusted(run: Run, places: Places) -> None:

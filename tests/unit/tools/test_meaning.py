@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.model import BadCall, CommandFacts, HostFacts, Scope, SubjectKind, ToolEffect, subject_digest
+from curtainwall.facts import Masker
+from curtainwall.model import BadCall, CommandFacts, HostFacts, Place, Prepared, Scope, SubjectKind, ToolEffect, subject_digest
+from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
 from tests.unit.tools.stage import Git, Stage
 
 
@@ -458,3 +460,13 @@ def test_judging_changes_nothing(stage: Stage) -> None:
     stage.prepare("filesystem.write_file", path="new/x", content="x")
     stage.prepare("filesystem.delete_file", path="new")
     assert (sorted(os.listdir(stage.root)), sorted(os.listdir(stage.workspace))) == before
+
+
+def test_a_fault_while_looking_closer_denies_the_call(stage: Stage) -> None:
+    def breaks(_prepared: Prepared, _place: Place) -> Prepared:
+        raise OverflowError
+
+    tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/h", masker=Masker(b"k" * 32), closers={"session.recall": breaks})
+    with pytest.raises(BadCall, match=r"could not be read \(OverflowError\)") as told:
+        tools.prepare("session.recall", {"query": "x"}, stage.place)
+    assert told.value.rule == "invalid-arguments"

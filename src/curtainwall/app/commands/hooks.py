@@ -1,6 +1,7 @@
 """`curtainwall hooks`: which programs of yours run when, and whether a workspace's own are trusted."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.hooks import pins_of
 from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, see_that_it_is_a_directory, show, show_json
 from curtainwall.app.wiring import set_up
-from curtainwall.model import Broken, CommandRefused
+from curtainwall.model import Broken, CommandRefused, runs_later
 from curtainwall.session import inert
 from curtainwall.tools.hooks import FILES, Found, Hook, Settings, Trust, not_found, workspace_hooks
 
@@ -87,10 +88,17 @@ def _found(path: str, pins: dict[str, str]) -> Found:
 
 
 def _with_notes(found: Found) -> Found:
-    """Return the hooks with a note for each whose program is not where it is looked for."""
+    """Return the hooks with a note for each whose program is not where it is looked for, or not what it was when it was looked at."""
     settings = found.settings
-    missing = map(inert, not_found(settings.hooks, found.workspace))
-    return replace(found, settings=Settings(settings.hooks, (*settings.notes, *missing)))
+    told = map(inert, (*not_found(settings.hooks, found.workspace), *_within_reach(found)))
+    return replace(found, settings=Settings(settings.hooks, (*settings.notes, *told)))
+
+
+def _within_reach(found: Found) -> Iterator[str]:
+    """Yield a sentence for each program that no sandbox keeps from being changed, as it keeps what lies in `.claude`."""
+    for file in found.files:
+        if not runs_later(file, found.workspace):
+            yield f"an agent that may edit there can exchange `{file}` between the look and the run; keep it in `.claude`, where none can"
 
 
 def _show_found(found: Found) -> None:

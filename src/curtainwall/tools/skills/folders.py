@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -74,9 +74,10 @@ def read_folder(path: str, most: int = MOST_BYTES) -> Folder:
         raise Unusable("it is reached by a link; copy it to where the link is") from None
     except OSError as fault:
         raise Unusable(f"it cannot be read: {(fault.strerror or '').lower()}") from None
-    files: dict[str, bytes] = {}
+    reading = _Reading(min(most, MOST_BYTES))
+    files = reading.files
     try:
-        _read(top, "", files, 0, min(most, MOST_BYTES))
+        _read(top, "", reading, 0)
         _see_main(files.get(MAIN))
     except OSError as fault:
         raise Unusable(f"it cannot be read: {(fault.strerror or '').lower()}") from None
@@ -97,26 +98,40 @@ def _see_main(main: bytes | None) -> None:
         raise Unusable(f"its {MAIN} is not UTF-8") from None
 
 
-def _read(directory: int, above: str, files: dict[str, bytes], depth: int, most: int) -> None:
+@dataclass(slots=True)
+class _Reading:
+    """A folder being read: what may be read in all, and what was found so far."""
+
+    most: int
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    directories: int = 0
+
+    def see_room(self) -> None:
+        """Raise `Unusable` where nothing more may be found; an empty directory takes as long to look at as a file."""
+        if len(self.files) + self.directories >= _MOST_FILES:
+            raise Unusable(f"it has more than {_MOST_FILES} files and directories")
+
+
+def _read(directory: int, above: str, reading: _Reading, depth: int) -> None:
     if depth > _DEEPEST:
         raise Unusable(f"it is nested deeper than {_DEEPEST} directories")
     names = _some_names(directory, _MOST_FILES + 1)
     if len(names) > _MOST_FILES:
-        raise Unusable(f"it has more than {_MOST_FILES} files")
+        raise Unusable(f"it has more than {_MOST_FILES} files and directories")
     for name in sorted(names):
+        reading.see_room()
         if not name.isprintable():
             raise Unusable("a name in it has letters that cannot be shown")
         kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
         if stat.S_ISDIR(kind):
+            reading.directories += 1
             inner = os.open(name, _DIRECTORY, dir_fd=directory)
             try:
-                _read(inner, f"{above}{name}/", files, depth + 1, most)
+                _read(inner, f"{above}{name}/", reading, depth + 1)
             finally:
                 os.close(inner)
         elif stat.S_ISREG(kind):
-            if len(files) >= _MOST_FILES:
-                raise Unusable(f"it has more than {_MOST_FILES} files")
-            files[f"{above}{name}"] = _content(directory, name, most - sum(map(len, files.values())))
+            reading.files[f"{above}{name}"] = _content(directory, name, reading.most - sum(map(len, reading.files.values())))
         else:
             raise Unusable(f"`{above}{name}` in it is a link or no file; copy what it leads to")
 

@@ -157,3 +157,10 @@ def test_a_folder_of_very_many_names_is_not_listed_to_its_end(stage: Stage) -> N
     for number in range(300):
         (folder / str(number)).touch()
     assert "more than 200 files" in stage.passed()["many"]
+
+
+def test_a_folder_of_very_many_empty_directories_is_not_walked_to_its_end(stage: Stage) -> None:
+    folder = stage.write(".claude/skills", "hollow")
+    for number in range(2_000):
+        (folder / str(number % 20) / str(number % 400) / str(number)).mkdir(parents=True)
+    assert "more than 200 files" in stage.passed()["hollow"]
