@@ -53,6 +53,10 @@ class AgentImages:
         """Return the agents whose images we build."""
         return tuple(agent for agent in Images(self._engine).agents if not self.is_users(agent))
 
+    def remedy(self, agent: str) -> str:
+        """Return what to do where an agent's image is not there."""
+        return f"make `{self.of(agent)}` first" if self.is_users(agent) else f"build it with `curtainwall agents build {agent}`"
+
     async def lacks(self, agent: str) -> bool:
         """Tell whether an agent's image has to be built first, and can be."""
         return not self.is_users(agent) and not await self._engine.has_image(self.of(agent))
@@ -86,8 +90,7 @@ class AgentImages:
         except CurtainwallError as fault:
             return AgentStanding(agent, version, image, built=False, why=str(fault))
         if not built:
-            how = f"make `{image}` first" if self.is_users(agent) else f"build it with `curtainwall agents build {agent}`"
-            return AgentStanding(agent, version, image, built=False, why=f"its image is not there; {how}")
+            return AgentStanding(agent, version, image, built=False, why=f"its image is not there; {self.remedy(agent)}")
         if providers and keys.isdisjoint(providers):
             return AgentStanding(agent, version, image, built=True, why=f"there is no key for {' or '.join(providers)} (docs/models.md)")
         return AgentStanding(agent, version, image, built=True)

@@ -13,6 +13,7 @@ from curtainwall.agents.container import (
     Engine,
     Fleet,
     Folders,
+    ImageMissing,
     Limits,
     PlainAgent,
     Program,
@@ -51,7 +52,10 @@ class Containers:
         wanted = tuple(self._adapters.find(agent).providers)
         see_that_keys_fit(self._config, agent, wanted)
         await see_that_a_key_is_there(agent, self._accesses_of(agent), wanted)
-        await self._engine.check(self.image_of(agent), self._fleet.limits.free_disk, self._wired.setup.home.root)
+        try:
+            await self._engine.check(self.image_of(agent), self._fleet.limits.free_disk, self._wired.setup.home.root)
+        except ImageMissing:
+            raise ImageMissing(f"the image of `{agent}` is not there; {self._images.remedy(agent)}") from None
 
     async def lacks_image(self, agent: str) -> bool:
         """Tell whether an agent's image has to be built first, and can be."""

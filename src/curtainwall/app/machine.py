@@ -135,7 +135,7 @@ def _workers(home: Home) -> Finding:
     except OSError as error:
         return Finding("code workers", "warn", f"cannot be tried: {error.strerror}", "make our directory writable")
     except CurtainwallError as error:
-        return Finding("code workers", "warn", f"none: code mode is refused; {error}", "install bubblewrap, or boot with `lsm=landlock,…`")
+        return Finding("code workers", "warn", f"none: code mode is refused; {error}")
     by = "bubblewrap" if held == "bubblewrap" else "Landlock and a system-call filter"
     return Finding("code workers", "ok", f"held by {by}: no network, no files, one life with us")
 

@@ -49,9 +49,15 @@ def confined_worker(binary: Path, directory: Path, *, how: How | None = None, un
         try:
             entry = _entry(way, str(binary.resolve(strict=True)), memory)
             _try_out(entry)
-            return Worker(_written(directory, way, entry), way)
         except (ConfinementFailed, OSError) as fault:
             faults.append(f"{way}: {fault}")
+            continue
+        try:
+            return Worker(_written(directory, way, entry), way)
+        except OSError as fault:
+            # Another way would be written to the same place.
+            remedy = "make room on its disk, and see that it is ours to write to"
+            raise ConfinementFailed(f"`{directory}` takes no launcher for code workers: {fault.strerror}; {remedy}") from None
     raise ConfinementFailed(f"code workers cannot be confined here ({'; '.join(faults)}); {_REMEDY}")
 
 

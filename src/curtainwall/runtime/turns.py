@@ -39,6 +39,7 @@ from curtainwall.model import (
     TurnResult,
     TurnStatus,
     inbox_of,
+    session_of,
     session_stream,
 )
 from curtainwall.runtime.actor import Actor
@@ -266,13 +267,18 @@ class Turns:
 
     async def _end(self, actor: Actor, end: EndTurn) -> None:
         """Write down how a turn ended, however long the disk takes for that: the agent must not work on it twice."""
+        is_told = False
         while True:
             try:
                 await actor.submit(end)
             except CommandRefused:
                 # Somebody closed the session meanwhile, and the turn is over already.
                 return
-            except (TryLater, Broken):
+            except (TryLater, Broken) as fault:
+                # Nothing more can be read in the log meanwhile, so whoever watches it would see a silence without a reason.
+                if not is_told:
+                    _LOG.warning("session `%s` waits until the end of its turn can be written down: %s", session_of(actor.stream), fault)
+                is_told = True
                 await asyncio.sleep(_LOOK_AGAIN)
             else:
                 return

@@ -170,6 +170,18 @@ def test_what_curl_sends_is_read_as_json_and_reaches_the_prompt_but_is_nothing_t
     assert len(hooks.sessions) == 2, "what was refused is no session"
 
 
+def test_a_sender_whose_deliveries_are_refused_is_in_the_log_but_cannot_fill_it(hooks: Hooks) -> None:
+    for _ in range(3):
+        assert hooks.deliver(b"{}", X_Hub_Signature_256="sha256=00")[0] == 401
+        assert hooks.deliver(b"no json")[0] == 400
+        assert hooks.deliver(b"{}", "nobody-knows")[0] == 404
+    refused = [line.partition("webhook ")[2] for line in hooks.running.err.splitlines() if "refused" in line]
+    assert [line.partition("; ")[0] for line in refused] == [
+        "`ci`: a delivery was refused: the signature is wrong",
+        "`ci`: a delivery was refused: the body cannot be read: Expecting value: line 1 column 1 (char 0)",
+    ]
+
+
 @covers("webhook.sensitive-outcomes-are-withheld")
 def test_what_was_made_from_sensitive_material_is_handed_out_to_nobody_who_merely_asks(program: Program) -> None:
     (program.workspace / ".env").write_text("COLOUR=blue\n")

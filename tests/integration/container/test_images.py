@@ -42,6 +42,38 @@ def test_an_image_is_built_with_progress_and_only_once(docker_engine: DockerEngi
     run(story())
 
 
+def test_progress_is_told_line_by_line_without_the_colours_that_programs_give_it(docker_engine: DockerEngine, tmp_path: Path) -> None:
+    (tmp_path / "base.Dockerfile").write_text("ARG FROM\nFROM ${FROM}\nRUN printf '\\033[91mone\\033[0m\\r\\ntwo\\n'\n")
+    (tmp_path / "coloured.Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+
+    async def story() -> None:
+        engine = Engine(docker_engine.address)
+        try:
+            lines = [line async for line in Images(engine, tmp_path, on=IMAGE).build("coloured", network="none")]
+        finally:
+            await engine.close()
+        assert [line for line in lines if line in {"one", "two"}] == ["one", "two"]
+
+    run(story())
+
+
+def test_where_the_image_below_cannot_be_fetched_it_is_said_what_to_do(docker_engine: DockerEngine, tmp_path: Path) -> None:
+    (tmp_path / "base.Dockerfile").write_text("ARG FROM\nFROM ${FROM}\nLABEL step=base\n")
+    (tmp_path / "mine.Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+
+    async def story() -> None:
+        engine = Engine(docker_engine.address)
+        try:
+            with pytest.raises(
+                TryLater, match=r"`127.0.0.1:1/no:1` is not there; .* or name one that you have as `image` in \[agents.mine\]"
+            ):
+                assert [line async for line in Images(engine, tmp_path, on="127.0.0.1:1/no:1").build("mine")]
+        finally:
+            await engine.close()
+
+    run(story())
+
+
 @covers("agents.listed-and-built")
 def test_the_command_builds_what_is_missing_once_and_lists_what_each_agent_lacks(docker_engine: DockerEngine, tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -65,3 +97,16 @@ def test_the_command_builds_what_is_missing_once_and_lists_what_each_agent_lacks
     assert (nowhere.returncode, "does not answer" in nowhere.stderr) == (1, True)
     assert "there is no agent `clade`" in command("build", "clade").stderr
     assert "nothing to build: `codex` runs in your image" in command("build", "codex").stderr
+
+
+def test_start_names_the_command_that_builds_the_image_of_its_agent_alone(docker_engine: DockerEngine, tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DOCKER_HOST": docker_engine.address, "OPENAI_API_KEY": "k" * 40}
+    told = curtainwall("start", "--agent", "codex", "hello", environ=environ)
+    assert (told.returncode, told.stderr) == (
+        1,
+        "curtainwall: the image of `codex` is not there; build it with `curtainwall agents build codex`\n",
+    )
+    home = tmp_path / ".curtainwall"
+    (home / "config.toml").write_text('[agents.codex]\nimage = "never-made:1"\nready = true\n')
+    told = curtainwall("start", "--agent", "codex", "hello", environ=environ)
+    assert told.stderr == "curtainwall: the image of `codex` is not there; make `never-made:1` first\n"

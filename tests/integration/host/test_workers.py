@@ -111,6 +111,13 @@ def test_what_no_way_can_hold_is_refused_unless_the_user_allows_it(tmp_path: Pat
     assert subprocess.run([worker.launcher], check=False).returncode == 0
 
 
+def test_a_directory_that_takes_no_launcher_is_named_and_no_confinement_is_blamed(monty: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfinementFailed, match=r"^`.*/file/ours` takes no launcher for code workers: Not a directory; make room") as told:
+        confined_worker(monty, tmp_path / "file" / "ours")
+    assert "bubblewrap" not in str(told.value)
+
+
 @covers("workers.refused-unconfined")
 def test_unconfined_is_not_to_be_had_by_asking_for_it(monty: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfinementFailed, match="only where the user allows it"):

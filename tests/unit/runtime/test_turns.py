@@ -68,6 +68,24 @@ def test_a_turn_that_ends_while_the_disk_is_full_is_written_down_later_and_not_w
     run(story())
 
 
+def test_whoever_waits_for_a_turn_that_the_disk_cannot_take_is_told_once_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        store = FailingStore()
+        async with house(store) as here:
+            session = await open_session(here, tmp_path)
+            turns = Turns(here, lambda _: Filling(store), NoHooks(), lambda _: "")
+            turns.attend(session)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: store.refused > 1)
+            store.is_full = False
+            await until(lambda: kinds(here, session)[-1] == "TurnEnded")
+            await turns.close()
+            told = [record.getMessage() for record in caplog.records]
+            assert told == [f"session `{session}` waits until the end of its turn can be written down: the disk is full"]
+
+    run(story())
+
+
 @dataclass
 class Slow:
     """An agent that works until it is told to stop, and stops when it is let."""

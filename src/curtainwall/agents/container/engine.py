@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -27,6 +28,7 @@ _CONFLICT: Final = 409
 _NOT_MODIFIED: Final = 304
 _GOING: Final = 30.0
 _LOOK_AGAIN: Final = 0.05
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 Stream = Literal["out", "err"]
 
@@ -198,9 +200,9 @@ class Engine:
             docker = _InNetwork(self._open(), network) if network else self._open().images
             lines = docker.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), stream=True)
             async for line in lines:
-                told = str(line.get("stream") or line.get("status") or "").strip()
-                if told:
-                    yield told
+                for told in _COLOUR.sub("", str(line.get("stream") or line.get("status") or "")).splitlines():
+                    if told.strip():
+                        yield told.strip()
 
     def _open(self) -> Docker:
         if self._docker is None:

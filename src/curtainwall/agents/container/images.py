@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.agents.container.engine import Engine
-from curtainwall.model import NotFound
+from curtainwall.model import NotFound, TryLater
 
 USUAL: Final = "debian:bookworm-slim"
 """What the base is built on where the user names no image of their own."""
@@ -56,8 +56,14 @@ class Images:
                 yield f"{name} is there"
                 continue
             yield f"building {name}"
-            async for line in self._engine.build(_context(self._recipe(recipe)), name, arguments, network):
-                yield line
+            try:
+                async for line in self._engine.build(_context(self._recipe(recipe)), name, arguments, network):
+                    yield line
+            except TryLater as fault:
+                if recipe != "base" or await self._engine.has_image(self._on):
+                    raise
+                how = f"see that the engine can fetch it, or name one that you have as `image` in [agents.{agent}]"
+                raise TryLater(f"the image `{self._on}` is not there; {how} ({fault})") from None
 
     def _base(self) -> str:
         return self._named("base", self._recipe("base"), self._on)

@@ -21,6 +21,7 @@ from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryL
 
 CHANNEL: Final = "webhook"
 _SOON: Final = {"retry-after": "5"}
+_MINUTE: Final = 60.0
 
 Report = Callable[[str], None]
 """Tells whoever reads the logs what they should know."""
@@ -83,6 +84,7 @@ class Endpoint:
     clock: Clock
     report: Report
     _recent: dict[str, deque[float]] = field(default_factory=dict[str, "deque[float]"])
+    _refused: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
 
     def app(self) -> Starlette:
         """Return the web application."""
@@ -102,6 +104,7 @@ class Endpoint:
             self._count(hook)
             session = await self.deliveries.take(self._delivery(hook, key, body))
         except Refused as refusal:
+            self._tell(request.path_params["hook"], refusal)
             return _told(refusal.status, {"error": str(refusal)})
         except NotFound as fault:
             return _told(410, {"error": str(fault)})
@@ -134,11 +137,18 @@ class Endpoint:
     def _count(self, hook: Hook) -> None:
         """Refuse what comes more often than it may; only deliveries of whoever knows the secret count."""
         recent, now = self._recent.setdefault(hook.name, deque()), self.clock.now() / 1000
-        while recent and recent[0] <= now - 60:
+        while recent and recent[0] <= now - _MINUTE:
             recent.popleft()
         if len(recent) >= hook.per_minute:
             raise Refused(429, f"more than {hook.per_minute} deliveries in a minute")
         recent.append(now)
+
+    def _tell(self, hook: str, refusal: Refused) -> None:
+        """Tell our side as well, where a secret or a field may be misspelled; each kind once a minute, since strangers can be refused."""
+        kind, now = (hook, refusal.status), self.clock.now() / 1000
+        if hook in self.hooks and now - self._refused.get(kind, -_MINUTE) >= _MINUTE:
+            self._refused[kind] = now
+            self.report(f"webhook `{hook}`: a delivery was refused: {refusal}")
 
     def _delivery(self, hook: Hook, key: str, body: bytes) -> Delivery:
         try:
@@ -149,8 +159,6 @@ class Endpoint:
         try:
             prompt = prompt_of(hook.prompt, payload)
         except Missing as fault:
-            # Told on both sides: whoever wrote the prompt may have misspelled the field.
-            self.report(f"webhook `{hook.name}`: a delivery was refused: {fault}")
             raise Refused(422, f'{fault}; `{{{{ name or "text" }}}}` in the prompt says what stands there instead') from None
         return Delivery(hook.name, key, prompt, data_of(hook.name, payload))
 
