@@ -41,6 +41,28 @@ def test_each_session_remembers_its_own_conversation_and_still_does_after_a_rest
     run(scenario())
 
 
+@covers("process.lost-conversations-are-said")
+def test_a_conversation_whose_beginning_is_missing_is_not_gone_on_with_in_silence(short_path: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path) as rig:
+            session = await rig.open()
+            for word in ("alpha", "beta", "gamma"):
+                await rig.say(session, f"word={word}")
+            await rig.agent.sleep(session)
+            (path,) = rig.transcripts(session)
+            assert rig.standing(session).state == "kept"
+            lines = path.read_text().splitlines(keepends=True)
+            asked = [number for number, line in enumerate(lines) if '"type":"user"' in line]
+            path.write_text("".join(lines[asked[1] :]))
+            assert rig.standing(session).why == "a part of its file is missing"
+            turned = await rig.say(session, "word=delta")
+            assert turned.text.startswith("[the agent's conversation is lost (a part of its file is missing); ")
+            assert turned.text.endswith("HEARD: alpha, beta, gamma, delta")
+            assert (await rig.say(session, "word=omega")).text == "HEARD: alpha, beta, gamma, delta, omega"
+
+    run(scenario())
+
+
 @covers("process.slugs")
 def test_conversations_are_where_the_rule_says_for_every_kind_of_path(short_path: Path) -> None:
     (short_path / "real").mkdir()

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.slugs import transcript_of
 from curtainwall.agents.process.terms import EXTENSION, Folders
-from curtainwall.agents.process.transcripts import Damage, Found, conversations_in, read_transcript, take_over
+from curtainwall.agents.process.transcripts import PART_MISSING, Damage, Found, conversations_in, read_transcript, take_over
 from curtainwall.facts import quoted
 from curtainwall.model import CommandRefused, ExtensionNoted, Millis
 
@@ -34,6 +34,8 @@ def standing(past: Past, folders: Folders) -> Standing:
     read = read_transcript(transcript_of(folders.state, folders.workspace, past.conversation))
     if isinstance(read, Damage):
         return Standing(past.conversation, "broken", read.why, orphans)
+    if not read.leads_back([mark for mark, _ in past.marks]):
+        return Standing(past.conversation, "broken", PART_MISSING, orphans)
     return Standing(past.conversation, "kept", orphans=orphans)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.slugs import transcript_of
-from curtainwall.agents.process.transcripts import Damage, Transcript, read_transcript
+from curtainwall.agents.process.transcripts import PART_MISSING, Damage, Transcript, read_transcript
 
 _LACKS = "Your memory lacks what was said last:\n\n{told}\n\nNow:\n\n"
 _CARRIED = "This goes on from an earlier conversation, which came to this:\n\n{told}\n\nNow:\n\n"
@@ -49,6 +49,8 @@ def _kept(past: Past, found: Transcript, mark: str, fresh: str) -> Opening:
     if found.has(mark):
         return Opening(past.conversation, False, is_delivered=True, answer=found.answer_to(mark))
     known = [each for each, _ in past.marks]
+    if not found.leads_back(known):
+        return lost(past, PART_MISSING, fresh)
     if not known or found.has(known[-1]):
         return Opening(past.conversation, False)
     if len(known) > 1 and found.has(known[-2]):

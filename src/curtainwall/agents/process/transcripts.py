@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from curtainwall.agents.foreign import below, text_below
 from curtainwall.agents.process.slugs import transcript_of
 
+PART_MISSING: Final = "a part of its file is missing"
 _MOST: Final = 1024**3
 _ENDS: Final = frozenset({"end_turn", "stop_sequence", "max_tokens", "refusal"})
 
@@ -46,6 +47,22 @@ class Transcript:
     def has(self, mark: str) -> bool:
         """Tell whether a message of ours is in it."""
         return f'"uuid":"{mark}"'.encode() in self._content
+
+    def leads_back(self, marks: Sequence[str]) -> bool:
+        """Tell whether the newest of these messages leads back, entry by entry, to the first of them or to where the agent began anew.
+
+        Where it does not, the agent would go on without what came before, and say nothing.
+        """
+        parents = {entry["uuid"]: entry.get("parentUuid") for entry in self._entries() if isinstance(entry.get("uuid"), str)}
+        at: JsonValue = next((mark for mark in reversed(marks) if mark in parents), None)
+        while at is not None:
+            if at not in parents:
+                return False
+            if at == marks[0]:
+                return True
+            # Each only once: whoever writes there may have made a circle.
+            at = parents.pop(at)
+        return True
 
     def answer_to(self, mark: str) -> str | None:
         """Return the whole answer to a message of ours, or None where it is not there or not whole."""

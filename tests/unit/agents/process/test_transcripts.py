@@ -53,6 +53,40 @@ def test_half_a_line_at_the_end_is_cut_off_by_whoever_goes_on_and_left_alone_by_
     assert path.read_text().endswith("}\n")
 
 
+def linked(*names: str) -> list[dict[str, object]]:
+    """Return messages of which each names the one before it, as Claude Code links them."""
+    before = (None, *names)
+    return [{**ASKED, "uuid": name, "parentUuid": parent} for name, parent in zip(names, before, strict=False)]
+
+
+@pytest.mark.parametrize("missing", [slice(0, 1), slice(1, 2), slice(0, 3)])
+def test_a_file_that_lacks_a_part_before_its_last_message_is_seen_to(tmp_path: Path, missing: slice) -> None:
+    path, entries = tmp_path / "c.jsonl", linked("m1", "a1", "m2", "a2", "m3")
+    assert read(written(path, *entries)).leads_back(("m1", "m2", "m3"))
+    del entries[missing]
+    assert not read(written(path, *entries)).leads_back(("m1", "m2", "m3"))
+
+
+def test_a_line_in_the_middle_that_is_no_json_counts_as_missing(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.jsonl", *linked("m1", "a1", "m2"))
+    path.write_text(path.read_text().replace('"uuid":"a1"', '"uu#"a1"'))
+    assert not read(path).leads_back(("m1", "m2"))
+
+
+def test_what_lies_before_our_first_message_or_was_left_behind_is_no_missing_part(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    adopted = [{**each, "parentUuid": each["parentUuid"] or "elsewhere"} for each in linked("m1", "a1", "m2")]
+    assert read(written(path, *adopted)).leads_back(("m1", "m2"))
+    boundary = {"type": "system", "uuid": "b1", "parentUuid": None, "logicalParentUuid": "elsewhere"}
+    assert read(written(path, boundary, {**ASKED, "uuid": "m2", "parentUuid": "b1"})).leads_back(("m1", "m2"))
+    assert read(written(path, *linked("m1", "a1"))).leads_back(("m1", "m2")), "the end is looked at by whoever goes on"
+
+
+def test_a_file_whose_messages_go_round_in_a_circle_keeps_nobody_busy(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.jsonl", {**ASKED, "uuid": "m2", "parentUuid": "y"}, {**ASKED, "uuid": "y", "parentUuid": "m2"})
+    assert not read(path).leads_back(("m1", "m2"))
+
+
 @pytest.mark.parametrize(
     ("content", "why"), [("", "empty"), ("garbage\n", "damaged"), ('{"a":1}\nxx\n{"b":2}\n', "damaged"), ("{", "damaged")]
 )
