@@ -375,7 +375,7 @@ def test_a_narrow_window_is_readable(program: Program) -> None:
 def test_one_task_on_a_terminal_asks_there_and_respects_no_color(program: Program) -> None:
     for no_color in ("", "1"):
         with program.terminal("start", "--model", "demo", "read /etc/hostname", NO_COLOR=no_color) as screen:
-            screen.until("y once · s session")
+            screen.until("y once · n deny · s session")
             screen.press("y")
             screen.until(f"I read /etc/hostname: {socket.gethostname()}")
             assert screen.exit_code() == 0
