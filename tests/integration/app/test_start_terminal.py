@@ -343,6 +343,17 @@ def test_forks_and_resets_lead_to_sessions_of_their_own(program: Program) -> Non
 # The terminal itself
 
 
+def test_one_interrupt_leaves_a_question_that_is_put_while_a_session_begins(program: Program) -> None:
+    settings = program.workspace / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}))
+    with program.terminal("start", "--model", "demo", "--workspace", str(program.workspace)) as screen:
+        screen.until("Trust them as they are now? [y/N]")
+        screen.press("C-c")
+        assert screen.exit_code(30) == 130
+        assert "Traceback" not in screen.screen
+
+
 def test_an_interrupt_at_a_question_is_none_of_its_answers(program: Program) -> None:
     program("start", "--model", "demo", "list files")
     (session,) = program.sessions()
