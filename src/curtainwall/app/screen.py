@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -109,6 +110,8 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Misuse("nobody can be asked here; add --yes if you mean it")
+    # A loop that runs takes Ctrl-C for itself and ends its task when that rests next, which a question that is waited for never does.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort as gone:
@@ -118,5 +121,7 @@ def confirm(question: str, *, yes: bool) -> None:
             note("nothing was done")
             raise KeyboardInterrupt from None
         raise
+    finally:
+        signal.signal(signal.SIGINT, before)
     if not agreed:
         raise typer.Abort

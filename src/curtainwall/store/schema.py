@@ -228,6 +228,7 @@ def _format_of(db: sqlite3.Connection) -> int:
 def _check_format(db: sqlite3.Connection, path: Path) -> None:
     found = _format_of(db)
     if found > FORMAT:
-        raise Broken(f"`{path}` has format {found} and this version knows {FORMAT} at most: use the newer version")
+        remedy = "use the newer version, or put back a copy from before it"
+        raise Broken(f"`{path}` has format {found} and this version knows {FORMAT} at most: {remedy}")
     if found < FORMAT:
         raise Broken(f"`{path}` is no log of ours, or was cut off: put back a copy that `audit verify` passes")

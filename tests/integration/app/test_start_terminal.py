@@ -343,6 +343,17 @@ def test_forks_and_resets_lead_to_sessions_of_their_own(program: Program) -> Non
 # The terminal itself
 
 
+def test_one_interrupt_leaves_a_question_that_is_put_while_a_session_begins(program: Program) -> None:
+    settings = program.workspace / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}))
+    with program.terminal("start", "--model", "demo", "--workspace", str(program.workspace)) as screen:
+        screen.until("Trust them as they are now? [y/N]")
+        screen.press("C-c")
+        assert screen.exit_code(30) == 130
+        assert "Traceback" not in screen.screen
+
+
 def test_an_interrupt_at_a_question_is_none_of_its_answers(program: Program) -> None:
     program("start", "--model", "demo", "list files")
     (session,) = program.sessions()
@@ -375,7 +386,7 @@ def test_a_narrow_window_is_readable(program: Program) -> None:
 def test_one_task_on_a_terminal_asks_there_and_respects_no_color(program: Program) -> None:
     for no_color in ("", "1"):
         with program.terminal("start", "--model", "demo", "read /etc/hostname", NO_COLOR=no_color) as screen:
-            screen.until("y once · s session")
+            screen.until("y once · n deny · s session")
             screen.press("y")
             screen.until(f"I read /etc/hostname: {socket.gethostname()}")
             assert screen.exit_code() == 0

@@ -57,6 +57,22 @@ def test_progress_is_told_line_by_line_without_the_colours_that_programs_give_it
     run(story())
 
 
+def test_a_step_that_fails_leaves_no_container(docker_engine: DockerEngine, tmp_path: Path) -> None:
+    (tmp_path / "base.Dockerfile").write_text("ARG FROM\nFROM ${FROM}\nRUN exit 77\n")
+    (tmp_path / "mine.Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+
+    async def story() -> None:
+        engine = Engine(docker_engine.address)
+        try:
+            with pytest.raises(TryLater, match="exit 77"):
+                assert [line async for line in Images(engine, tmp_path, on=IMAGE).build("mine", network="none")]
+        finally:
+            await engine.close()
+
+    run(story())
+    assert "exit 77" not in docker_engine.docker("ps", "--all", "--no-trunc", "--format", "{{.Command}}")
+
+
 def test_where_the_image_below_cannot_be_fetched_it_is_said_what_to_do(docker_engine: DockerEngine, tmp_path: Path) -> None:
     (tmp_path / "base.Dockerfile").write_text("ARG FROM\nFROM ${FROM}\nLABEL step=base\n")
     (tmp_path / "mine.Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")

@@ -198,7 +198,7 @@ class Engine:
         """Build an image from a packed context and tell each line of the engine's progress; raise `TryLater` where a step fails."""
         with self._in_our_words():
             docker = _InNetwork(self._open(), network) if network else self._open().images
-            lines = docker.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), stream=True)
+            lines = docker.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), forcerm=True, stream=True)
             async for line in lines:
                 for told in _COLOUR.sub("", str(line.get("stream") or line.get("status") or "")).splitlines():
                     if told.strip():

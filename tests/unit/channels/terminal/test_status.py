@@ -24,6 +24,12 @@ def test_in_a_narrow_terminal_the_asks_stay_to_the_last() -> None:
     assert len(status_line(view, 5)) == 5
 
 
+def test_in_a_narrow_terminal_no_stands_beside_yes() -> None:
+    desk, _, _ = asking("a.example")
+    [line] = asks_lines(list(desk.view(SESSION).pending), 40, keys=True)
+    assert "y once · n deny" in line
+
+
 def test_money_that_nobody_counted_is_a_question_mark() -> None:
     desk, hand, _ = asking()
     hand.use(10, 0, Basis.UNKNOWN)
