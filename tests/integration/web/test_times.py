@@ -44,6 +44,7 @@ def test_in_the_audit_a_time_of_another_day_than_its_heading_names_that_day(scre
     time = page.locator("li.CallPermitted time").first
     at = datetime.fromisoformat(time.get_attribute("datetime") or "")
     here = at.astimezone(ZoneInfo(ZONE))
+    expect(time).to_have_attribute("data-day", f"{at.astimezone():%Y-%m-%d}")
     day = "" if here.date() == at.astimezone().date() else f"{here:%d %b} "
     expect(time).to_have_text(f"{day}{here:%H:%M:%S}")
     # As if it stood under another day than it is here.

@@ -224,3 +224,10 @@ def test_trusting_what_is_not_there_says_so(run: Run, places: Places) -> None:
         said = run("hooks", *words)
         assert (said.code, said.out) == (2, "")
         assert f"`{missing}` does not exist" in said.err
+
+
+def test_a_program_of_a_hook_does_not_draw_on_the_screen_of_whoever_is_warned_of_it(run: Run, places: Places) -> None:
+    bring(places, "./\x1bcgone\u202e.sh")
+    for said in (run("hooks", "trust", places.workspace, "--yes"), run("hooks", "list")):
+        assert "gone" in said.err
+        assert not [mark for mark in ("\x1b", "\u202e") if mark in said.out + said.err]

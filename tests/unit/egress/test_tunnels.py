@@ -1,12 +1,31 @@
-"""Blind tunnels, at the moment in which their time is up."""
+"""Blind tunnels: the names that they may lead to, and the moment in which their time is up."""
 
 import asyncio
 import socket
 
-from curtainwall.egress.tunnels import tunnel
+import pytest
+
+from curtainwall.egress.refusal import Refused
+from curtainwall.egress.tunnels import facts_of, target_of, tunnel
 from curtainwall.host import Connection, Wire
 from tests.support.houses import run
 from tests.support.waiting import eventually
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["xn--pi-7ka.com:443", "api.xn--pi-7ka.com:443", "api.XN--pi-7ka.com:443", "1.2.3.4:443", "example.123:443", "0x7f000001:443",
+     "a.0x7f:443", "a.0X7F:443", "[::1]:443", "example.com", "example.com:0", "example.com:65536", "example.com.:443", "u@example.com:443"],
+)  # fmt: skip
+def test_what_is_no_plain_name_and_port_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        target_of(text)
+
+
+def test_what_nobody_sees_into_does_not_count_as_secure() -> None:
+    assert target_of("API.example.com:8443") == ("api.example.com", 8443)
+    facts = facts_of("api.example.com", 8443, frozenset())
+    assert (facts.host, facts.port, facts.secure) == ("api.example.com", 8443, False)
 
 
 def test_a_byte_that_comes_when_the_time_is_up_ends_the_tunnel_like_any_other() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from curtainwall.model import Effect, Label, Resource, Role, RuleId, SubjectKind, ToolEffect, ToolFacts, Workspace
+from curtainwall.model import Effect, Label, Mode, Resource, Role, RuleId, SubjectKind, ToolEffect, ToolFacts, Workspace
 from curtainwall.policy import Lists, SessionFacts, explain, judge, labels_of
 from curtainwall.policy.cache import Cache
 from curtainwall.policy.cedar import FAILED
@@ -151,3 +151,18 @@ def test_what_is_remembered_does_not_grow_with_how_much_a_call_names() -> None:
     before = len(rules.verdicts)
     assert judge(rules, many, session()) == judge(rules, many, session())
     assert len(rules.verdicts) == before
+
+
+def test_the_steps_of_a_plan_are_judged_in_the_mode_that_the_session_is_in() -> None:
+    rules = policy('@id("not-unasked") forbid (principal, action == Action::"read-path", resource) when { context.mode == "bypass" };')
+    plan = call().model_copy(update={"steps": (call(read("/w/a")),)})
+    assert judge(rules, plan, session(mode=Mode.BYPASS)).because == ("not-unasked",)
+    assert judge(rules, plan, session()).effect is not Effect.DENY
+
+
+def test_a_rule_that_fails_until_somebody_approves_denies_and_asks_nobody() -> None:
+    rule = '@id("odd") forbid (principal, action == Action::"read-path", resource) unless { context.approved || context.tool == "" };'
+    too_big = rule.replace('context.tool == ""', "9223372036854775807 + 1 > 0")
+    assert judge(policy(rule), call(read("/w/a")), session()).effect is Effect.ASK
+    found = judge(policy(too_big), call(read("/w/a")), session())
+    assert (found.effect, found.because) == (Effect.DENY, ("policy-error",))

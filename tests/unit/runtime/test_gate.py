@@ -263,6 +263,28 @@ def test_a_call_that_waits_is_not_denied_because_another_one_is(workspace: Path,
     run(story())
 
 
+def test_a_yes_to_what_cannot_be_read_any_more_is_kept_for_nothing(workspace: Path, far: FarSide, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/etc/hostname")
+
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            gate = SessionGate(h, tools(far))
+            parked = await gate.request(session, read(link), wait=False)
+            [approval] = open_asks(h)
+            link.unlink()
+            link.symlink_to(link)
+            await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
+            assert (await gate.go_on(session, parked.call)).verdict.effect is Effect.DENY
+            link.unlink()
+            link.symlink_to("/etc/hostname")
+            assert (await gate.request(session, read(link), wait=False)).waiting
+            assert far.lines == []
+
+    run(story())
+
+
 def test_a_call_that_is_let_go_gets_the_outcome_of_no_other_call(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
@@ -473,6 +495,19 @@ def test_an_approver_is_told_the_subject_and_what_the_human_said(workspace: Path
             answer = await SessionGate(h, tools(far), approver=Hears()).request(session, read("/etc/hostname"), wait=False)
             assert answer.waiting
             assert heard == [("filesystem.read_file", ("what is this machine called?",))]
+
+    run(story())
+
+
+def test_an_approver_is_not_asked_about_a_plan(workspace: Path, far: FarSide) -> None:
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            step = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
+            plan = Ask(tool="session.propose_plan", arguments={"steps": [step]})
+            answer = await SessionGate(h, tools(far), approver=Yes()).request(session, plan, wait=False)
+            assert answer.waiting, "it is a yes to what happens later, which a human gives"
+            assert "ApprovalAnswered" not in kinds(h, session)
 
     run(story())
 

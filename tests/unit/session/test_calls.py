@@ -414,8 +414,9 @@ def test_a_call_without_a_meaning_is_logged_as_denied() -> None:
     )
 
 
-def test_a_call_without_a_meaning_is_never_allowed() -> None:
-    verdict = Verdict(effect=Effect.ALLOW, because=())
+@pytest.mark.parametrize("effect", [Effect.ALLOW, Effect.ASK])
+def test_a_call_without_a_meaning_is_never_allowed_or_asked_about(effect: Effect) -> None:
+    verdict = Verdict(effect=effect, because=())
     refuse = RefuseCall(by=SYSTEM, call=CallId("c1"), subject=LOOK.subject, verdict=verdict)
     given(ready()).when(refuse).then_refused("a call without a meaning can only be denied")
 
