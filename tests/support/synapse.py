@@ -223,10 +223,10 @@ class Person:
         """Wait for something with these words in it by somebody."""
         return await self.until(lambda: next((it for it in self.heard(room, sender) if words in it.text), None), bound)
 
-    async def room(self, *others: str, encrypted: bool = True, version: str | None = None) -> str:
+    async def room(self, *others: str, encrypted: bool = True, version: str | None = None, name: str | None = None) -> str:
         """Make a room and invite others."""
         state = [{"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}] if encrypted else []
-        response = await self.client.room_create(invite=list(others), initial_state=state, room_version=version)
+        response = await self.client.room_create(invite=list(others), initial_state=state, room_version=version, name=name)
         assert isinstance(response, RoomCreateResponse), response
         await self.look()
         return response.room_id

@@ -78,9 +78,9 @@ class RoomsOfHouse:
         """Return the session that a room leads to, or None."""
         return self.places.session_at(_place(room))
 
-    async def enter(self, room: str, by: Who) -> SessionId:
-        """Return the session that a room leads to; where there is none, or it is closed, one is opened."""
-        return await self.places.lead(_place(room), by)
+    async def enter(self, room: str, by: Who, called: str) -> SessionId:
+        """Return the session that a room leads to; where there is none, or it is closed, one is opened, and called so."""
+        return await self.places.lead(_place(room), by, f"{CHANNEL} {called}")
 
     async def lead(self, room: str, session: SessionId, by: Who) -> None:
         """Let a room lead to another session from here on, and its asks be shown there."""

@@ -1,6 +1,7 @@
 """Places on this machine's house: which session each leads to, opened when somebody first talks there."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Wired
@@ -24,13 +25,17 @@ class HousePlaces:
         """Return the session that a place leads to."""
         return self._wired.store.index.session_at(place)
 
-    async def lead(self, place: Route, by: Who) -> SessionId:
-        """Return the session that a place leads to, opened first where there is none, and let its agent work here."""
+    async def lead(self, place: Route, by: Who, called: str = "") -> SessionId:
+        """Return the session that a place leads to, opened first where there is none, and let its agent work here.
+
+        One that is opened is called so, or after the place.
+        """
         session = self.session_at(place)
         if session is None or self._is_closed(session):
             session = await self._wired.house.bind(place, SessionId(self._wired.house.mint()), by, instead_of=session)
         # Whoever bound it may have ended before opening it; opening twice is opening once.
-        await open_new(self._wired, self._wanted_at(place), by, session)
+        wanted = self._wanted_at(place)
+        await open_new(self._wired, replace(wanted, name=called) if called else wanted, by, session)
         self._attend(session)
         return session
 

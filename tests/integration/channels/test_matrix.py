@@ -156,6 +156,67 @@ def test_a_card_says_who_may_answer_it_and_says_it_anew_where_that_changes(home:
     run(talk())
 
 
+@covers("matrix.no-answer")
+def test_an_edit_and_plain_words_under_a_card_answer_nothing_and_whoever_wrote_them_is_told(
+    home: Home, synapse: Synapse, tmp_path: Path
+) -> None:
+    configure(home, synapse, model=script(home, writes(home), {"text": "it is written"}, {"text": "you said yes"}))
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served() as here:
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            approval = await ask_in(ann, room, wall)
+            (card,) = [it for it in ann.heard(room, wall) if "waits for an answer" in it.text]
+            mistyped = await ann.say(room, f"approve {approval}")
+            new = {"msgtype": "m.text", "body": f"/approve {approval}"}
+            for _ in range(2):
+                relation = {"rel_type": "m.replace", "event_id": mistyped}
+                await ann.say(room, f"* /approve {approval}", **{"m.new_content": new, "m.relates_to": relation})
+            said = await ann.hears(room, wall, "a change of what was written is not taken; write it as a new message")
+            assert said.source["content"]["m.relates_to"]["m.in_reply_to"]["event_id"] == mistyped
+            await ann.say(room, "yes!", **{"m.relates_to": {"m.in_reply_to": {"event_id": card.event}}})
+            words = f"this went to the agent as a message and answers nothing; `/approve {approval}` or `/deny {approval}` does"
+            await ann.hears(room, wall, words)
+            await ann.say(room, "and?", **{"m.relates_to": {"rel_type": "m.thread", "event_id": card.event}})
+            again = await ann.until(lambda: next((it for it in ann.heard(room, wall) if it.thread == card.event), None))
+            assert words in again.text, "whoever writes in a thread is answered there"
+            assert sum("a change of" in it.text for it in ann.heard(room, wall)) == 1, "of one message it is said once"
+            assert here.accepted(room) == ["write it", f"approve {approval}", "yes!", "and?"]
+            await ann.say(room, f"/approve {approval}")
+            await ann.hears(room, wall, "you said yes")
+            known = len(ann.heard(room, wall))
+            await ann.say(room, "thanks", **{"m.relates_to": {"m.in_reply_to": {"event_id": card.event}}})
+            await ann.until(lambda: len(ann.heard(room, wall)) > known)
+            assert sum(words in it.text for it in ann.heard(room, wall)) == 2, "under a card that is settled words are words"
+
+    run(talk())
+
+
+@covers("matrix.told-apart")
+def test_rooms_and_their_asks_can_be_told_apart_by_name_and_by_what_is_wanted(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    configure(home, synapse, model=script(home, writes(home, "first.txt"), {"text": "it is written"}))
+    wall = synapse.user("wall")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann, served() as here:
+            desk = here.serving.work.desk
+            rooms = [await ann.room(wall, name="Kitchen\u202e\n"), await ann.room(wall)]
+            for room in rooms:
+                await ann.joined(room, wall)
+            approval = await ask_in(ann, rooms[0], wall)
+            assert desk.view(here.session_at(rooms[0])).name == "matrix Kitchen\\u202e\\n"
+            await ann.say(rooms[0], "/pending")
+            listed = await ann.hears(rooms[0], wall, f"{approval} filesystem.write_file wants write-path ")
+            assert f"{home.outside}/first.txt" in listed.text
+            assert rooms[0] not in listed.text, "whoever is in a room need not be told its id"
+            await ask_in(ann, rooms[1], wall)
+            assert desk.view(here.session_at(rooms[1])).name == f"matrix {ann.user}"
+
+    run(talk())
+
+
 @covers("matrix.restart-in-an-ask")
 def test_a_restart_in_the_middle_of_an_ask_loses_nothing_and_an_answer_goes_on(home: Home, synapse: Synapse, tmp_path: Path) -> None:
     configure(home, synapse, model=script(home, {"text": "one moment"}, writes(home), {"text": "it is written"}))

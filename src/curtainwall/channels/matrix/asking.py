@@ -138,14 +138,17 @@ class Asking:
         return f"{self._room} {session} {approval}"
 
 
+def where_from(card: Card, room: str) -> str:
+    """Return where an ask comes from, for people in a room: those of its own room need not be told the name."""
+    return f"[session {card.session}]" if card.origin == f"{CHANNEL}: {room}" else card.tag
+
+
 def _words(card: Card, operators: Sequence[str], room: str) -> Words:
     lines = "\n".join(line.text for line in card.lines)
     cut = ""
     if len(lines) > _LONGEST:
         cut = f"\n…[{len(lines) - _LONGEST} characters are not shown here; `/pending {card.newest}` shows all of it]…"
-    # Whoever is in the room that it comes from need not be told its name.
-    where = f"[session {card.session}]" if card.origin == f"{CHANNEL}: {room}" else card.tag
-    tag = plain_line(f"{card.newest}{_WAITS} {where}", 500)
+    tag = plain_line(f"{card.newest}{_WAITS} {where_from(card, room)}", 500)
     how = f"`/approve {card.newest}` · `/approve {card.newest} session` · `/deny {card.newest} REASON` · `/why {card.newest}`"
     who = plain_line(card.may_answer, _LONGEST_WHO)
     form = f"<strong>{html.escape(tag)}</strong>{_form(card.lines)}{f'<p>{html.escape(who)}</p>' if who else ''}{with_code(how)}"

@@ -8,7 +8,7 @@ from typing import Final, cast
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.account import Account
 from curtainwall.channels.matrix.asking import Asking
-from curtainwall.channels.matrix.events import Raw, Sealed, read_event, table, text_of
+from curtainwall.channels.matrix.events import Raw, Sealed, read_event, room_name, table, text_of
 from curtainwall.channels.matrix.hearing import Hearing, People, forgotten
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
 from curtainwall.channels.matrix.invitations import invitations
@@ -60,7 +60,7 @@ class Terms:
         """What the homeserver should send, and no more than that."""
         nothing: dict[str, object] = {"not_types": ["*"]}
         rooms: dict[str, object] = {"rooms": sorted(self.rooms)} if self.rooms else {}
-        state = {"types": ["m.room.member", "m.room.encryption"], "lazy_load_members": True}
+        state = {"types": ["m.room.member", "m.room.encryption", "m.room.name"], "lazy_load_members": True}
         return {
             "presence": nothing,
             "account_data": nothing,
@@ -187,6 +187,8 @@ class _Ear:
 
     async def _hear_in(self, room: str, info: Raw, since: str | None) -> None:
         asking = self.rooms.enter(room)
+        if (called := room_name(info)) is not None:
+            self.hearing.called[room] = called
         try:
             missed = await said_since(self.homeserver, room, info, since, self.homeserver.account.user)
         except Refused:

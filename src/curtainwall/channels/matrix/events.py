@@ -1,7 +1,7 @@
 """What a homeserver sends, read with suspicion: each event is something we know, or nothing at all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 LONGEST_TEXT: Final = 40_000
@@ -14,20 +14,22 @@ Raw = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What every event has: its id, who sent it by the homeserver's word, and in which room."""
+    """What every event has: its id, who sent it by the homeserver's word, in which room, and in which of its threads, if any."""
 
     event: str
     sender: str
     room: str
+    thread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Somebody wrote a text; `sealed` says that it came encrypted, from a device of theirs."""
+    """Somebody wrote a text; `sealed` says that it came encrypted, from a device of theirs, and `about` what it replies to."""
 
     head: Head
     text: str
     sealed: bool = False
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,15 @@ class Shown:
     kind: str
 
 
-Event = Said | Reacted | Sealed | Shown
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """Somebody changed what they had written. What it was first is what counts."""
+
+    head: Head
+    about: str
+
+
+Event = Said | Reacted | Sealed | Shown | Edited
 
 
 def table(value: object) -> Raw:
@@ -107,17 +117,27 @@ def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
             return None
 
 
-def _message(head: Head, content: Raw, *, sealed: bool) -> Said | Shown | None:
-    relation = table(content.get("m.relates_to"))
+def room_name(info: Raw) -> str | None:
+    """Return what a room is called, as far as an answer of the homeserver tells it: nothing where its name was taken away."""
+    events = [raw for part in ("state", "timeline") for raw in rows(table(info.get(part)).get("events"))]
+    named = [raw for raw in events if raw.get("type") == "m.room.name" and raw.get("state_key") == ""]
+    return (text_of(table(named[-1].get("content")).get("name")) or "") if named else None
+
+
+def _message(head: Head, content: Raw, *, sealed: bool) -> Said | Shown | Edited | None:
+    relation, kind = table(content.get("m.relates_to")), content.get("msgtype")
     # What somebody sent is what counts; a change of it afterwards is for readers.
     if relation.get("rel_type") == "m.replace" or "m.new_content" in content:
-        return None
-    kind = content.get("msgtype")
+        changed = text_of(relation.get("event_id"))
+        return None if changed is None or kind == "m.notice" else Edited(head, changed)
+    thread = (text_of(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else None) or ""
+    about = text_of(table(relation.get("m.in_reply_to")).get("event_id")) or thread
+    head = replace(head, thread=thread)
     if kind in ("m.text", "m.emote"):
         text = text_of(content.get("body"), LONGEST_TEXT)
         if text is None:
             return Shown(head, "message that is too long") if isinstance(content.get("body"), str) and content.get("body") else None
-        return Said(head, _without_quote(text, relation), sealed)
+        return Said(head, _without_quote(text, relation), sealed, about)
     # Notices are how programs talk; answering them is how two programs never stop.
     kinds = {"m.image": "picture", "m.file": "file", "m.audio": "recording", "m.video": "video", "m.location": "place"}
     return Shown(head, kinds[kind]) if isinstance(kind, str) and kind in kinds else None

@@ -3,14 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from curtainwall.channels.asks import AskDesk, Board, up_to
-from curtainwall.channels.cards import whole_card
+from curtainwall.channels.cards import ask_in_a_line, whole_card
 from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.asking import NO, YES, Asking, Posted
-from curtainwall.channels.matrix.events import Event, Head, Reacted, Said, Sealed, Shown
+from curtainwall.channels.matrix.asking import NO, YES, Asking, Posted, where_from
+from curtainwall.channels.matrix.events import Edited, Event, Head, Reacted, Said, Sealed, Shown
 from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.replies import insist
@@ -35,6 +36,8 @@ from curtainwall.model import (
 
 _LONGEST_LIST: Final = 60_000
 _LONGEST_WHO: Final = 1_000
+_LONGEST_ROW: Final = 300
+_LONGEST_NAME: Final = 80
 _MOST_REFUSED: Final = 10
 _TRIES: Final = 3
 _ALIKE: Final = 0.75
@@ -43,8 +46,8 @@ _ALIKE: Final = 0.75
 class Doors(Protocol):
     """The house, as far as rooms lead into it."""
 
-    async def enter(self, room: str, by: Who) -> SessionId:
-        """Return the session that a room leads to; where there is none, or it is closed, one is opened."""
+    async def enter(self, room: str, by: Who, called: str) -> SessionId:
+        """Return the session that a room leads to; where there is none, or it is closed, one is opened, and called so."""
         ...
 
     async def lead(self, room: str, session: SessionId, by: Who) -> None:
@@ -92,6 +95,8 @@ class Hearing:
         self._memory = memory
         self._log_places = log_places
         self._refused: Counter[str] = Counter()
+        self.called: dict[str, str] = {}
+        """What people call each room, where it has a name."""
 
     async def take(self, event: Event, *, encrypted: bool, asking: Asking | None) -> None:
         """Do what somebody wants with an event; raise `TryLater` where it has to be heard again."""
@@ -114,7 +119,9 @@ class Hearing:
                 words = "this came unencrypted into an encrypted room, where anybody on the way could have written it; it was not taken"
                 await self.refuse(event.head, words)
             case Said():
-                await self._said(event)
+                await self._said(event, asking)
+            case Edited():
+                await self._edited(event)
             case Reacted():
                 await self._reacted(event, asking)
             case Shown():
@@ -143,10 +150,19 @@ class Hearing:
         except (CommandRefused, Misspoken):
             return None
 
-    async def _said(self, said: Said) -> None:
+    async def _edited(self, edited: Edited) -> None:
+        """Say once of a message that its change is not taken: whoever corrects a word would wait for what never comes."""
+        name = f"edited {edited.head.room} {edited.about}"
+        if self._memory.get(name) is None:
+            words = "a change of what was written is not taken; write it as a new message"
+            await self.refuse(edited.head, words, about=edited.about)
+            await self._memory.set({name: edited.head.event})
+
+    async def _said(self, said: Said, asking: Asking | None) -> None:
         head, text = said.head, said.text
         if not _is_control(text):
             await self._talk(head, text.strip()[1:] if text.strip().startswith("//") else text)
+            await self._say_how_to_answer(said, asking)
         elif not self._people.may_control(head.sender):
             await self.refuse(head, f"only operators may do that, and {head.sender} is none; `//` before it sends it as a message")
         elif not said.sealed and not self._people.trusts_homeserver:
@@ -157,8 +173,22 @@ class Hearing:
 
     async def _talk(self, head: Head, text: str) -> None:
         by = _who(head)
-        session = await self._doors.enter(head.room, by)
+        session = await self._enter(head.room, by)
         await self._doors.desk(_key(head)).send(session, SendMessage(by=by, message=_message_id(head), text=text))
+
+    async def _say_how_to_answer(self, said: Said, asking: Asking | None) -> None:
+        """Tell an operator who writes plain words under the card of an open ask that they are no answer to it."""
+        is_meant = asking is not None and said.about and self._people.may_control(said.head.sender)
+        posted = await asking.posted(said.about) if asking is not None and is_meant else None
+        if posted is None:
+            return
+        with suppress(CommandRefused):
+            card = self._doors.board(said.head.room).find(posted.approval, posted.session)
+            how = f"`/approve {card.newest}` or `/deny {card.newest}` does"
+            await self.refuse(said.head, f"this went to the agent as a message and answers nothing; {how}")
+
+    async def _enter(self, room: str, by: Who) -> SessionId:
+        return await self._doors.enter(room, by, plain_line(self.called.get(room, "") or by.name, _LONGEST_NAME))
 
     async def _control(self, head: Head, text: str) -> None:
         request = parse(text)
@@ -171,7 +201,10 @@ class Hearing:
                 await self._reply(head, "say which ask: `/approve ID` or `/deny ID`; `/pending` lists them")
             case Pending(approval=None):
                 cards = self._doors.board(head.room).cards()
-                lines = [plain_line(f"{card.newest}  {card.tool}  {card.tag}", 300) for card in cards]
+                lines = [
+                    plain_line(f"{ask_in_a_line(card.ask, _LONGEST_ROW, card.newest)}  {where_from(card, head.room)}", 2 * _LONGEST_ROW)
+                    for card in cards
+                ]
                 await self._reply(head, "\n".join(lines) or "nothing waits for an answer here")
             case Pending(approval=approval):
                 await self._whole_ask(head, approval or "")
@@ -185,7 +218,7 @@ class Hearing:
                 await self._reply(head, "a restart came in between, and it is unknown whether this was done; `/sessions` shows it")
                 return
             await self._memory.set({begun: "1"})
-        session = await self._doors.enter(head.room, by)
+        session = await self._enter(head.room, by)
         desk = self._doors.desk(_key(head))
         line = Line(desk, self._line.feed, self._line.listening, self._line.clock)
         outcome = await Control(line, by, self._log_places).do(session, request)
@@ -265,10 +298,10 @@ class Hearing:
         cut = len(text) - _LONGEST_LIST
         parts = pieces(text if cut <= 0 else f"{text[:_LONGEST_LIST]}\n…[{cut} characters are not shown here]…")
         name = f"{head.room} reply {head.event}"
-        begin = Words(parts[0], html=with_code(parts[0]), notice=True, reply_to=about or head.event)
+        begin = Words(parts[0], html=with_code(parts[0]), notice=True, thread=head.thread, reply_to=about or head.event)
         first = await insist(lambda: self._speaking.say(head.room, name, begin), _TRIES)
         for number, part in enumerate(parts[1:] if first else ()):
-            words = Words(part, notice=True, thread=first or "")
+            words = Words(part, notice=True, thread=head.thread or first or "")
             await insist(lambda number=number, words=words: self._speaking.say(head.room, f"{name} {number}", words), _TRIES)
 
 

@@ -18,7 +18,7 @@ GIVEN_UP: Final = "the model is not tried any more"
 
 _LONGEST: Final = 500
 
-Insist = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+Insist = Callable[[Callable[[], Awaitable[str]]], Awaitable[str | None]]
 """Does something until it works, or never will."""
 
 
@@ -36,6 +36,7 @@ class Retrying:
     """How many seconds pass before it is worth a word: most of what fails works a moment later."""
     _words: str = ""
     _since: float = 0.0
+    _rests_until: float = 0.0
 
     def hear(self, words: str, now: float) -> None:
         """Take in that it is tried again."""
@@ -45,30 +46,38 @@ class Retrying:
     async def show(self, name: str, now: float) -> None:
         """Say it, or change what was said, where it is time; the name is the request's own."""
         told = table(json.loads(self.memory.get(self._name) or "{}"))
-        if not self._words or self._words == told.get("text") or (not told and now - self._since < self.patience):
+        is_due = now >= self._rests_until and (bool(told) or now - self._since >= self.patience)
+        if not self._words or self._words == told.get("text") or not is_due:
             return
+        first, words = str(told.get("name") or name), self._words
+        if not told:
+            # Remembered before it is said: where we die in between, whoever comes next knows that there may be a notice to end.
+            await self.memory.set({self._name: json.dumps({"name": first, "text": ""})})
         try:
+            event = await self.speaking.say(self.room, first, _notice(words))
             if told:
-                await self._change(f"{name} {transaction(self._words)}", str(told["event"]), self._words)
-                event = told["event"]
-            else:
-                event = await self.speaking.say(self.room, name, _notice(self._words))
-            await self.memory.set({self._name: json.dumps({"event": event, "text": self._words})})
+                await self._change(f"{first} {transaction(words)}", event, words)
+            await self.memory.set({self._name: json.dumps({"name": first, "text": words})})
         except (TryLater, Refused):
-            # Whoever looks next says what is true by then.
-            self._since = now
+            # Whoever looks later says what is true by then.
+            self._rests_until = now + self.patience
 
     async def end(self, how: str, insist: Insist) -> None:
         """Say what came of it, where anything was said."""
         self._words = ""
         told = table(json.loads(self.memory.get(self._name) or "{}"))
         if told:
-            event = str(told["event"])
-            await insist(lambda: self._change(f"{self.room} retried {event}", event, f"{how}; before: {told['text']}"))
+            name, before = str(told["name"]), told["text"]
+            text = f"{how}; before: {before}" if before else how
+            # Said again under its name, a notice that is there stays as it is and tells its event.
+            event = await insist(lambda: self.speaking.say(self.room, name, _notice(text)))
+            if event is not None:
+                await insist(lambda: self._change(f"{name} ended", event, text))
             await self.memory.set({self._name: None})
 
-    async def _change(self, name: str, event: str, text: str) -> None:
+    async def _change(self, name: str, event: str, text: str) -> str:
         await self.speaking.change(self.room, name, event, _notice(text))
+        return event
 
     @property
     def _name(self) -> str:

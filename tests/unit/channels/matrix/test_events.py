@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.channels.matrix.events import LONGEST_TEXT, Reacted, Said, Sealed, Shown, read_event
+from curtainwall.channels.matrix.events import LONGEST_TEXT, Edited, Reacted, Said, Sealed, Shown, read_event
 from tests.support.covers import covers
 from tests.support.hostile_homeserver import garbage
 
@@ -33,8 +33,8 @@ def test_the_quotation_before_a_reply_is_not_what_somebody_said() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        event({"msgtype": "m.text", "body": "* new", "m.relates_to": {"rel_type": "m.replace", "event_id": "$0"}}),
         event({"msgtype": "m.text", "body": "* new", "m.new_content": {"body": "new"}}),
+        event({"msgtype": "m.notice", "body": "* new", "m.relates_to": {"rel_type": "m.replace", "event_id": "$0"}}),
         event({"msgtype": "m.notice", "body": "I am a program"}),
         event({"msgtype": "m.text", "body": ""}),
         event({"msgtype": "m.text", "body": ["a"]}),
@@ -45,8 +45,24 @@ def test_the_quotation_before_a_reply_is_not_what_somebody_said() -> None:
         event({"msgtype": "m.text", "body": "x"}, type="m.room.name"),
     ],
 )  # fmt: skip
-def test_edits_notices_state_and_half_events_are_nothing(raw: dict[str, object]) -> None:
+def test_notices_state_and_half_events_are_nothing(raw: dict[str, object]) -> None:
     assert read_event(raw, ROOM) is None
+
+
+def test_an_edit_is_something_that_cannot_be_taken_whatever_it_says() -> None:
+    for new in ({"m.new_content": {"msgtype": "m.text", "body": "/approve k3x9ma"}}, {}):
+        content = {"msgtype": "m.text", "body": "* /approve k3x9ma", "m.relates_to": {"rel_type": "m.replace", "event_id": "$0"}, **new}
+        found = read_event(event(content), ROOM)
+        assert isinstance(found, Edited)
+        assert found.about == "$0"
+
+
+@pytest.mark.parametrize("relation", [{}, {"rel_type": "m.thread", "event_id": "$root"}])
+def test_a_reply_says_what_it_is_about(relation: dict[str, object]) -> None:
+    content = {"msgtype": "m.text", "body": "no", "m.relates_to": {**relation, "m.in_reply_to": {"event_id": "$0"}}}
+    found = read_event(event(content), ROOM)
+    assert isinstance(found, Said)
+    assert (found.about, found.head.thread) == ("$0", relation.get("event_id", ""))
 
 
 def test_what_is_too_long_or_no_text_is_something_that_cannot_be_taken() -> None:
