@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,9 @@ from curtainwall.model import Ask, GrantScope, NotAllowed
 from curtainwall.policy import judge
 from curtainwall.session import shows_all
 from curtainwall.session.standing import covers_of
+from tests.support.git_server import git
 from tests.support.given import answer, asked, given, ready, run, wish
+from tests.support.machines import Machine
 from tests.support.policies import policy, session
 from tests.unit.app.conftest import Places, Said, opened, session_in
 from tests.unit.tools.stage import Stage
@@ -42,6 +45,18 @@ def test_a_refusal_quotes_no_secret(places: Places, tool: str, arguments: dict[s
     assert secret not in answered.verdict.reason
     for path in (*places.home.glob("curtainwall.db*"), places.home / "sessions" / found / "audit.jsonl"):
         assert secret.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_what_a_push_would_publish_is_told_without_half_a_secret(tmp_path: Path) -> None:
+    machine = Machine.at(tmp_path)
+    where, branch = machine.workspace / "r", f"{'b' * 108}-{TOKEN}"
+    git("init", "--quiet", f"--initial-branch={branch}", str(where))
+    git("remote", "add", "origin", "https://git.example.org/ann/r", cwd=where)
+    git("commit", "--quiet", "--allow-empty", "-m", f"{'x' * 189} {TOKEN}", cwd=where)
+    told = str(machine.prepare("git.push", path="r").subject.canonical["pushes"])
+    assert "xxxx" in told
+    assert TOKEN[:8] not in told
 
 
 @pytest.mark.parametrize("command", ["git -C cookie: push x=1", "git log cookie: a=1 --push origin", "git -C cookie: push token=abc12345"])

@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -33,8 +33,11 @@ class Push:
     told: str
 
 
-def find_push(path: str, remote: str, branch: str | None) -> Push | None:
-    """Return what a push from a directory would publish, None where there is no repository; raise `Unclear` where that cannot be told."""
+def find_push(path: str, remote: str, branch: str | None, mask: Callable[[str], str] = str) -> Push | None:
+    """Return what a push from a directory would publish, None where there is no repository; raise `Unclear` where that cannot be told.
+
+    What it quotes is masked as a whole, before it is cut: half a secret is known to nobody as one.
+    """
     repository = find_repository(path)
     if repository is None:
         return None
@@ -43,13 +46,13 @@ def find_push(path: str, remote: str, branch: str | None) -> Push | None:
         return Push(None, None, None, "nothing: no branch is checked out")
     commit = commit_at(repository, f"{HEADS}{name}")
     if commit is None:
-        return Push(name, None, None, f"nothing: there is no branch {quoted(name)} yet")
+        return Push(name, None, None, f"nothing: there is no branch {quoted(mask(name))} yet")
     since = _last_seen(repository, path, remote, name)
     with Commits(repository.directory) as commits:
         found = commits.find(commit)
-        title = "" if found is None else f" {json.dumps(found.title[:_LONGEST_TITLE], ensure_ascii=False)}"
+        title = "" if found is None else f" {json.dumps(mask(found.title)[:_LONGEST_TITLE], ensure_ascii=False)}"
         counted = _counted(commits, commit, since)
-    return Push(name, commit, since, f"{commit[:_SHORT_ID]}{title} to {quoted(name)}: {_in_words(counted, since, remote)}")
+    return Push(name, commit, since, f"{commit[:_SHORT_ID]}{title} to {quoted(mask(name))}: {_in_words(counted, since, mask(remote))}")
 
 
 def _last_seen(repository: Repository, path: str, remote: str, branch: str) -> str | None:

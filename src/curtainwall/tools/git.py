@@ -56,7 +56,7 @@ def git_closers(masker: Masker) -> Mapping[str, Closer]:
     def push(prepared: Prepared, _place: Place) -> Prepared:
         arguments = cast("Mapping[str, str]", prepared.arguments)
         try:
-            found = find_push(arguments["path"], arguments["remote"], arguments.get("branch"))
+            found = find_push(arguments["path"], arguments["remote"], arguments.get("branch"), masker.mask_text)
         except Unclear as fault:
             raise BadCall(RULE, masker.mask_text(fault.message)) from fault
         if found is None:

@@ -94,3 +94,8 @@ def test_what_is_too_big_to_look_through_counts_as_holding_it(project: Path) -> 
     for number in range(MOST_LOOKED_AT + 1):
         os.mknod(project / "x" / str(number))
     assert holds_what_runs(str(project / "x"))
+
+
+def test_what_is_too_deep_to_look_through_counts_as_holding_it(project: Path) -> None:
+    made(project, "x/" * 130)
+    assert holds_what_runs(str(project / "x"))

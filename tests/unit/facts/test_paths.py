@@ -101,6 +101,7 @@ def test_only_strings_are_paths(text: object, scene: Scene) -> None:
         ("~~", "another user's home"),
         ("x/" * 2048, "longer than 4095 bytes"),
         ("é/" * 1366, "longer than 4095 bytes"),
+        ("x/" * 200, "more than 128 directories deep"),
         ("n" * 256, "name too long"),
         ("missing/" + "é" * 128, "longer than 255 bytes"),
         ("a/file/", "not a directory"),
@@ -123,6 +124,13 @@ def test_links_are_followed_to_where_they_lead(scene: Scene) -> None:
     assert canonical_path("in/file", scene) == f"{scene.workspace}/a/file"
     assert canonical_path("out/x", scene) == f"{root_of(scene)}/outside/x"
     assert canonical_path("twice", scene) == f"{scene.workspace}/a/file"
+
+
+def test_links_that_take_very_many_steps_are_refused(scene: Scene) -> None:
+    link(scene, "round", "a/../" * 700 + "a")
+    link(scene, "again", "round/../round")
+    assert canonical_path("round/file", scene) == f"{scene.workspace}/a/file"
+    assert "takes too many steps" in refused("again/file", scene)
 
 
 def test_up_from_a_link_is_up_from_where_it_leads(scene: Scene) -> None:

@@ -176,8 +176,17 @@ GROWS = zlib.compress(b"\xe8\x07" + b"\x80\x80\x20" + b"\xb0\xe8\x03" * 2_000)
         (b"\x90\x3f" + BASE + b"\x60" + bytes([len(BASE) + 2]) + GROWS, len(BASE) + 2),
         (b"\x60\x00" + GROWS, 0),
         (b"\x30" + BASE, 0),
+        (b"\x60" + b"\xff" * 100_000, 0),
+        (b"\x90\x3f" + BASE, 0x80000000),
     ],
-    ids=["another commit", "a difference that grows without end", "a difference to itself", "no commit"],
+    ids=[
+        "another commit",
+        "a difference that grows without end",
+        "a difference to itself",
+        "no commit",
+        "a number without end",
+        "a place beyond all files",
+    ],
 )
 def test_a_pack_cannot_lie_about_a_commit(repository: Path, body: bytes, place: int) -> None:
     tip = at(repository)
@@ -185,7 +194,7 @@ def test_a_pack_cannot_lie_about_a_commit(repository: Path, body: bytes, place: 
     where = repository / ".git/objects/pack/pack-1"
     where.with_suffix(".pack").write_bytes(body)
     counts = b"".join((1 if byte >= int(tip[:2], 16) else 0).to_bytes(4, "big") for byte in range(256))
-    entry = bytes.fromhex(tip) + bytes(4) + place.to_bytes(4, "big")
+    entry = bytes.fromhex(tip) + bytes(4) + place.to_bytes(4, "big") + b"\xff" * 8
     where.with_suffix(".idx").write_bytes(b"\xfftOc\x00\x00\x00\x02" + counts + entry)
     assert found(repository).told.startswith(f"{tip[:12]} to `main`: how many commits that are cannot be told")
 
