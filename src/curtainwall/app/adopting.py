@@ -20,7 +20,7 @@ from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.processes import folders_of
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.teams import Pair
-from curtainwall.model import SYSTEM, AddLabels, CommandRefused, Label, LabelSource, RecordProgress, SessionId
+from curtainwall.model import SYSTEM, AddLabels, CommandRefused, Label, LabelSource, RecordProgress, SessionId, session_stream
 from curtainwall.runtime import HouseJournal
 
 _UNKNOWN = (Label("sensitive"), Label("untrusted-content"))
@@ -57,7 +57,20 @@ def unclaimed(wired: Wired, pair: Pair) -> Sequence[Found]:
 def adoptable(wired: Wired, pair: Pair) -> Sequence[Found]:
     """Return every conversation that a pair could go on with; refuse where its agent keeps none."""
     _see_that_it_keeps_any(wired, pair)
-    return (*unclaimed(wired, pair), *of_the_user(wired, pair.team))
+    return (*unclaimed(wired, pair), *left_behind(wired, pair), *of_the_user(wired, pair.team))
+
+
+def left_behind(wired: Wired, pair: Pair) -> Sequence[Found]:
+    """Return the conversations in the team's project that agents of sessions wrote of which no log tells any more, newest first."""
+    home, workspace = wired.setup.home, wired.peers.workspace_of(pair.team)
+    own = wired.store.index.session_at(pair.route)
+    places = home.sessions.iterdir() if home.sessions.is_dir() else ()
+    lost = [SessionId(place.name) for place in places if place.name.isalnum() and place.name != own]
+    lost = [session for session in lost if wired.house.feed.head(session_stream(session)) == 0]
+    found = [each for session in lost for each in conversations_in(folders_of(home, session, workspace).state, Path(workspace.path))]
+    # What was adopted is a copy; the file that it was made of stays.
+    claimed = {each.standing.conversation for each in on_disk(wired)}
+    return sorted((each for each in found if each.conversation not in claimed), key=lambda each: each.changed, reverse=True)
 
 
 def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ) -> Sequence[Found]:
@@ -74,7 +87,8 @@ async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None
         raise CommandRefused(f"the agent of `{pair}` is at work; wait until it has answered")
     folders = folders_of(wired.setup.home, session, state.workspace)
     if source is None and conversation not in {found.conversation for found in conversations_in(folders.state, folders.workspace)}:
-        source = next((found.path for found in of_the_user(wired, pair.team) if found.conversation == conversation), None)
+        elsewhere = (*left_behind(wired, pair), *of_the_user(wired, pair.team))
+        source = next((found.path for found in elsewhere if found.conversation == conversation), None)
     await asyncio.to_thread(claim, folders, conversation, source)
     if not is_clean:
         # INVARIANT: before it goes on with the conversation, it has touched what was read there.

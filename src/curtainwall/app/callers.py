@@ -59,7 +59,7 @@ class OutsideCaller:
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps in this caller's session, which is opened first where it was not."""
-        await self._open()
+        await self.enter()
         return await self._wired.gate.request(session, ask.model_copy(update={"server": SERVER}), wait=wait, save=save)
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
@@ -80,10 +80,12 @@ class OutsideCaller:
         """Tell whether somebody has deleted the session since it was opened."""
         return self._is_open and self._wired.house.feed.head(session_stream(self.session)) == 0
 
-    async def _open(self) -> None:
+    async def enter(self) -> SessionId:
+        """Return the session, opened where it was not."""
         if not self._is_open:
             await open_new(self._wired, self._wanted, self._by, self.session)
             self._is_open = True
+        return self.session
 
 
 class McpCaller(OutsideCaller):
@@ -95,7 +97,7 @@ class McpCaller(OutsideCaller):
 
     async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps with the labels of every session that this caller has or had, as they are now."""
-        await self._open()
+        await self.enter()
         known = {source.label for source in self._wired.peers.labels(self.session)}
         new: dict[Label, LabelSource] = {}
         for other in self._others(known):

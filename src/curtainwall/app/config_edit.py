@@ -10,7 +10,7 @@ from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import Table
+from tomlkit.items import InlineTable, Table
 
 from curtainwall.app.config_reading import parse_config
 from curtainwall.app.plain_files import read_plain
@@ -34,6 +34,9 @@ def add_server(path: Path, name: str, settings: Mapping[str, object]) -> None:
 def add_teams(path: Path, teams: Mapping[str, Mapping[str, object]], processes: Mapping[str, object] | None = None) -> None:
     """Write new teams into the configuration file, all or none, and what is not said yet about processes; all else in it stays as it is."""
     document = _read(path)
+    for name in ("teams", "processes"):
+        if name in document and isinstance(document[name], InlineTable):
+            raise CommandRefused(f"`{path}` says `{name}` in one line; write `[{name}{'.NAME' if name == 'teams' else ''}]` there instead")
     for key, value in (processes or {}).items():
         if "processes" not in document:
             document.append("processes", tomlkit.table())

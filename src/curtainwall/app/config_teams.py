@@ -1,7 +1,7 @@
 """The tables of teams: who they are, and how they talk."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,6 +10,9 @@ from curtainwall.app.config_kinds import Count, Duration, FileName, Section, wri
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.channels.places import parse_place
 from curtainwall.model import NOBODY, Mode
+
+COLOUR: Final = r"#[0-9A-Fa-f]{6}"
+"""How a colour is written."""
 
 
 def _not_nobody(name: str) -> str:
@@ -42,7 +45,7 @@ class TeamSection(Section):
     model: str | None = Field(None, min_length=1, description="its model; left out, that of new sessions")
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits` or `bypass`")
     policy: FileName | None = Field(None, description="a rule file for this team alone, which forbids something besides those of the house")
-    colour: Annotated[str, written(r"#[0-9A-Fa-f]{6}", "write a colour as `#E91E63`")] | None = Field(
+    colour: Annotated[str, written(COLOUR, "write a colour as `#E91E63`")] | None = Field(
         None, description="its colour where teams are shown or listed, as `#E91E63`"
     )
     askers: tuple[str, ...] | None = Field(

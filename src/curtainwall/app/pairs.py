@@ -34,7 +34,7 @@ from curtainwall.model import (
 )
 from curtainwall.policy import Protection
 from curtainwall.runtime import House
-from curtainwall.session import SessionState, fold, in_words, lift, may_receive
+from curtainwall.session import SessionState, fold, in_words, lift, may_receive, see_that_it_ends
 
 _MANY = 100_000
 _UNBOUNDED = Limits(tokens=10**15, steps=10**12, seconds=10**12, dollars=1e12)
@@ -184,6 +184,7 @@ class HousePeers:
 
     def _see_that_it_may(self, pair: Pair, caller: Caller, workspace: Workspace) -> None:
         rules = self._house.rules().of(team=pair.team)
+        see_that_it_ends(self.state(caller.session), pair.team, rules)
         verdict = may_receive(rules, pair.team, pair.asker, self.labels(caller.session), workspace)
         if verdict.effect is Effect.DENY:
             raise NotAllowed(in_words(verdict))

@@ -1,7 +1,7 @@
 """Teams in the hands of a Python program, and of the command line: ask, tell, look back."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -14,7 +14,21 @@ from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
 from curtainwall.channels.teams import Pair, PairFigures
-from curtainwall.model import OUTSIDE, ApprovalQuery, Ask, CommandRefused, Mode, SessionId, TurnFailed, session_stream
+from curtainwall.model import (
+    OUTSIDE,
+    SYSTEM,
+    ApprovalQuery,
+    Ask,
+    CommandRefused,
+    CurtainwallError,
+    ExpireMessages,
+    Mode,
+    SessionId,
+    TurnFailed,
+    session_stream,
+)
+from curtainwall.runtime import Turns
+from curtainwall.session import SessionState
 
 Told = Mapping[str, JsonValue]
 
@@ -36,9 +50,26 @@ class TeamReply:
 class Teams:
     """The teams as one asker sees them. What the rules ask about is answered by whoever runs the program: it is their own wish."""
 
-    def __init__(self, wired: Wired, caller: OutsideCaller) -> None:
+    def __init__(self, wired: Wired, caller: OutsideCaller, turns: Turns | None = None) -> None:
         self._wired = wired
         self._caller = caller
+        self._turns = turns
+
+    @asynccontextmanager
+    async def leaving(self) -> AsyncGenerator[None]:
+        """Ask for the last time: once everything that was sent is answered, no work for others begins here, which would be broken off."""
+        session = await self._caller.enter()
+        has_sent = False
+
+        def listen(state: SessionState) -> None:
+            nonlocal has_sent
+            if has_sent and not state.sent and self._turns is not None:
+                self._turns.begin_no_more()
+            has_sent = has_sent or bool(state.sent)
+
+        async with self._wired.house.hold(session) as actor:
+            with actor.heard_by(listen):
+                yield
 
     async def ask(self, team: str, question: str, *, thread: str = "", wait: float | None = None) -> TeamReply:
         """Ask a team and wait; after `wait` seconds the reply says `waiting`, and its handle leads to the answer later."""
@@ -47,11 +78,13 @@ class Teams:
 
     async def send(self, team: str, message: str, *, thread: str = "") -> TeamReply:
         """Send a message without waiting; `reports` has the answer when it is there."""
-        return _reply(await self._call("send_message", _given(toTeam=team, message=message, thread=thread, waitForResponse=False)))
+        given = _given(toTeam=team, message=message, thread=thread, waitForResponse=False)
+        return await self._handed_in(_reply(await self._call("send_message", given)), thread)
 
     async def notify(self, team: str, message: str, *, thread: str = "", days: float | None = None) -> TeamReply:
         """Tell a team something; it is delivered exactly once, within so many days."""
-        return _reply(await self._call("notify", _given(toTeam=team, message=message, thread=thread, ttlDays=days)))
+        given = _given(toTeam=team, message=message, thread=thread, ttlDays=days)
+        return await self._handed_in(_reply(await self._call("notify", given)), thread)
 
     async def history(self, team: str, *, thread: str = "", limit: int | None = None) -> Sequence[Told]:
         """Return the conversation with a team, oldest first."""
@@ -88,6 +121,15 @@ class Teams:
         """Return the figures of every conversation, the most active first."""
         return self._wired.talk.figures()
 
+    async def _handed_in(self, reply: TeamReply, thread: str) -> TeamReply:
+        """Let the conversation take in what was sent, where nobody here works for it: whoever looks sees that it waits there."""
+        session = self._wired.talk.session_of(Pair(asker=self._caller.team, team=reply.team, thread=thread))
+        if self._turns is None and session is not None:
+            # It has left in any case, and whoever works next takes it in.
+            with suppress(CurtainwallError):
+                await self._wired.house.send(session, ExpireMessages(by=SYSTEM))
+        return reply
+
     async def _call(self, tool: str, arguments: dict[str, JsonValue]) -> Told:
         team = arguments.get("team", arguments.get("toTeam"))
         if isinstance(team, str):
@@ -116,16 +158,22 @@ def is_worked_on(wired: Wired, session: SessionId) -> bool:
 
 
 @asynccontextmanager
-async def open_teams(team: str = "", *, policy: Sequence[Path] = (), parts: Parts | None = None) -> AsyncGenerator[Teams]:
-    """Talk to teams, as one of them or as nobody, and let agents work here while no other process does; all of it outlives the context."""
+async def open_teams(
+    team: str = "", *, policy: Sequence[Path] = (), parts: Parts | None = None, works: bool = True
+) -> AsyncGenerator[Teams]:
+    """Talk to teams, as one of them or as nobody, and let agents work here while no other process does; all of it outlives the context.
+
+    With `works=False` no agent works here, for whoever only leaves word.
+    """
     async with open_house(set_up(policy), parts=parts) as wired:
         if not wired.setup.config.teams:
             raise CommandRefused("no team is configured; write `[teams.NAME]` with its `project` into the configuration, or import some")
         by = local_user()
         caller = OutsideCaller(wired, by, team, Mode.BYPASS, name=f"{by.name} asks teams{f' as {team}' if team else ''}")
-        async with agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)):
+        working = agents_at_work(wired, models_of(wired), Wanted(OUTSIDE)) if works else nullcontext()
+        async with working as at_work:
             try:
-                yield Teams(wired, caller)
+                yield Teams(wired, caller, at_work.turns if at_work is not None else None)
             finally:
                 await caller.close("the caller has left")
 

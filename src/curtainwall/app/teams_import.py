@@ -1,12 +1,14 @@
 """Iris's `teams.json` read into our configuration: the same teams, and no permission that nobody gave here."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from curtainwall.app.config_edit import add_teams
 from curtainwall.app.config_processes import LOCAL
+from curtainwall.app.config_teams import COLOUR
 from curtainwall.model import Broken
 
 _KNOWN = {"project", "path", "description", "skipPermissions", "color"}
@@ -35,14 +37,14 @@ class Taken:
 def read_teams(path: Path) -> Taken:
     """Return what a file says; raise `Broken` for one that names no teams."""
     try:
-        told: object = json.loads(path.read_text(encoding="utf-8"))
+        told: object = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise Broken(f"`{path}` cannot be read: {(error.strerror or '').lower()}") from None
     except ValueError as error:
         raise Broken(f"`{path}` is no JSON: {error}") from None
     told = cast("dict[str, object]", told) if isinstance(told, dict) else {}
     teams = told.get("teams")
-    if not isinstance(teams, dict):
+    if not isinstance(teams, dict) or not teams:
         raise Broken(f'`{path}` names no teams; write `{{"teams": {{"NAME": {{"project": "/…"}}}}}}`')
     processes, notes = _settings(told.get("settings"))
     found = tuple(_team(path, name, entry) for name, entry in cast("dict[str, object]", teams).items())
@@ -78,10 +80,15 @@ def _team(path: Path, name: str, entry: object) -> Imported:
     notes: list[str] = []
     if not Path(project).is_dir():
         notes.append(f"`{project}` is no directory here; the team can be asked once it is")
-    if isinstance(told.get("description"), str) and told["description"]:
-        settings["description"] = told["description"]
-    if isinstance(told.get("color"), str):
-        settings["colour"] = told["color"]
+    description, colour = told.get("description"), told.get("color")
+    if isinstance(description, str) and description:
+        settings["description"] = description
+    elif description not in (None, ""):
+        notes.append("`description` is no text and was left out")
+    if isinstance(colour, str) and re.fullmatch(COLOUR, colour):
+        settings["colour"] = colour
+    elif colour is not None:
+        notes.append("`color` is no colour as `#E91E63` and was left out")
     if told.get("skipPermissions"):
         notes.append("`skipPermissions` is not taken over: it runs in mode `default`, and asks where the rules say so")
     notes += [f"`{key}` is not known here and was left out" for key in told if key not in _KNOWN]

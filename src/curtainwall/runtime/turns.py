@@ -91,6 +91,7 @@ class Turns:
         self._attended: dict[SessionId, asyncio.Task[None]] = {}
         self._begun: dict[SessionId, TurnId] = {}
         self._greeted: set[SessionId] = set()
+        self._is_winding_down = False
 
     def attend(self, session: SessionId) -> None:
         """Look after a session from here on: whatever it can do by itself is done by this process."""
@@ -98,6 +99,10 @@ class Turns:
         if attending is None or attending.done():
             task = self._attended[session] = asyncio.create_task(self._attend(session), name=f"turns of {session}")
             task.add_done_callback(lambda done: self._forget(session, done))
+
+    def begin_no_more(self) -> None:
+        """Begin no turn from here on, nor take one up; those that work go on until they are left."""
+        self._is_winding_down = True
 
     async def leave(self, session: SessionId) -> None:
         """Stop looking after a session; a turn that works is parked as a crash would park it."""
@@ -193,6 +198,8 @@ class Turns:
         return begin
 
     def _can_begin(self, state: SessionState) -> bool:
+        if self._is_winding_down:
+            return False
         is_free = state.ready and state.closed is None and state.turn is None and bool(state.queue) and not state.exhausted
         return is_free and not self._is_late(state) and state.compaction_asked is None and self._agent_of(state) is not None
 
@@ -208,7 +215,7 @@ class Turns:
         if self._is_late(state) and await actor.submit(ExpireMessages(by=SYSTEM)):
             return True
         agent = self._agent_of(state) if state.ready and state.closed is None else None
-        if agent is None:
+        if agent is None or self._is_winding_down:
             return False
         if state.turn is not None and state.turn == self._begun.pop(session, None) and not state.turn_waits:
             return await self._go(agent, actor, TurnAt(session=session, turn=state.turn))

@@ -81,15 +81,21 @@ def path_of(state: SessionState) -> tuple[str, ...]:
     return (*came, team_of(state))
 
 
+def see_that_it_ends(state: SessionState, team: str, rules: Rules) -> None:
+    """Refuse a question to a team where it would come back, or where it went through too many, with its path."""
+    path = path_of(state)
+    told = " → ".join(f"`{each}`" for each in (*path, team))
+    if team in path:
+        raise CommandRefused(f"the question would come back to a team that already waits for it: {told}; answer with what is known")
+    if len(path) > rules.depth:
+        raise CommandRefused(f"the question went through {len(path)} teams, and {rules.depth} are the most: {told}")
+
+
 def send(state: SessionState, command: MessagePeer, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Return the message that leaves; a cycle, a path that is too long and a used-up budget are refused."""
     assert state.opened is not None
     path = path_of(state)
-    told = " → ".join(f"`{team}`" for team in (*path, command.team))
-    if command.team in path:
-        raise CommandRefused(f"the question would come back to a team that already waits for it: {told}; answer with what is known")
-    if len(path) > rules.depth:
-        raise CommandRefused(f"the question went through {len(path)} teams, and {rules.depth} are the most: {told}")
+    see_that_it_ends(state, command.team, rules)
     if state.exhausted:
         used = " and ".join(sorted(state.exhausted))
         raise OverBudget(f"the budget of {used} is used up, and whoever asks pays for the answer; a human can allow more")

@@ -64,7 +64,9 @@ async def take(live: AsyncIterator[Live], count: int) -> list[Live]:
 
 
 @covers("live.across-processes")
-def test_what_happens_in_a_session_that_another_process_works_on_is_heard_here_also_when_that_process_is_another_one_later(tmp_path: Path) -> None:
+def test_what_happens_in_a_session_of_another_process_is_heard_here_also_when_that_process_is_another_one_later(
+    tmp_path: Path,
+) -> None:
     async def check() -> None:
         async with SqliteStore.open(tmp_path, SystemClock(), decode=lift) as store:
             async with house(store) as opened:

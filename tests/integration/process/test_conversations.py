@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.process import Limits
-from curtainwall.model import AgentSpoke, CommandRefused, ContextMeasured, HistoryCompacted, SessionId, SessionQuery, TurnStatus
+from curtainwall.host import lock_file
+from curtainwall.model import (
+    AgentSpoke,
+    CommandRefused,
+    ContextMeasured,
+    HistoryCompacted,
+    SessionId,
+    SessionQuery,
+    TurnStarted,
+    TurnStatus,
+)
 from curtainwall.runtime import SystemClock
 from curtainwall.store import SqliteStore
 from tests.support import fake_claude
@@ -125,6 +135,24 @@ def test_two_processes_are_never_in_one_conversation(short_path: Path, fake: Pat
             assert "another process is in the conversation" in turned.end.failure
             await rig.agent.sleep(one)
             assert (await rig.say(other, "third")).is_done
+
+    run(scenario())
+
+
+@covers("process.one-at-a-time")
+def test_a_process_that_is_about_to_leave_is_waited_for(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            await rig.say(session, "first")
+            await rig.agent.sleep(session)
+            lock = lock_file(rig.folders(session).locks / f"{rig.transcripts(session)[0].stem}.lock")
+            assert lock is not None
+            saying = asyncio.create_task(rig.say(session, "second"))
+            await until(lambda: sum(isinstance(event, TurnStarted) for event in rig.events(session)) == 2)
+            await asyncio.wait((saying,), timeout=0.5)
+            lock.release()
+            assert (await saying).text == "message 2: second"
 
     run(scenario())
 

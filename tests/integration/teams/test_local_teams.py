@@ -12,7 +12,7 @@ import pytest
 from curtainwall import open_teams
 from curtainwall.app.teams import Teams
 from curtainwall.app.wiring import Parts
-from curtainwall.model import Batch, HistoryCompacted, StreamId
+from curtainwall.model import Batch, HistoryCompacted, StreamId, TurnStarted
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
@@ -309,3 +309,25 @@ def test_a_pair_near_the_limit_of_its_model_goes_on_in_a_new_conversation_with_a
 
     run(story())
     assert len(list(short_home.home.glob("sessions/*/state/projects/*/*.jsonl"))) == 2
+
+
+@covers("teams.nobody-is-cut-short-by-a-leaver")
+def test_whoever_leaves_with_an_answer_begins_nothing_that_it_would_break_off(short_home: TeamHome, fake: Path) -> None:
+    async def first() -> None:
+        async with open_teams() as teams, open_teams() as other, teams.leaving():
+            asking = asyncio.create_task(teams.ask("backend", fake_claude.SLOWLY, wait=60))
+            await until(lambda: [it.open for it in teams.figures()] == [1])
+            await other.send("backend", "second")
+            assert (await asking).text == f"message 1: {fake_claude.SLOWLY}"
+
+    run(first())
+
+    async def next_one() -> None:
+        async with open_teams(works=False) as teams:
+            (pair,) = pair_sessions(teams)
+            assert sum(isinstance(event, TurnStarted) for event in events_in(teams, pair)) == 1
+        async with open_teams() as teams:
+            assert (await teams.ask("backend", "third", wait=60)).text == "message 3: third"
+            assert [it.get("answer") for it in await teams.history("backend")][1] == "message 2: second"
+
+    run(next_one())

@@ -236,3 +236,26 @@ def test_a_database_cut_in_half_begins_anew_and_nobody_is_in_it_meanwhile(progra
     assert program.json("audit", "rescue")["damaged"]
     assert ask(program, "again")["status"] in ("done", "waiting")
     assert program("audit", "verify", fails=True).stdout
+
+
+@covers("store.rescue-of-teams", "teams.adopting")
+def test_where_the_whole_database_is_lost_a_pair_can_adopt_what_its_agent_wrote_before(program: Program) -> None:
+    assert ask(program, "first")["text"] == "message 1: first"
+    kept = transcript(program).stem
+    (program.home / "curtainwall.db").write_bytes(b"\0" * 100_000)
+    assert program.json("audit", "rescue")["damaged"]
+    (found,) = program.json("teams", "adopt", "backend")
+    assert found["id"] == kept
+    program("teams", "adopt", "backend", "--clean", kept)
+    assert ask(program, "second")["text"] == "message 2: second"
+    assert program.json("teams", "adopt", "backend") == [], "it is claimed, and so is its copy"
+
+
+@covers("teams.nobody-is-cut-short-by-a-leaver")
+def test_a_message_that_nobody_waits_for_is_left_to_whoever_works(program: Program) -> None:
+    assert ask(program, "first")["text"] == "message 1: first"
+    for word in ("notify", "send"):
+        program("teams", word, "backend", f"by {word}", ANTHROPIC_API_KEY=KEY)
+    assert [it["status"] for it in program.json("teams", "history", "backend")] == ["done", "queued", "queued"]
+    assert len(list(program.home.glob("sessions/*/state/started-*"))) == 1
+    assert ask(program, "fourth")["text"] == "message 4: fourth"

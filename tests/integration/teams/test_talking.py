@@ -133,6 +133,7 @@ def test_a_question_that_comes_back_ends_with_its_path(team_home: TeamHome) -> N
             between = next(session for session in pair_sessions(teams) if state_in(teams, session).name == "a → b")
             told = json.dumps([event.model_dump(mode="json") for event in events_in(teams, between)], ensure_ascii=False)
             assert "`nobody` → `a` → `b` → `a`" in told
+            assert sorted(str(it.pair) for it in teams.figures()) == ["a → b", "nobody → a"], "no conversation is begun for it"
 
     run(story())
 

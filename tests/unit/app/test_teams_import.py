@@ -64,9 +64,36 @@ def test_all_teams_are_imported_or_none(tmp_path: Path) -> None:
     assert config.read_text() == before
 
 
+@covers("teams.import")
+def test_what_only_looks_is_left_out_with_a_note_where_it_means_nothing_here(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    colours = enumerate(("red", "#abc", "", 7))
+    source = written(tmp_path, **{f"t{number}": {"project": "/srv/x", "color": told} for number, told in colours})
+    source.write_bytes(b"\xef\xbb\xbf" + source.read_bytes())
+    teams = import_teams(config, source).teams
+    assert [team.colour for team in load_config(config).teams.values()] == [None] * 4
+    assert all(any("`color`" in note for note in team.notes) for team in teams)
+    (told,) = import_teams(config, written(tmp_path, t9={"project": "/srv/x", "description": 5})).teams
+    assert any("`description`" in note for note in told.notes)
+
+
+def test_teams_in_one_line_of_the_configuration_are_named_as_what_is_in_the_way(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    for text in ('teams = {y = {project = "/srv/y"}}\n', "processes = {}\n"):
+        config.write_text(text)
+        with pytest.raises(CommandRefused, match=r"in one line; write `\[(teams|processes)"):
+            import_teams(config, written(tmp_path, x={"project": "/srv/x"}))
+        assert config.read_text() == text
+
+
 def test_what_is_no_list_of_teams_is_said_so(tmp_path: Path) -> None:
     file = tmp_path / "teams.json"
-    for text, words in (("{", "is no JSON"), ("[]", "names no teams"), ('{"teams": 3}', "names no teams")):
+    for text, words in (
+        ("{", "is no JSON"),
+        ("[]", "names no teams"),
+        ('{"teams": 3}', "names no teams"),
+        ('{"teams": {}}', "names no teams"),
+    ):
         file.write_text(text)
         with pytest.raises(Broken, match=words):
             import_teams(tmp_path / "config.toml", file)

@@ -51,11 +51,12 @@ def _kept(past: Past, found: Transcript, mark: str, fresh: str) -> Opening:
     known = [each for each, _ in past.marks]
     if not found.leads_back(known):
         return lost(past, PART_MISSING, fresh)
-    if not known or found.has(known[-1]):
+    there = next((each for each in reversed(known) if found.has(each)), None)
+    if not known or there == known[-1]:
         return Opening(past.conversation, False)
-    if len(known) > 1 and found.has(known[-2]):
-        # It was ended before it wrote down its last turn, which the log has.
-        return Opening(past.conversation, False, _LACKS.format(told=past.told_since(known[-2])))
+    if there is not None and past.answers_since(there) <= 1:
+        # It was ended before it wrote down its last turn, which the log has; so were those before it that came to nothing.
+        return Opening(past.conversation, False, _LACKS.format(told=past.told_since(there)))
     return lost(past, "its file was cut short", fresh)
 
 

@@ -50,6 +50,13 @@ class Past(foreign.Past):
         """Return how full the model's context is, 0 where nobody knows."""
         return self.used / self.size if self.size else 0.0
 
+    def answers_since(self, mark: str) -> int:
+        """Return how many of the messages delivered after this one were answered, in part at least."""
+        names = [name for name, _ in self.marks]
+        places = [place for _, place in self.marks[names.index(mark) + 1 :]]
+        after = zip(places, [*places[1:], len(self.said)], strict=True)
+        return sum(any(who == "You" for who, _ in self.said[begin:end]) for begin, end in after)
+
     def told_since(self, mark: str) -> str:
         """Return what was said after a delivered message and its answer."""
         places = [place for known, place in self.marks if known == mark]

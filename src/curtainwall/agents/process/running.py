@@ -5,13 +5,14 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from curtainwall.agents.foreign import Lines
 from curtainwall.agents.process.launching import PROVIDER, Start, command, confinement, prepare
 from curtainwall.agents.process.terms import HOW_TO_SIGN_IN, ConversationTaken, Limits, LoginNeeded, Outside, Reach
 from curtainwall.agents.process.wire import Answered, Listener, Signal, ping
-from curtainwall.host import ConfinedProcess, lock_file, start_confined
+from curtainwall.host import ConfinedProcess, FileLock, lock_file, start_confined
 from curtainwall.model import SessionId
 
 _CHUNK: Final = 256 * 1024
@@ -19,6 +20,7 @@ _KEPT_LINES: Final = 200
 _LONGEST_LINE: Final = 64 * 1024**2
 _LONGEST_COMPLAINT: Final = 2_000
 _SETTLE: Final = 5.0
+_HAND_OVER: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +136,19 @@ class Running:
                 return
             raise
 
+    async def _lock(self, path: Path) -> FileLock:
+        """Return the lock on the conversation; whoever had it before may be about to leave, and is waited for."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HAND_OVER):
+                while (lock := lock_file(path)) is None:  # noqa: ASYNC110 - another process tells of it by nothing else
+                    await asyncio.sleep(0.05)
+                return lock
+        raise ConversationTaken(f"another process is in the conversation of session `{self.session}`; use that one or stop it")
+
     async def _open(self, means: Means, stack: AsyncExitStack) -> None:
         start = self.start
         start.folders.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = lock_file(start.folders.locks / f"{start.conversation}.lock")
-        if lock is None:
-            raise ConversationTaken(f"another process is in the conversation of session `{self.session}`; use that one or stop it")
-        stack.callback(lock.release)
+        stack.callback((await self._lock(start.folders.locks / f"{start.conversation}.lock")).release)
         start.folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.reach = reach = await stack.enter_async_context(means.outside.open(self.session, start.folders.run, means.user, (PROVIDER,)))
         if not reach.keys.get(PROVIDER):

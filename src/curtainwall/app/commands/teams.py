@@ -109,7 +109,8 @@ def ask(
     async def asked(teams: Teams) -> TeamReply:
         watching = asyncio.create_task(_tell_of_approvals(teams, team, thread, known))
         try:
-            return await teams.ask(team, text, thread=thread, wait=wait)
+            async with teams.leaving():
+                return await teams.ask(team, text, thread=thread, wait=wait)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -123,7 +124,7 @@ def send(
 ) -> int:
     """Send a team a message and do not wait; `teams history` shows the answer when it is there."""
     text = _message(message)
-    return _sent(_with(asker, lambda teams: teams.send(team, text, thread=thread)), asker, thread, output)
+    return _sent(_with(asker, lambda teams: teams.send(team, text, thread=thread), works=False), asker, thread, output)
 
 
 @app.command()
@@ -137,7 +138,7 @@ def notify(
 ) -> int:
     """Tell a team something; it is delivered exactly once, as soon as an agent works for the team."""
     text = _message(message)
-    return _sent(_with(asker, lambda teams: teams.notify(team, text, thread=thread, days=days)), asker, thread, output)
+    return _sent(_with(asker, lambda teams: teams.notify(team, text, thread=thread, days=days), works=False), asker, thread, output)
 
 
 @app.command()
@@ -250,9 +251,9 @@ def _sent(reply: TeamReply, asker: str, thread: str, output: Output) -> int:
     return code
 
 
-def _with(asker: str, do: Callable[[Teams], Awaitable[T]]) -> T:
+def _with(asker: str, do: Callable[[Teams], Awaitable[T]], *, works: bool = True) -> T:
     async def run() -> T:
-        async with open_teams(asker) as teams:
+        async with open_teams(asker, works=works) as teams:
             return await do(teams)
 
     return asyncio.run(run())
