@@ -20,7 +20,7 @@ def team_tools(teams: Iterable[str]) -> tuple[ToolSpec, ...]:
     names: list[JsonValue] = [*sorted(teams)]
     who: Schema = {"type": "string", "description": "the team", **({"enum": names} if names else {})}
     thread = _text("a conversation of its own with this team, by any name; left out, the main one", maxLength=64)
-    asker = _text("your own team; left out, whoever you are known as")
+    asker: Schema = {"type": ["string", "null"], "description": "your own team; left out, whoever you are known as"}
     wait: Schema = {"type": "integer", "description": "milliseconds to wait", "minimum": 1, "maximum": _LONGEST_WAIT}
     message = _text("what to tell the team", minLength=1, maxLength=LONGEST_MESSAGE)
     handle = _text("the message, by the handle that sending it gave")

@@ -82,7 +82,8 @@ def test_a_caller_cannot_speak_for_another_team(team_home: TeamHome) -> None:
             spoofed = await mcp.call_tool("teams_ask", {"team": "backend", "question": "x", "fromTeam": "mobile"})
             assert spoofed.is_error
             assert "you are known here as `frontend`, not as `mobile`" in spoofed.content[0].text
-            listed = told(await mcp.call_tool("teams_list", {}))
+            # A JSON null is nobody's name, and no other team's either.
+            listed = told(await mcp.call_tool("teams_list", {"fromTeam": None}))
             assert all(not it["conversations"] for it in listed["teams"])
 
     run(story())
