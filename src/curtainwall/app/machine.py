@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -26,8 +26,9 @@ from curtainwall.app.soundness import fault_in_config
 from curtainwall.app.unshown import unshown_targets
 from curtainwall.app.wiring import open_store, set_up
 from curtainwall.channels.counting import counted
+from curtainwall.facts import is_beneath
 from curtainwall.host import Missing, confined_worker, confinement_report, find_bubblewrap, find_monty
-from curtainwall.model import Broken, CurtainwallError
+from curtainwall.model import Broken, CurtainwallError, SessionQuery
 
 Standing = Literal["ok", "warn", "fail"]
 
@@ -35,6 +36,7 @@ _OPENAT2, _LANDLOCK_CREATE, _ASK_VERSION = 437, 444, 1
 _NETWORKED = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs")
 _FORGETFUL = ("tmpfs", "ramfs")
 _LITTLE_SPACE = 512 * 1024 * 1024
+_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def examine(home: Home) -> Iterator[Finding]:
         _servers,
         _policy,
         _log,
+        _workspaces,
     ):
         yield look_at(home)
 
@@ -341,3 +344,19 @@ def _log(home: Home) -> Finding:
         return f"opens; {counted(waiting, 'approval')} {'is' if waiting == 1 else 'are'} open" if home.database.exists() else "empty so far"
 
     return _tried("log", act, "see `curtainwall audit verify`")
+
+
+def _workspaces(home: Home) -> Finding:
+    """See that the sessions' own workspaces are in this home; otherwise it is a copy of another one, or was moved."""
+
+    def act() -> str:
+        with open_store(home) as store:
+            rows = store.index.sessions(SessionQuery(limit=_LOOKED_AT))
+        own = [row.workspace for row in rows if row.own_workspace]
+        elsewhere = next((path for path in own if not is_beneath(path, os.path.realpath(home.sessions))), None)
+        if elsewhere is not None:
+            raise Broken(f"sessions of this home work in `{elsewhere}`, which is not in it")
+        return "those that sessions have of their own are in this home"
+
+    found = _tried("workspaces", act, "it is a copy, or was moved: let no other home use them, or move it back (docs/serve.md, Backup)")
+    return replace(found, standing="warn") if found.standing == "fail" else found

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -226,6 +227,23 @@ def test_whoever_started_us_may_be_deaf_to_the_ends_of_children_and_we_are_not(t
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=100)
     assert "does not run" not in done.stdout
     assert "commands run without network" in done.stdout
+
+
+def test_doctor_says_that_the_sessions_of_a_copied_home_work_in_the_first_one(
+    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def standing() -> tuple[str, str]:
+        (found,) = (it for it in run("doctor", "--output", "json").json["findings"] if it["name"] == "workspaces")
+        return found["standing"], found["what"]
+
+    assert run("start", "--model", "demo", "hello").code == 0
+    assert standing()[0] == "ok"
+    copy = places.home.with_name("copy")
+    shutil.copytree(places.home, copy)
+    monkeypatch.setenv("CURTAINWALL_HOME", str(copy))
+    word, what = standing()
+    assert word == "warn"
+    assert str(places.home) in what
 
 
 def test_doctor_finds_an_open_home_and_rules_that_do_not_load(run: Run, places: Places) -> None:
