@@ -8,7 +8,7 @@ from typing import Final, Literal
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.slugs import transcript_of
 from curtainwall.agents.process.terms import EXTENSION, Folders
-from curtainwall.agents.process.transcripts import PART_MISSING, Damage, Found, conversations_in, read_transcript, take_over
+from curtainwall.agents.process.transcripts import GONE, PART_MISSING, Damage, Found, conversations_in, read_transcript, take_over
 from curtainwall.facts import quoted
 from curtainwall.model import CommandRefused, ExtensionNoted, Millis
 
@@ -32,6 +32,8 @@ def standing(past: Past, folders: Folders) -> Standing:
     if not past.conversation or not past.marks:
         return Standing(past.conversation, "none", orphans=orphans)
     read = read_transcript(transcript_of(folders.state, folders.workspace, past.conversation))
+    if read == GONE and not past.was_answered:
+        return Standing(past.conversation, "none", orphans=orphans)
     if isinstance(read, Damage):
         return Standing(past.conversation, "broken", read.why, orphans)
     if not read.leads_back([mark for mark, _ in past.marks]):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.slugs import transcript_of
-from curtainwall.agents.process.transcripts import PART_MISSING, Damage, Transcript, read_transcript
+from curtainwall.agents.process.transcripts import GONE, PART_MISSING, Transcript, read_transcript
 
 _LACKS = "Your memory lacks what was said last:\n\n{told}\n\nNow:\n\n"
 _CARRIED = "This goes on from an earlier conversation, which came to this:\n\n{told}\n\nNow:\n\n"
@@ -34,9 +34,12 @@ def opening(past: Past, state: Path, workspace: Path, mark: str, fresh: str) -> 
     found = read_transcript(transcript_of(state, workspace, past.conversation), mend=True)
     if isinstance(found, Transcript):
         return _kept(past, found, mark, fresh)
-    if not past.marks and found == Damage("its file is gone"):
+    if not past.marks and found == GONE:
         # It was given its name and never began.
         return Opening(past.conversation, True, _told(past))
+    if not past.was_answered and found == GONE:
+        # Its first turn failed before anything was written down: nothing is lost that the log does not have.
+        return Opening(fresh, True, _told(past))
     return lost(past, found.why, fresh)
 
 

@@ -50,6 +50,11 @@ class Past(foreign.Past):
         """Return how full the model's context is, 0 where nobody knows."""
         return self.used / self.size if self.size else 0.0
 
+    @property
+    def was_answered(self) -> bool:
+        """Tell whether the agent has said anything in this conversation."""
+        return bool(self.marks) and any(who == "You" for who, _ in self.said[self.marks[0][1] :])
+
     def answers_since(self, mark: str) -> int:
         """Return how many of the messages delivered after this one were answered, in part at least."""
         names = [name for name, _ in self.marks]

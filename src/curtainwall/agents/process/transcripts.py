@@ -26,6 +26,10 @@ class Damage:
     why: str
 
 
+GONE: Final = Damage("its file is gone")
+"""There is no file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A conversation on disk."""
@@ -93,7 +97,7 @@ def read_transcript(path: Path, *, mend: bool = False) -> Transcript | Damage:
     try:
         content = _content(path)
     except FileNotFoundError:
-        return Damage("its file is gone")
+        return GONE
     except (OSError, ValueError) as fault:
         return Damage(f"its file cannot be read: {_words(fault)}")
     whole, newline, rest = content.rpartition(b"\n")

@@ -42,3 +42,14 @@ def test_messages_that_were_broken_off_before_they_were_written_down_lose_nothin
 def test_a_file_that_lacks_more_than_the_last_answer_was_cut_short(tmp_path: Path, marks: tuple[str, ...]) -> None:
     past = past_of(("first", "one"), ("second", "two"), ("third", "three"))
     assert opened(past, tmp_path, *marks).lost == "its file was cut short"
+
+
+def test_where_nothing_was_ever_answered_a_file_that_is_not_there_is_no_loss(tmp_path: Path) -> None:
+    found = opening(past_of(("first", ""), ("second", "")), tmp_path, tmp_path, "now", "fresh")
+    assert (found.conversation, found.is_new, found.lost) == ("fresh", True, "")
+    assert "second" in found.preface
+
+
+def test_where_anything_was_answered_a_file_that_is_gone_is_a_loss(tmp_path: Path) -> None:
+    found = opening(past_of(("first", "one"), ("second", "")), tmp_path, tmp_path, "now", "fresh")
+    assert found.lost == "its file is gone"
