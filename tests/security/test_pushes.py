@@ -226,7 +226,7 @@ def test_what_the_repository_says_of_the_remote_is_held_against_the_remote(place
         done = await here.approves(waiting)
         assert done.result is not None
         assert not done.result.ok
-        assert f"does not have {forged[:12]}, so more would be pushed than was shown" in str(done.result.value)
+        assert f"is not known to have {forged[:12]}, so more would be pushed than was shown" in str(done.result.value)
         assert here.published == before
 
     at_the_desk(places, server, story)

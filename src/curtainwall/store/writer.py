@@ -164,6 +164,7 @@ class Writer:
             with self._lock:
                 self._put(_Estate([_Job(batch, loop, future) for batch, future in waiting], death))
         except TryLater as error:
+            death()
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(unsure(error))
