@@ -187,7 +187,9 @@ def process(home: Home, log: Path, model: str = "") -> Generator["subprocess.Pop
 
 async def _serve() -> None:
     moves = asyncio.Queue[str]()
-    moves.put_nowait("nobody answers")
+    # It answers once, so that whatever is said live is heard from there on.
+    for move in ("", "nobody answers"):
+        moves.put_nowait(move)
     models: dict[str, Model] = {"echo": Echo(), "unsteady": Unsteady(moves)}
     async with serving(models=[models[name] for name in sys.argv[1:]]):
         await asyncio.Event().wait()

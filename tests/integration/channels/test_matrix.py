@@ -407,7 +407,11 @@ def test_that_a_model_is_tried_again_is_said_once_and_in_the_end_what_came_of_it
         async with person(synapse, "ann", tmp_path / "ann") as ann, served(model):
             room = await ann.room(wall)
             await ann.joined(room, wall)
+            # Once it has spoken here, whatever is said live is heard.
+            moves.put_nowait("")
             await ann.say(room, "good morning")
+            await ann.until(lambda: len(ann.heard(room, wall)) == 1)
+            await ann.say(room, "how is it?")
             moves.put_nowait("nobody answers")
             notice = await ann.hears(room, wall, "trying again in 7 s (2 of 6): nobody answers")
             assert notice.source["content"]["msgtype"] == "m.notice"
@@ -415,17 +419,17 @@ def test_that_a_model_is_tried_again_is_said_once_and_in_the_end_what_came_of_it
             await ann.until(lambda: "trying again in 7 s (3 of 6): it is `busy`" in notice.text)
             moves.put_nowait("" if answers else "give up")
             if answers:
-                await ann.hears(room, wall, "I am back")
+                await ann.until(lambda: len(ann.heard(room, wall)) == 3)
             else:
                 await ann.hears(room, wall, "the turn failed: it is gone")
             how = "the model answers again" if answers else "the model is not tried any more"
             await ann.until(lambda: notice.text == f"{how}; before: trying again in 7 s (3 of 6): it is `busy`")
-            assert len(ann.heard(room, wall)) == 2
+            assert len(ann.heard(room, wall)) == 3
             # What passes before anybody would notice is not worth a word.
             await ann.say(room, "and now?")
             moves.put_nowait("nobody answers")
             moves.put_nowait("")
-            await ann.until(lambda: len(ann.heard(room, wall)) == 3)
+            await ann.until(lambda: len(ann.heard(room, wall)) == 4)
             assert ann.heard(room, wall)[-1].text == "I am back"
 
     run(talk())
@@ -442,6 +446,8 @@ def test_nothing_is_said_to_be_tried_again_after_a_crash_in_the_middle_of_it(hom
                 room = await ann.room(wall)
                 await ann.joined(room, wall)
                 await ann.say(room, "good morning")
+                await ann.hears(room, wall, "I am back")
+                await ann.say(room, "how is it?")
                 notice = await ann.hears(room, wall, "trying again in 7 s (2 of 6): nobody answers")
                 first.kill()
             async with served(Echo()):

@@ -395,7 +395,7 @@ def test_what_it_leaves_is_answered_also_where_no_thread_can_take_it_over(disk: 
                 with pytest.raises(TryLater, match="not known whether this was written"):
                     await asyncio.wait_for(late, 20)
                 with pytest.raises(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+                    os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - it returns at once
             finally:
                 threading.stack_size(usual)
 
