@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.app.conftest import ROOT, Program
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 
 class Caller:
@@ -92,8 +93,8 @@ def test_a_message_is_taken_once_and_a_reply_told_once_over_a_kill(chatty: Progr
         if said[1] == last:  # the kill was faster than the note that it was told
             said = ann.hears("< (\\S+) (.*)")
         assert said[1] not in (reply, last), "what was told before is not told again"
-    (row,) = chatty.sessions()
-    assert row["turns"] == 3
+    # Of a turn in which the agent speaks twice the kill may have been faster than the second message's.
+    until(lambda: chatty.sessions()[0]["turns"] == 3)
 
 
 @covers("chat.operators")
