@@ -74,19 +74,21 @@ def main(arguments: list[str] | None = None) -> int:
         with fresh_directory() as place:
             facts = machine.describe(place)
             if not given.json:
-                _head(facts)
+                _tell(facts)
             figures = _measure(given.names or list(BENCHMARKS), place)
     except NotADisk as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    facts["load afterwards"] = machine.load()
-    print(as_json(figures, facts) if given.json else f"\n{render(figures)}\nload afterwards: {facts['load afterwards']}")
+    after = {"load afterwards": machine.load(), "pace afterwards": machine.pace()}
+    print(as_json(figures, {**facts, **after}) if given.json else f"\n{render(figures)}")
+    if not given.json:
+        _tell(after)
     return 1 if given.strict and any(figure.met is False for figure in figures) else 0
 
 
-def _head(facts: dict[str, str]) -> None:
+def _tell(facts: dict[str, str]) -> None:
     for name, value in facts.items():
-        print(f"{name:>12}  {value}")
+        print(f"{name:>15}  {value}")
     sys.stdout.flush()
 
 
