@@ -186,7 +186,7 @@ class SessionState:
     def copy(self) -> "SessionState":
         """Return a state that can go on without changing this one."""
         new = object.__new__(SessionState)
-        new.__dict__.update(self.__dict__)
+        new.__dict__ = self.__dict__.copy()
         new.spent, new.totals = self.spent.copy(), self.totals.copy()
         return new
 
