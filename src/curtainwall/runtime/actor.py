@@ -269,8 +269,7 @@ class Actor:
                 tickets[:] = [ticket for ticket in tickets if not self._was_decided(ticket)]
                 continue
             else:
-                # Guests first: their work begins while whoever gave the command gets ready to wait for it.
-                for decision in (*guests, own):
+                for decision in (own, *guests):
                     decision.actor.take_in(decision)
                 self._tell_neighbours(batch.posts)
                 return
