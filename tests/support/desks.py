@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 from curtainwall.app.views import view_of
@@ -110,6 +110,16 @@ class MemoryDesk:
                 yield recorded
                 after = recorded.seq
             await grown.wait()
+
+    async def grown(self, stream: StreamId, after: int, within: float | None = None) -> None:
+        session = session_of(stream)
+        assert session is not None
+        grown = self._grown.setdefault(session, asyncio.Event())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self.head(stream) <= after:
+                    grown.clear()
+                    await grown.wait()
 
     def head(self, stream: StreamId) -> int:
         session = session_of(stream)

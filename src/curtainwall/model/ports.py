@@ -410,6 +410,10 @@ class Feed(Protocol):
         """Go on for ever with what comes after the cursor."""
         ...
 
+    async def grown(self, stream: StreamId, after: int, within: float | None = None) -> None:
+        """Return when there is something after the cursor, or so many seconds have passed."""
+        ...
+
     def head(self, stream: StreamId) -> int:
         """Return the cursor behind everything that is there now."""
         ...

@@ -37,10 +37,13 @@ Listen = Callable[[SessionState], None]
 
 
 class Neighbours:
-    """The sessions that are in memory in this process, and how another one gets there."""
+    """The sessions that are in memory in this process, how another one gets there, and who hears that one has grown."""
 
-    def __init__(self, take_up: Callable[[StreamId], object] = lambda _: None) -> None:
+    def __init__(
+        self, take_up: Callable[[StreamId], object] = lambda _: None, grown: Callable[[StreamId], object] = lambda _: None
+    ) -> None:
         self.take_up = take_up
+        self.grown = grown
         self.actors: dict[StreamId, Actor] = {}
         self.arrivals = 0
         """How many have come so far. Whoever comes may have posted commands when another process decided for it."""
@@ -340,6 +343,7 @@ class Actor:
 
     def _tell_grown(self) -> None:
         self._has_grown.set()
+        self._neighbours.grown(self.stream)
         for listen in tuple(self._listeners):
             listen(self.state)
 

@@ -1,7 +1,9 @@
 """The log as others read it, from their own cursor."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 
 from curtainwall.model import AnyEvent, Log, Recorded, StreamId
 from curtainwall.runtime.wakes import Wakes
@@ -46,22 +48,34 @@ class LogFeed:
 
     def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
         """Return what is there after the cursor."""
-        tail = self._tail_of(stream)
-        recent = None if tail is None else tail.after(after)
-        if recent is not None:
-            return recent
-        return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after)]
+        return self._page(stream, after, None)
 
     async def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
         """Go on for ever with what comes after the cursor."""
         with self._wakes.waiter(stream) as woken:
             while True:
                 woken.clear()
-                while page := self._log.read(stream, after, _PAGE):
-                    for entry in page:
-                        yield Recorded(stream, entry.seq, lift(entry))
+                while page := self._page(stream, after):
+                    for recorded in page:
+                        yield recorded
                     after = page[-1].seq
                 await woken.wait()
+
+    async def grown(self, stream: StreamId, after: int, within: float | None = None) -> None:
+        """Return when there is something after the cursor, or so many seconds have passed."""
+        with self._wakes.waiter(stream) as woken, suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self.head(stream) <= after:
+                    woken.clear()
+                    await woken.wait()
+
+    def _page(self, stream: StreamId, after: int, limit: int | None = _PAGE) -> Sequence[Recorded]:
+        """Return what is remembered after the cursor, and otherwise so much of what is stored."""
+        tail = self._tail_of(stream)
+        recent = None if tail is None else tail.after(after)
+        if recent is not None:
+            return recent
+        return [Recorded(stream, entry.seq, lift(entry)) for entry in self._log.read(stream, after, limit)]
 
     def changes(self) -> AsyncIterator[frozenset[StreamId]]:
         """Tell for ever which streams changed; the empty set, which comes first, means that any may have."""

@@ -110,7 +110,7 @@ class House:
         self.wakes = Wakes()
         self._patience = Patience(patience, self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
-        self._neighbours = Neighbours(self._actor)
+        self._neighbours = Neighbours(self._actor, lambda stream: self.wakes.wake(frozenset((stream,))))
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
@@ -142,9 +142,10 @@ class House:
         The same key twice is the same command: the second caller gets the first one's outcome. Another process has so many seconds for
         its decision as this one has patience; past them `Undecided` is raised, and the command still counts as soon as that one goes on.
         """
-        stream, key = session_stream(session), key or self.mint()
-        inbox = self.stores.inbox
-        if (outcome := inbox.outcome(stream, key)) is not None:
+        stream, inbox = session_stream(session), self.stores.inbox
+        if key is None:
+            key = self.mint()
+        elif (outcome := inbox.outcome(stream, key)) is not None:
             return _seq(outcome)
         actor = self._actor(stream)
         if actor is None:
@@ -316,8 +317,11 @@ class House:
         raise TryLater(f"others keep writing to `{stream}`")
 
     def _concerns(self, name: StreamId) -> bool:
-        """Tell whether somebody here wants to hear of a stream; whoever begins to wait later looks at the log first."""
-        return name in self.wakes or name.startswith((_INBOX, _WANTED))
+        """Tell whether somebody here wants to hear of a stream; whoever begins to wait later looks at the log first.
+
+        Of one that only this process writes its actor tells, once it has taken in what was written.
+        """
+        return name not in self._actors and (name in self.wakes or name.startswith((_INBOX, _WANTED)))
 
     async def _watch(self, changes: AsyncIterator[frozenset[StreamId]]) -> None:
         async for streams in changes:

@@ -1,6 +1,5 @@
 """What happens around a turn while a foreign agent works: humans are asked, budgets run out, time passes. It says when to stop."""
 
-import asyncio
 import time
 from typing import Final
 
@@ -48,27 +47,23 @@ class TurnWatch:
 
     async def until_stop(self, feed: Feed, session: SessionId, after: int) -> TurnResult:
         """Return, with how the turn ends, when the agent has to stop; where it need not, never."""
-        following = feed.follow(session_stream(session), after)
-        coming = asyncio.ensure_future(anext(following))
+        stream = session_stream(session)
         try:
             while True:
-                await asyncio.wait((coming,), timeout=self.next_look())
+                await feed.grown(stream, after, self.next_look())
                 self.count()
-                if coming.done():
-                    event = coming.result().event
+                for recorded in feed.read(stream, after):
+                    event, after = recorded.event, recorded.seq
                     # The last request that is allowed may still be answered; the one after it is refused.
                     if isinstance(event, BudgetExhausted) and event.kind is not BudgetKind.STEPS:
                         return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
                     self.take(event)
-                    coming = asyncio.ensure_future(anext(following))
                 if not self.left:
                     why = f"stopped after {self._most:g} seconds of work, which is the most for one turn"
                     return TurnResult(status=TurnStatus.FAILED, failure=why)
                 await self.look()
         finally:
             self.count()
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
 
     def count(self) -> None:
         """Count the time since the last look."""
