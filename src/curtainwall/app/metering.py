@@ -119,11 +119,11 @@ class TurnMeter:
 
     async def settled(self) -> None:
         """Return when every call that began is written down; one that does not end by itself is not waited for."""
-        try:
+        if not self._flowing:
+            return
+        with suppress(TimeoutError):
             async with asyncio.timeout(_SETTLED_WITHIN):
                 await self._quiet.wait()
-        except TimeoutError:
-            return
 
     def _forget(self, call: ModelCall) -> None:
         del self._flowing[call.number]

@@ -184,7 +184,7 @@ def test_a_warm_ask_is_two_commits(short_home: TeamHome, fake: Path) -> None:
                 assert told == [
                     ["CallRequested", "CallPermitted", "PeerMessageSent", "MessageAccepted", "TurnStarted"],
                     [
-                        *("ExtensionNoted", "AgentSpoke", "ExtensionNoted", "WorkTimed"),
+                        *("ExtensionNoted", "AgentSpoke", "WorkTimed"),
                         *("PeerAnswered", "TurnEnded", "PeerAnswerTaken", "CallFinished"),
                     ],
                 ]

@@ -46,13 +46,14 @@ class Telling:
         """Show what is left of a whole message, and return its event for whoever records it with others; raise `SaidTooMuch`, once."""
         # What came in pieces was counted with them; a whole that is longer than they were says more.
         self._see_that_it_fits(max(0, len(text) - len(self._heard)))
+        masked = self._masker.mask_text(text)
         if not self._heard:
-            await self._show(self._masker.mask_text(text))
+            await self._show(masked)
         await self._show(self._stream.finish())
         self._heard = self._unkept = ""
         self._is_begun = False
         self._stream = StreamMasker(self._masker)
-        return AgentSpoke(at=self._clock.now(), turn=self._at.turn, text=self._masker.mask_text(text))
+        return AgentSpoke(at=self._clock.now(), turn=self._at.turn, text=masked)
 
     async def end(self) -> None:
         """Keep as a message what came in pieces and was never told as a whole."""

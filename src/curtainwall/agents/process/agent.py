@@ -93,6 +93,8 @@ class ProcessAgent:
         await self._pool.close()
 
     def _synced(self, session: SessionId) -> Past:
-        past = self._known.setdefault(session, Past(EXTENSION, self._around.journal.load))
+        past = self._known.get(session)
+        if past is None:
+            past = self._known[session] = Past(EXTENSION, self._around.journal.load)
         past.sync(self._around.feed, session)
         return past

@@ -30,7 +30,7 @@ class Seat:
     failed_at: float = 0.0
     line: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     """Whoever wants the process, in the order in which they came."""
-    resting: asyncio.Task[None] | None = field(default=None, repr=False)
+    resting: asyncio.TimerHandle | asyncio.Task[None] | None = field(default=None, repr=False)
     ending: asyncio.Task[None] | None = field(default=None, repr=False)
     """The end of the process before; until then the conversation is locked."""
 
@@ -58,7 +58,9 @@ class Pool:
     @asynccontextmanager
     async def borrow(self, session: SessionId, tell: Tell) -> AsyncGenerator[Seat]:
         """Lend a session its seat, one turn at a time; `tell` hears where it has to be waited for."""
-        seat = self._seats.setdefault(session, Seat(session))
+        seat = self._seats.get(session)
+        if seat is None:
+            seat = self._seats[session] = Seat(session)
         async with seat.line:
             await self._admit(seat, tell)
             try:
@@ -153,21 +155,26 @@ class Pool:
         return min(resting, key=lambda seat: seat.rested_at, default=None)
 
     def _rest(self, seat: Seat) -> None:
-        seat.resting = asyncio.create_task(self._watch(seat), name=f"agent of {seat.session} rests")
+        def look() -> None:
+            seat.resting = asyncio.create_task(self._watch(seat), name=f"agent of {seat.session} rests")
+
+        # Most are needed again before anybody has to look after them.
+        seat.resting = asyncio.get_running_loop().call_later(self._next_look(seat), look)
 
     async def _watch(self, seat: Seat) -> None:
         """Look after a process that has nothing to do, and end it when it is not well or has rested for long enough."""
-        limits, until = self.means.limits, time.monotonic() + self.means.limits.idle
-        while seat.running is not None and seat.running.is_alive:
-            left = until - time.monotonic()
-            if left <= 0:
+        while seat.running is not None and seat.running.is_alive and self._next_look(seat) > 0:
+            if not await seat.running.is_well(self.means.limits.health):
                 break
-            await asyncio.sleep(min(limits.health, left))
-            if left > limits.health and not await seat.running.is_well(limits.health):
-                break
+            await asyncio.sleep(self._next_look(seat))
         if not seat.line.locked():
             await self.stop(seat)
             self._forget(seat)
+
+    def _next_look(self, seat: Seat) -> float:
+        """Return in how many seconds a process that rests has to be looked after."""
+        limits = self.means.limits
+        return min(limits.health, max(0.0, seat.rested_at + limits.idle - time.monotonic()))
 
     def _forget(self, seat: Seat) -> None:
         is_over = seat.running is None and (seat.ending is None or seat.ending.done())
@@ -178,6 +185,8 @@ class Pool:
         return 0.0 if failures < 2 else min(self.means.limits.back_off * 2 ** (failures - 2), _LONGEST_BACK_OFF)
 
     async def _tell_waiters(self) -> None:
+        if not self._queue:
+            return
         async with self._changed:
             self._changed.notify_all()
 

@@ -92,7 +92,7 @@ class Turn:
             await self.running.send(message(told, self.mark))
             result = await self._listen_or_stop()
             if result is None:
-                return TurnResult(status=TurnStatus.DONE, last=(*self._delivery(), *await self._settled()))
+                return TurnResult(status=TurnStatus.DONE, last=tuple(await self._settled()))
             await self._cut_short()
         except asyncio.CancelledError as cancelled:
             await self._leave(is_left=LEFT in cancelled.args)
@@ -106,19 +106,29 @@ class Turn:
 
     async def _listen_or_stop(self) -> TurnResult | None:
         """Listen until the turn is over; return how it ends where it had to be stopped before."""
-        listening = asyncio.create_task(self._listen())
-        watching = asyncio.create_task(self._watch.until_stop(self.ports.feed, self.at.session, self.past.cursor))
+        loop = asyncio.get_running_loop()
+        watching = loop.create_task(self._watch.until_stop(self.ports.feed, self.at.session, self.past.cursor))
+        listening = asyncio.timeout(None)
+
+        def stop(watched: asyncio.Task[TurnResult]) -> None:
+            if not watched.cancelled():
+                # Looked at here as well, because the turn may be over by now.
+                watched.exception()
+            with suppress(RuntimeError):
+                listening.reschedule(loop.time())
+
+        watching.add_done_callback(stop)
         try:
-            await asyncio.wait((listening, watching), return_when=asyncio.FIRST_COMPLETED)
-            if listening.done():
-                listening.result()
+            async with listening:
+                await self._listen()
                 return None
-            stopped = watching.result()
+        except TimeoutError:
+            if not listening.expired():
+                raise
         finally:
-            for task in (listening, watching):
-                task.cancel()
-            await asyncio.gather(listening, watching, return_exceptions=True)
+            watching.cancel()
             self._watch.count()
+        stopped = watching.result()
         await self._interrupt()
         return stopped
 
@@ -206,32 +216,32 @@ class Turn:
 
     async def _record(self, *events: Progress) -> None:
         """Write down what happened, and with the first of it that the message was delivered."""
-        await self.telling.record(*self._delivery(), *events)
+        delivered = self._delivered()
+        first = (ExtensionNoted(at=self.ports.clock.now(), extension=EXTENSION, data=delivered),) if delivered else ()
+        await self.telling.record(*first, *events)
 
-    def _delivery(self) -> tuple[Progress, ...]:
+    def _delivered(self) -> dict[str, JsonValue]:
+        """Return, once, that the message was delivered, and into which conversation."""
         if self._is_noted:
-            return ()
+            return {}
         self._is_noted = True
-        data: dict[str, JsonValue] = {"conversation": self.running.start.conversation, "delivered": self.at.turn, "mark": self.mark}
-        return (ExtensionNoted(at=self.ports.clock.now(), extension=EXTENSION, data=data),)
+        return {"conversation": self.running.start.conversation, "delivered": self.at.turn, "mark": self.mark}
 
     async def _settled(self, fault: TurnFailed | None = None) -> Sequence[Progress]:
         """Return what was said last, what the turn used and how long it took, to be kept in one piece."""
-        now = self.ports.clock.now()
-        events: list[Progress] = []
-        if self._whole is not None:
-            events.append(await self._worded())
-        measured = self._measured
-        data: dict[str, JsonValue] = {"turn": self.at.turn}
+        now, measured = self.ports.clock.now(), self._measured
+        words = () if self._whole is None else (await self._worded(),)
+        # A message counts as delivered before anything that was said to it.
+        data: dict[str, JsonValue] = {**self._delivered(), "turn": self.at.turn}
         if measured is not None:
             data["usage"] = measured.usage
-        if measured is not None and measured.size:
-            events.append(ContextMeasured(at=now, used=measured.used, size=measured.size, measured=True))
         if fault is not None:
             data["fault"] = type(fault).__name__
         if fault is not None and self.running.errors:
             data["stderr"] = self.telling.masked("\n".join(self.running.errors)[-20_000:])
-        events.append(ExtensionNoted(at=now, extension=EXTENSION, data=data))
+        events: list[Progress] = [ExtensionNoted(at=now, extension=EXTENSION, data=data), *words]
+        if measured is not None and measured.size:
+            events.append(ContextMeasured(at=now, used=measured.used, size=measured.size, measured=True))
         return (*events, WorkTimed(at=now, seconds=max(0.0, self._watch.worked)))
 
     async def _fail(self, fault: TurnFailed) -> None:

@@ -101,7 +101,7 @@ class Listener:
     def hear(self, line: bytes) -> Sequence[Signal]:
         """Take a line of stdout."""
         try:
-            event = json.loads(line)
+            event = json.loads(line.decode())
         except (ValueError, RecursionError):
             return (Noise(line[:200]),)
         return self._take(cast("Event", event)) if isinstance(event, dict) else (Noise(line[:200]),)
