@@ -180,6 +180,7 @@ class ResumeTurn(Command):
 
 
 _PROGRESS: dict[str, type[Progress]] = {kind.__name__: kind for kind in get_args(Progress)}
+_KINDS = frozenset(_PROGRESS.values())
 
 
 def _tag(event: Progress, tell: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
@@ -188,6 +189,9 @@ def _tag(event: Progress, tell: SerializerFunctionWrapHandler) -> dict[str, Json
 
 
 def _untag(value: object, read: ValidatorFunctionWrapHandler) -> Progress:
+    if type(value) in _KINDS:
+        # It was read when it was made, and cannot have changed since.
+        return cast("Progress", value)
     if isinstance(value, dict) and "event" in value:
         told = dict(cast("dict[str, object]", value))
         kind = _PROGRESS.get(str(told.pop("event")))
