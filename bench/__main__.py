@@ -26,6 +26,7 @@ from bench.programs import programs
 from bench.proxying import proxying
 from bench.starting import starting
 from bench.table import as_json, render
+from bench.team_programs import team_programs
 from bench.team_talk import team_talk
 from bench.turning import turning
 from bench.verdicts import verdicts
@@ -51,6 +52,7 @@ BENCHMARKS = {
     "container": containing,
     "web": browsing,
     "teams": team_talk,
+    "team-programs": team_programs,
 }
 
 

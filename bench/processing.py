@@ -25,7 +25,7 @@ from curtainwall.model import MessageId, SendMessage, SessionId, TurnEnded, Turn
 _ROUNDS, _WARM_UP, _EACH, _PAIRS = 9, 2, 40, 9
 _COLD_ROUNDS = 5
 _WANTED = Wanted("auto", agent=LOCAL)
-_PROGRAM = Path(instant_agent.__file__).resolve()
+PROGRAM = Path(instant_agent.__file__).resolve()
 
 
 async def processing(home: Path) -> list[Figure]:
@@ -33,13 +33,13 @@ async def processing(home: Path) -> list[Figure]:
     async with _at_work(home) as work:
         asks = Asks(work, _WANTED)
         warm = await asks.opened()
-        async with await _bare(home) as pipe:
+        async with await bare(home) as pipe:
 
             async def ours(_: int) -> Sequence[Seconds]:
                 return [await asks.take(warm) for _ in range(_EACH)]
 
             async def alone(_: int) -> Sequence[Seconds]:
-                return [await _round_trip(pipe) for _ in range(_EACH)]
+                return [await round_trip(pipe) for _ in range(_EACH)]
 
             took = await interleave({"ours": ours, "pipe": alone}, rounds=_ROUNDS, warm_up=_WARM_UP)
         rate = await asks.rate([await asks.opened() for _ in range(_PAIRS)])
@@ -47,10 +47,10 @@ async def processing(home: Path) -> list[Figure]:
         async def cold(_: int) -> Sequence[Seconds]:
             return [await asks.take(await asks.made())]
 
-        async def started(_: int) -> Sequence[Seconds]:
-            return [await _start(home)]
+        async def start(_: int) -> Sequence[Seconds]:
+            return [await started(home)]
 
-        chilly = await interleave({"ours": cold, "start": started}, rounds=_COLD_ROUNDS, warm_up=1)
+        chilly = await interleave({"ours": cold, "start": start}, rounds=_COLD_ROUNDS, warm_up=1)
     return _figures(took["ours"], took["pipe"], rate, chilly["ours"], chilly["start"])
 
 
@@ -109,7 +109,7 @@ async def _at_work(home: Path) -> AsyncGenerator[AtWork]:
     ours = home / "home"
     ours.mkdir(parents=True, mode=0o700)
     limits = "[limits]\ntokens = 1_000_000_000\nsteps = 1_000_000\nseconds = 1_000_000\n"
-    (ours / "config.toml").write_text(f'{limits}[processes]\nprogram = "{_PROGRAM}"\nmost = 40\n', encoding="utf-8")
+    (ours / "config.toml").write_text(f'{limits}[processes]\nprogram = "{PROGRAM}"\nmost = 40\n', encoding="utf-8")
     # The stand-in asks no model, but nothing starts without a key for one.
     os.environ.setdefault("ANTHROPIC_API_KEY", "sk-ant-bench-0123456789abcdefghijklmnop")
     async with AsyncExitStack() as stack:
@@ -124,17 +124,18 @@ def none(name: str) -> Model:
     raise AssertionError(f"no model of ours is asked here, nor `{name}`")
 
 
-async def _bare(home: Path) -> ConfinedProcess:
+async def bare(home: Path) -> ConfinedProcess:
     """Start the program in the same confinement, with nothing of ours around it."""
     place = home / "bare"
     folders = Folders(place / "project", place / "orientation", place / "run", place / "state", place / "locks")
     folders.workspace.mkdir(parents=True, exist_ok=True)
     prepare(folders, Reach())
-    start = Start(_PROGRAM, folders, "00000000-0000-4000-8000-000000000000", is_new=True)
+    start = Start(PROGRAM, folders, "00000000-0000-4000-8000-000000000000", is_new=True)
     return await start_confined(command(start), confinement(start, Reach(), Limits()))
 
 
-async def _round_trip(pipe: ConfinedProcess) -> Seconds:
+async def round_trip(pipe: ConfinedProcess) -> Seconds:
+    """Return how long the program takes to answer."""
     line = json.dumps({"type": "user", "uuid": "x", "message": {"role": "user", "content": said(0)}}).encode() + b"\n"
     began = clock()
     pipe.stdin.write(line)
@@ -144,11 +145,11 @@ async def _round_trip(pipe: ConfinedProcess) -> Seconds:
     return clock() - began
 
 
-async def _start(home: Path) -> Seconds:
+async def started(home: Path) -> Seconds:
     """Return how long it takes to start the program and to have one answer."""
     began = clock()
-    async with await _bare(home) as pipe:
-        await _round_trip(pipe)
+    async with await bare(home) as pipe:
+        await round_trip(pipe)
         return clock() - began
 
 
