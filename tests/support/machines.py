@@ -65,7 +65,7 @@ class Machine:
 
     def as_(self, mode: Mode) -> Self:
         """Return the same machine with the session in another mode."""
-        return replace(self, place=self.place.model_copy(update={"mode": mode}))
+        return replace(self, place=replace(self.place, mode=mode))
 
     def prepare(self, tool: str, **arguments: JsonValue) -> Prepared:
         return self.tools.prepare(tool, arguments, self.place)

@@ -1,6 +1,7 @@
 """Answers of the gate as an agent in a container can use them: paths of its workspace under the name by which it knows them."""
 
 import re
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -25,7 +26,7 @@ class SeenInside:
         result = answer.result
         if result is not None and not (result.ok and ask.tool.startswith(_WORD_FOR_WORD)):
             result = ToolResult(ok=result.ok, value=self._seen(result.value))
-        return answer.model_copy(update={"verdict": verdict, "result": result})
+        return replace(answer, verdict=verdict, result=result)
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         """Go on with a call that was asked for."""

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from pydantic import JsonValue
 
 from curtainwall.model.blobs import BlobRef, Payload
-from curtainwall.model.commands import AnyCommand, HookSays, Told
+from curtainwall.model.commands import AnyCommand, HookSays
 from curtainwall.model.entries import Batch, Entry, Outcome, Owner, Post, Recorded, Waiting
 from curtainwall.model.events import AnyEvent, CallPermitted, Progress, SavedProgram, TurnStatus, Workspace
 from curtainwall.model.frozen import Frozen
@@ -154,7 +155,8 @@ class Clock(Protocol):
         ...
 
 
-class Place(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
     """The session that a call belongs to, as far as meaning depends on it."""
 
     session: SessionId
@@ -232,7 +234,8 @@ class Ask(Frozen):
     server: str = ""
 
 
-class Answer(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
     """What the gate says back: a result, a refusal with its rules, or that a human has to be waited for.
 
     `context` is what hooks want the agent to know besides; `stopped` is why, by a hook's word, it must not go on.
@@ -299,7 +302,8 @@ class Journal(Protocol):
         ...
 
 
-class TurnAt(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAt:
     """A turn that an agent is to work on; `resumed` says that it may have worked on it before."""
 
     session: SessionId
@@ -307,7 +311,8 @@ class TurnAt(Frozen):
     resumed: bool = False
 
 
-class TurnResult(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
     """How an agent left a turn: done, failed with a reason, or waiting for the answers to these calls."""
 
     status: TurnStatus
@@ -315,7 +320,7 @@ class TurnResult(Frozen):
     fault: str = ""
     """The name of what went wrong, for programs."""
     waits_for: tuple[CallId, ...] = ()
-    last: tuple[Told, ...] = ()
+    last: tuple[Progress, ...] = ()
     """What the agent has not recorded yet, to be kept together with the end of the turn."""
 
 

@@ -433,7 +433,7 @@ def _with_words(answer: Answer, reply: HookReply) -> Answer:
     if not reply.context and reply.stopped is None:
         return answer
     context = "\n".join(filter(None, (reply.context, answer.context)))
-    return answer.model_copy(update={"context": context, "stopped": answer.stopped or reply.stopped})
+    return replace(answer, context=context, stopped=answer.stopped or reply.stopped)
 
 
 def _storable(text: str) -> str:

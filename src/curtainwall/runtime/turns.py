@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from curtainwall.model import (
@@ -257,7 +258,7 @@ class Turns:
                 await actor.submit(RecordProgress(by=SYSTEM, events=result.last))
             message, words = MessageId(self._house.mint()), f"You are not done yet: {reply.blocked}"
             await actor.submit(SendMessage(by=SYSTEM, message=message, text=words, role="context"))
-            at = at.model_copy(update={"resumed": True})
+            at = replace(at, resumed=True)
             result = await self._worked(agent, at, actor)
             reply = await self._told(result, at, place, is_again=True)
         end = EndTurn(
