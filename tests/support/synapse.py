@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,9 +120,11 @@ class Synapse:
         urllib.request.urlopen(request, timeout=30).read()
         return f"@{name}:{SERVER}"
 
-    def database(self) -> sqlite3.Connection:
-        """Open the homeserver's own database, as whoever owns the machine can."""
-        return sqlite3.connect(self.root / "homeserver.db", timeout=30)
+    @contextmanager
+    def database(self) -> Generator[sqlite3.Connection]:
+        """Open the homeserver's own database, as whoever owns the machine can, and keep what was changed in there."""
+        with closing(sqlite3.connect(self.root / "homeserver.db", timeout=30)) as database, database:
+            yield database
 
 
 @contextmanager

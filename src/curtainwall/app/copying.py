@@ -13,6 +13,8 @@ from curtainwall.model import CommandRefused
 
 FICLONE = 0x40049409
 _PIECE = 1024 * 1024
+# A directory stays open for each level on the way down.
+_DEEPEST = 256
 
 
 @dataclass(slots=True)
@@ -29,15 +31,14 @@ class Copied:
 def copy_tree(source: Path, target: Path) -> Copied:
     """Copy what is in a directory into another that is empty; nothing outside the source is ever read through a link."""
     done = Copied()
-    try:
-        for here, directories, files, descriptor in os.fwalk(source, follow_symlinks=False, onerror=_raise):
-            there = target / os.path.relpath(here, source)
-            for name in directories:
-                _copy_entry(name, descriptor, there, done)
-            for name in files:
-                _copy_entry(name, descriptor, there, done)
-    except RecursionError:
-        raise CommandRefused(f"`{source}` is nested too deeply to be copied") from None
+    for here, directories, files, descriptor in os.fwalk(source, follow_symlinks=False, onerror=_raise):
+        there = target / os.path.relpath(here, source)
+        if len(there.parts) - len(target.parts) > _DEEPEST:
+            raise CommandRefused(f"`{source}` is nested too deeply to be copied")
+        for name in directories:
+            _copy_entry(name, descriptor, there, done)
+        for name in files:
+            _copy_entry(name, descriptor, there, done)
     return done
 
 

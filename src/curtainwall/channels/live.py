@@ -48,7 +48,8 @@ class LiveEndpoint:
             with _address(self._place) as address:
                 ear.bind(address)
             self._place.chmod(0o600)
-            server = await asyncio.start_unix_server(self._serve, sock=ear, limit=_LONGEST_REQUEST)
+            # `start_unix_server` would look for the file at its address, which may lead through a descriptor that is no longer ours.
+            server = await asyncio.start_server(self._serve, sock=ear, limit=_LONGEST_REQUEST)
         except BaseException:
             ear.close()
             raise

@@ -1,7 +1,7 @@
 """The way into a code worker's confinement: a program of its own that tidies up, locks the door from inside, and becomes the worker.
 
 Run as `python -I -S worker_entry.py VOICE HOW MEMORY FILTER WORD … -- ARGUMENT …` by the launcher that `workers` writes. It imports the
-Run as `python -I -S worker_entry.py VOICE HOW MEMORY FILTER WORD … -- ARGUMENT …` by the launcher that `workers` writes. It imports the
+standard library alone. The WORDs are for HOW: `bubblewrap` (its command line, up to the worker's name), `landlock` (the number
 of `execveat`, the worker, its loader or an empty word, its libraries) or `none` (the worker). A `loud` VOICE keeps standard error, for
 trying it out.
 """

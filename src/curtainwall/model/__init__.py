@@ -285,6 +285,7 @@ from curtainwall.model.subjects import (
     ToolEffect,
     ToolFacts,
     canonical_json,
+    is_deeper,
     subject_digest,
 )
 from curtainwall.model.tools import (
@@ -598,6 +599,7 @@ __all__ = [
     "event_types",
     "freed_lease",
     "inbox_of",
+    "is_deeper",
     "may_change_files",
     "misfit",
     "ordered_id",

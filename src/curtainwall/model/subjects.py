@@ -132,6 +132,17 @@ def canonical_json(value: JsonValue | Mapping[str, JsonValue]) -> bytes:
     return _SPELLING.encode(value).encode()
 
 
+def is_deeper(value: JsonValue, levels: int) -> bool:
+    """Tell whether lists and objects stand in each other on more levels than these. How many can be read at all, each Python says anew."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return False
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+    return True
+
+
 def subject_digest(kind: SubjectKind, tool: str, canonical: Mapping[str, JsonValue], resources: tuple[Resource, ...]) -> Digest:
     """Return the digest of the exact subject."""
     named: list[JsonValue] = [

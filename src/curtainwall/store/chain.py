@@ -15,11 +15,11 @@ START = bytes(32)
 """The hash before the first entry."""
 
 _ROOM = 1 << 256
-_ENTRIES = """
-SELECT place - ?1, CAST(kind AS TEXT), CAST(version AS INTEGER), CAST(payload AS BLOB), CAST(hash AS BLOB),
+_ENTRIES = f"""
+SELECT place & {(1 << STREAM_SHIFT) - 1}, CAST(kind AS TEXT), CAST(version AS INTEGER), CAST(payload AS BLOB), CAST(hash AS BLOB),
     typeof(kind) = 'text' AND typeof(version) = 'integer' AND typeof(payload) = 'blob' AND typeof(hash) = 'blob'
-FROM entry WHERE place > ?1 AND place < ?2
-"""
+FROM entry WHERE place > ? AND place < ?
+"""  # noqa: S608 - a number of ours
 
 What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stream missing", "older copy", "foreign schema"]
 

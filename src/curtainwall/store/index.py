@@ -109,7 +109,7 @@ class SqliteIndex:
 
     def grants(self, *, all_of_them: bool = False, of: StreamId | None = None) -> Sequence[GrantRow]:
         """Return standing answers, newest first, of all sessions and projects or of one; revoked and used ones only when all are wanted."""
-        where = "WHERE (?1 OR revoked IS NULL)" if of is None else "WHERE (?1 OR revoked IS NULL) AND stream = ?2"
+        where = "WHERE (? OR revoked IS NULL)" if of is None else "WHERE (? OR revoked IS NULL) AND stream = ?"
         query = f"SELECT body, stream, revoked FROM standing {where} ORDER BY at DESC, stream, id"  # noqa: S608 - one of two texts
         rows = self._reader.all(query, [all_of_them] if of is None else [all_of_them, of])
         return [GrantRow(Grant.model_validate_json(body), stream, revoked) for body, stream, revoked in rows]

@@ -14,9 +14,9 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 
 READ = f"""
-SELECT ?1, e.place & {(1 << STREAM_SHIFT) - 1}, e.kind, e.version, e.payload, e.hash
-FROM head h CROSS JOIN entry e ON e.place > (h.id << {STREAM_SHIFT}) + ?2 AND e.place < (h.id + 1) << {STREAM_SHIFT}
-WHERE h.stream = ?1
+SELECT h.stream, e.place & {(1 << STREAM_SHIFT) - 1}, e.kind, e.version, e.payload, e.hash
+FROM head h CROSS JOIN entry e
+WHERE h.stream = ? AND e.place > (h.id << {STREAM_SHIFT}) + ? AND e.place < (h.id + 1) << {STREAM_SHIFT}
 """  # noqa: S608 - numbers of our own
 """The entries of a stream after one of them."""
 

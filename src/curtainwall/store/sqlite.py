@@ -58,7 +58,7 @@ class SqliteLog:
 
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Entry]:
         """Return the entries after a sequence number, oldest first."""
-        rows = self._reader.all(f"{READ} ORDER BY e.place LIMIT ?3", (stream, max(after, 0), -1 if limit is None else max(limit, 0)))
+        rows = self._reader.all(f"{READ} ORDER BY e.place LIMIT ?", (stream, max(after, 0), -1 if limit is None else max(limit, 0)))
         return list(map(Entry._make, rows))
 
     def watch(self, concerns: Concerns | None = None) -> AbstractAsyncContextManager[AsyncIterator[frozenset[StreamId]]]:

@@ -37,8 +37,8 @@ _SET = {
 _BEGIN = "UPDATE session SET turns = turns + 1, status = CASE status WHEN 'closed' THEN status ELSE 'working' END WHERE session = ?"
 
 _ASK = (
-    "INSERT OR IGNORE INTO approval VALUES (?1, ?2, coalesce((SELECT tool FROM call WHERE session = ?1 AND call = ?3), ''),"
-    " ?4, ?5, ?6, ?7, ?8, 'open', NULL, '', '')"
+    "INSERT OR IGNORE INTO approval VALUES (?, ?, coalesce((SELECT tool FROM call WHERE session = ? AND call = ?), ''),"
+    " ?, ?, ?, ?, ?, 'open', NULL, '', '')"
 )
 _SETTLE = "UPDATE approval SET status = ?, settled = ?, settled_by = ?, reason = ? WHERE session = ? AND approval = ? AND status = 'open'"
 _SHOW = "INSERT OR IGNORE INTO shown VALUES (?, ?, ?)"
@@ -62,7 +62,7 @@ def statements(change: Change) -> list[Statement]:
         case CallForgotten(session, call):
             return [("DELETE FROM call WHERE session = ? AND call = ?", (session, call))]
         case ApprovalListed(session, it):
-            row = (session, it.approval, it.call, it.shown, COVERS.dump_json(it.covers), it.digest, it.at, it.deadline)
+            row = (session, it.approval, session, it.call, it.shown, COVERS.dump_json(it.covers), it.digest, it.at, it.deadline)
             return [(_ASK, row)]
         case ApprovalSettled(session, approval, status, at, by, reason):
             return [(_SETTLE, (status, at, by, reason, session, approval))]

@@ -16,6 +16,7 @@ SHARED = {
     "a value": "a = ['x']\nfor i in range(24):\n    a = [a, a]\na",
     "an argument": "a = ['x']\nfor i in range(24):\n    a = [a, a]\nawait filesystem.read_file(path=a)" + UNCHECKED,
     "texts": "['x' * 1_000_000] * 3_000",
+    "a deep argument": "a = 'x'\nfor i in range(400):\n    a = [a]\nawait filesystem.read_file(path=a)" + UNCHECKED,
     "a long number": "10 ** 5_000",
     "a long number in a call": "await filesystem.read_file(path='a', head=10 ** 5_000)",
 }

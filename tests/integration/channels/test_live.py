@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 import sys
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -139,3 +140,31 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(-1)
     except ConnectionResetError:
         return b""
+
+
+def test_an_endpoint_far_down_opens_while_other_threads_open_files(tmp_path: Path) -> None:
+    """Its address leads through a descriptor, which is another file's in the next moment."""
+    directory = tmp_path / ("far" * 40) / "watch"
+    directory.mkdir(parents=True)
+    ended = threading.Event()
+
+    def open_files() -> None:
+        while not ended.is_set():
+            with open(os.devnull, "rb"):
+                pass
+
+    async def check() -> None:
+        for _ in range(300):
+            async with LiveEndpoint(Loud(), directory).open():
+                assert len(os.listdir(directory)) == 1
+            assert os.listdir(directory) == []
+
+    others = [threading.Thread(target=open_files) for _ in range(2)]
+    for other in others:
+        other.start()
+    try:
+        run(check())
+    finally:
+        ended.set()
+        for other in others:
+            other.join()

@@ -5,6 +5,8 @@ import pytest
 from curtainwall.agents.builtin.rendering import Prints, read_json
 from tests.support.covers import covers
 
+DEEP = '{"a": ' * 300 + "1" + "}" * 300
+
 
 def printed(*texts: str) -> Prints:
     prints = Prints()
@@ -46,7 +48,7 @@ def test_after_a_wait_prints_go_on_as_if_there_had_been_none(before: str) -> Non
     assert restored.text == live.text
 
 
-@pytest.mark.parametrize("text", ["NaN", '{"a": -Infinity}', "[", '{"a": 1' + "0" * 20 + "}", "[" * 100_000, "1" * 5_000])
+@pytest.mark.parametrize("text", ["NaN", '{"a": -Infinity}', "[", '{"a": 1' + "0" * 20 + "}", "[" * 100_000, "1" * 5_000, DEEP])
 def test_what_cannot_be_sent_is_a_type_error_that_says_so(text: str) -> None:
     with pytest.raises(TypeError, match="cannot be sent"):
         read_json(text)

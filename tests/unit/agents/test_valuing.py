@@ -15,11 +15,18 @@ from tests.support.covers import covers
         ("await f(\n    1,\n)", "await f(\n    1,\n)"),
         ("f('''\na\nb''')", "f('''\na\nb''')"),
         ("if a:\n    b\na, b", "a, b"),
+        ("re.findall('\\d', x)", "re.findall('\\d', x)"),
+        ("[1for i in x]", "[1for i in x]"),
     ],
 )
 def test_the_last_expression_is_handed_over_in_its_own_line(code: str, last: str) -> None:
     told = with_value_told(code)
     assert told == f"{code[: -len(last)]}_told(({last}\n))\nNone\n"
+
+
+def test_what_python_finds_odd_in_a_program_is_no_word_to_its_user(recwarn: pytest.WarningsRecorder) -> None:
+    assert with_value_told("'\\d', [1for i in x]").startswith("_told(")
+    assert list(recwarn) == []
 
 
 @pytest.mark.parametrize(

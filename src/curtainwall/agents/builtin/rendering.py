@@ -7,11 +7,13 @@ from pydantic import JsonValue
 from pydantic_monty import MontyCrashedError, MontyError, MontyRuntimeError, MontySyntaxError
 
 from curtainwall.agents.builtin.valuing import TELL
+from curtainwall.model import is_deeper
 
 _HEAD = 20_000
 _TAIL = 10_000
 _LONGEST_FAULT = 4_000
 _MOST_DIGITS = 18
+_DEEPEST = 128
 
 
 class Prints:
@@ -94,9 +96,12 @@ def size_of(value: JsonValue) -> int:
 def read_json(text: str) -> JsonValue:
     """Return what a program wrote as JSON; raise `TypeError` for what is none, or cannot be sent on."""
     try:
-        return cast("JsonValue", json.loads(text, parse_constant=_no_number, parse_int=_whole))
+        told = cast("JsonValue", json.loads(text, parse_constant=_no_number, parse_int=_whole))
     except (ValueError, RecursionError) as fault:
         raise TypeError(f"the arguments cannot be sent: {fault}") from None
+    if is_deeper(told, _DEEPEST):
+        raise TypeError(f"the arguments cannot be sent: they are nested deeper than {_DEEPEST} levels")
+    return told
 
 
 def _no_number(name: str) -> float:

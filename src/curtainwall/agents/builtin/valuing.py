@@ -4,6 +4,7 @@ A value of a few kilobytes there can be gigabytes here, because what it shares w
 """
 
 import ast
+import warnings
 
 TELL = "_told"
 
@@ -46,8 +47,10 @@ def with_value_told(code: str) -> str:
 
 def _is_expression(text: str) -> bool:
     # Only a little text is ever parsed here: it is an agent's, and the parser is our own process's.
-    try:
-        ast.parse(f"async def _program():\n return (\n{text}\n)")
-    except _FAULTS:
-        return False
+    # Nor has it anything to say on our terminal, or where a warning is an error.
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            ast.parse(f"async def _program():\n return (\n{text}\n)")
+        except _FAULTS:
+            return False
     return True

@@ -17,6 +17,7 @@ from curtainwall.agents.foreign.hearing import (
     Spoke,
     below,
     is_ours,
+    read_event,
     text_below,
     tool_words,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "below",
     "claude_key",
     "is_ours",
+    "read_event",
     "text_below",
     "tool_words",
 ]

@@ -7,6 +7,8 @@ from typing import Final, Protocol, cast
 
 from pydantic import JsonValue
 
+from curtainwall.model import is_deeper
+
 Event = Mapping[str, JsonValue]
 
 SERVER: Final = "curtainwall"
@@ -14,6 +16,8 @@ SERVER: Final = "curtainwall"
 
 MOST_WORDS: Final = 2_000
 """How many letters of what an agent says about a failure of its are kept."""
+
+_DEEPEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +97,8 @@ class JsonEar:
 
     def hear(self, line: str) -> Sequence[Heard]:
         """Take a line of stdout."""
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return ()
-        return self.take(cast("Event", event)) if isinstance(event, dict) else ()
+        event = read_event(line)
+        return () if event is None else self.take(event)
 
     def overhear(self, line: str) -> Sequence[Heard]:
         """Take a line of stderr."""
@@ -107,6 +108,15 @@ class JsonEar:
     def take(self, event: Event) -> Sequence[Heard]:
         """Take an event."""
         raise NotImplementedError
+
+
+def read_event(line: str | bytes) -> Event | None:
+    """Return the object that a line is; None for anything else, and for one that is nested too deeply to be told of."""
+    try:
+        event = cast("JsonValue", json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and not is_deeper(event, _DEEPEST) else None
 
 
 def below(value: JsonValue, *names: str) -> JsonValue:

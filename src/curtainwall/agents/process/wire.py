@@ -4,11 +4,11 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.agents.foreign import SERVER, ClaudeEar, Event, Failed, Heard, Lost, below, text_below
+from curtainwall.agents.foreign import SERVER, ClaudeEar, Event, Failed, Heard, Lost, below, read_event, text_below
 
 _NAMESPACE: Final = uuid.UUID("6f6cb1c2-54b2-5e0e-9a53-0a3c0d5a6f11")
 _OURS: Final = f"mcp__{SERVER}__"
@@ -100,11 +100,8 @@ class Listener:
 
     def hear(self, line: bytes) -> Sequence[Signal]:
         """Take a line of stdout."""
-        try:
-            event = json.loads(line.decode())
-        except (ValueError, RecursionError):
-            return (Noise(line[:200]),)
-        return self._take(cast("Event", event)) if isinstance(event, dict) else (Noise(line[:200]),)
+        event = read_event(line)
+        return (Noise(line[:200]),) if event is None else self._take(event)
 
     def overhear(self, line: str) -> Sequence[Heard]:
         """Take a line of stderr."""

@@ -140,6 +140,20 @@ def test_lines_that_mean_nothing_are_passed_over(agent: str, line: str) -> None:
     assert list(ear.overhear(line)) == []
 
 
+def test_a_failure_that_looks_like_json_and_cannot_be_read_as_such_is_told_as_it_is() -> None:
+    deep = "[" * 100_000
+    told = json.dumps({"type": "turn.failed", "error": {"message": deep}})
+    assert list(ALL.find("codex").ear().hear(told)) == [Failed(deep)]
+
+
+@pytest.mark.parametrize("depth", [500, 900, 960, 970, 980, 990, 4_900, 9_980, 9_990])
+def test_what_can_be_read_and_is_nested_too_deeply_to_be_told_is_passed_over(depth: int) -> None:
+    ear, deep = ALL.find("claude-code").ear(), "[" * depth + "]" * depth
+    about = '{"type": "assistant", "parent_tool_use_id": null, "message": {"content": [%s]}}'
+    assert list(ear.hear(about % f'{{"type": "tool_use", "name": "Bash", "input": {deep}}}')) == []
+    assert list(ear.hear(f'{{"type": "system", "subtype": "api_retry", "error": {deep}}}')) == []
+
+
 @covers("adapter.launch")
 @pytest.mark.parametrize("agent", ALL.names)
 def test_every_agent_gets_the_one_way_out_and_only_stand_in_keys(agent: str) -> None:

@@ -121,7 +121,7 @@ def _plain(message: str) -> str:
     """Return an API's error without its JSON."""
     try:
         return text_below(json.loads(message), "error", "message") or message
-    except ValueError:
+    except (ValueError, RecursionError):
         return message
 
 
