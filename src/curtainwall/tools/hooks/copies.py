@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.facts import is_beneath
-from curtainwall.tools.hooks.lines import Word, started, with_words
+from curtainwall.tools.hooks.lines import Word, assigned, started, with_words
 from curtainwall.tools.hooks.pins import Found, Looked, named_by, path_in
+from curtainwall.tools.hooks.running import SEARCHED
 from curtainwall.tools.hooks.settings import Hook, Program
 
 _KEPT: Final = ".claude"
@@ -84,7 +85,7 @@ def _reached(program: Program, found: Found) -> Iterator[str]:
         if interpreter is not None and path_in(found.workspace, interpreter) is not None:
             yield f"`{path}` is run by `{interpreter}` in the workspace, which is not pinned: an agent that may edit there can exchange it"
     words = started(program, found.workspace)
-    if words is None or any(word.value is None for word in words):
+    if words is None or any(word.value is None for word in words) or not SEARCHED.isdisjoint(assigned(program, found.workspace)):
         yield f"only a shell can tell what `{program}` starts; what it finds in the workspace so is neither pinned nor copied"
 
 

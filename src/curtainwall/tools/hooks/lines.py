@@ -86,6 +86,12 @@ def started(program: Program, workspace: str) -> Iterator[Word] | None:
     )
 
 
+def assigned(program: Program, workspace: str) -> frozenset[str]:
+    """Return the names of the variables that a command sets for what it starts, as far as its words tell."""
+    values = [word.value or "" for word in words_in(program, workspace) or ()]
+    return frozenset(value.partition("=")[0].rstrip("+") for value in values if _ASSIGNS.match(value))
+
+
 def _goes_elsewhere(words: Sequence[Word], workspace: str) -> bool:
     """Tell whether a word has what follows it looked for in another directory, or read in another way."""
     stays = words[0].value == "cd" and len(words) > 1 and words[1].value in (workspace, ".")
@@ -204,7 +210,10 @@ def _word(line: str, start: int, workspace: str) -> Word | None:
             return None
         else:
             value, at, is_open = value + letter, at + 1, is_open or letter in _OPEN
-    return Word(start, at, None if is_open and line[start:at] not in _BRACKETS else value)
+    text = line[start:at]
+    # What a variable is set to is no path that is started.
+    is_open = is_open and text not in _BRACKETS and not _ASSIGNS.match(text)
+    return Word(start, at, None if is_open else value)
 
 
 def _in_quotes(line: str, at: int, workspace: str) -> tuple[str | None, int] | None:

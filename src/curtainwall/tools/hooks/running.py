@@ -16,10 +16,10 @@ from curtainwall.tools.hooks.settings import Program
 MOST_OUTPUT: Final = 1024 * 1024
 # How long what a hook left behind may hold its output open before we take what is there.
 _GRACE: Final = 0.5
-# Where shells, the loader and interpreters look for what they run or load, without being told to.
-_SEARCHED: Final = frozenset(
+SEARCHED: Final = frozenset(
     "PATH LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT BASH_ENV ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP NODE_PATH PERL5LIB RUBYLIB".split()
 )
+"""Variables by which shells, the loader and interpreters find what they run or load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def without_workspace(environ: Mapping[str, str], workspace: str) -> dict[str, s
     A place that does not begin at the root is one in the workspace wherever a hook goes there.
     """
     passed = dict(environ)
-    for name in _SEARCHED & passed.keys():
+    for name in SEARCHED & passed.keys():
         told = passed.pop(name)
         kept = [
             place

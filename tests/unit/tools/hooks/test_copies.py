@@ -77,6 +77,8 @@ def test_what_is_kept_runs_where_it_lies_unless_the_workspace_is_free(tmp_path: 
         ("npx tool ./a", [], ["a` is not run as a copy"]), ("./a --config=plain.py", ["a"], ["plain.py` is not run as a copy"]),
         ("cd sub && ./a", [], ["a` is not run as a copy", "only a shell can tell"]), ("$HOME/x", [], ["only a shell can tell"]),
         ("$(pwd)/a", [], ["only a shell can tell"]), ("./sub/*", [], ["only a shell can tell"]), ("./gone", [], []),
+        ("A=$B ./a", ["a"], []),
+        ("PATH=sub:$PATH tool", [], ["only a shell can tell"]), ("export PYTHONPATH=sub; tool", [], ["only a shell can tell"]),
     ],
 )  # fmt: skip
 def test_whatever_could_be_exchanged_is_told(work: Path, line: str, copied: list[str], told: list[str]) -> None:
