@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -138,13 +139,31 @@ def test_trusting_warns_of_programs_that_hooks_will_not_find(run: Run, places: P
 
 
 @covers("hooks.programs-that-agents-reach-are-told")
-def test_trusting_warns_of_programs_that_an_agent_could_exchange_under_way(run: Run, places: Places) -> None:
-    bring(places, shell(places.workspace / "guard.sh", "exit 0"))
+def test_trusting_tells_of_programs_that_run_as_copies_and_of_those_that_an_agent_could_exchange(run: Run, places: Places) -> None:
+    guard = shell(places.workspace / "guard.sh", "exit 0")
+    bring(places, guard)
     said = run("hooks", "trust", places.workspace, "--yes")
-    told = f"an agent that may edit there can exchange `{places.workspace}/guard.sh` between the look and the run"
-    assert said.code == 0
-    assert told in said.err
-    assert told in run("hooks", "list").err
+    copied = f"with the program {guard} (run as a copy, which finds nothing beside itself)"
+    assert copied in said.out
+    assert said.err.count("\n") == 1, "all is well"
+    assert copied in run("hooks", "list").out
+    assert run("hooks", "list", "--output", "json").json["workspaces"][0]["copied"] == [guard]
+    bring(places, f"sh -c '{guard} --all'")
+    told = f"`{guard}` is not run as a copy: an agent that may edit there can exchange it between the look and the run"
+    for said in (run("hooks", "trust", places.workspace, "--yes"), run("hooks", "list")):
+        assert said.code == 0
+        assert told in said.err
+        assert copied not in said.out
+
+
+def test_a_program_that_only_the_workspace_has_on_the_way_is_told_to_be_missing(
+    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (places.workspace / "bin").mkdir()
+    shell(places.workspace / "bin" / "lint-it", "exit 0")
+    monkeypatch.setenv("PATH", f"{places.workspace}/bin:{os.environ['PATH']}")
+    bring(places, "lint-it")
+    assert "PreToolUse runs `lint-it`, which is not among your programs" in run("hooks", "trust", places.workspace, "--yes").err
 
 
 def test_a_workspace_without_hooks_cannot_be_trusted(run: Run, places: Places) -> None:

@@ -1,7 +1,6 @@
 """`curtainwall hooks`: which programs of yours run when, and whether a workspace's own are trusted."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +11,9 @@ from curtainwall.app.home import find_home
 from curtainwall.app.hooks import pins_of
 from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, see_that_it_is_a_directory, show, show_json
 from curtainwall.app.wiring import set_up
-from curtainwall.model import Broken, CommandRefused, runs_later
+from curtainwall.model import Broken, CommandRefused
 from curtainwall.session import inert
-from curtainwall.tools.hooks import FILES, Found, Hook, Settings, Trust, not_found, workspace_hooks
+from curtainwall.tools.hooks import FILES, Found, Hook, Settings, Trust, copied_programs, not_found, within_reach, workspace_hooks
 
 app = typer.Typer()
 
@@ -23,6 +22,7 @@ _WHAT_TO_DO = {
     Trust.PINNED: "brings hooks that you trusted; `curtainwall hooks forget {path}` takes that back",
     Trust.CHANGED: "has other hooks than you trusted: they do not run, and calls ask; read them, then `curtainwall hooks trust {path}`",
 }
+_ALONE = " (run as a copy, which finds nothing beside itself)"
 
 
 @app.command("list")
@@ -88,24 +88,18 @@ def _found(path: str, pins: dict[str, str]) -> Found:
 
 
 def _with_notes(found: Found) -> Found:
-    """Return the hooks with a note for each whose program is not where it is looked for, or not what it was when it was looked at."""
+    """Return the hooks with a note for each whose program is not where it is looked for, or may not be what was looked at."""
     settings = found.settings
-    told = map(inert, (*not_found(settings.hooks, found.workspace), *_within_reach(found)))
+    told = map(inert, (*not_found(settings.hooks, found.workspace), *within_reach(found)))
     return replace(found, settings=Settings(settings.hooks, (*settings.notes, *told)))
-
-
-def _within_reach(found: Found) -> Iterator[str]:
-    """Yield a sentence for each program that no sandbox keeps from being changed, as it keeps what lies in `.claude`."""
-    for file in found.files:
-        if not runs_later(file, found.workspace):
-            yield f"an agent that may edit there can exchange `{file}` between the look and the run; keep it in `.claude`, where none can"
 
 
 def _show_found(found: Found) -> None:
     if found.settings.hooks:
         show(_table(found.settings.hooks))
+    copied = copied_programs(found)
     for file in found.files:
-        show(f"with the program {inert(file)}")
+        show(f"with the program {inert(file)}{_ALONE if file in copied else ''}")
     for told in found.settings.notes:
         note(told)
 
@@ -124,4 +118,10 @@ def _as_json(settings: Settings) -> dict[str, object]:
 
 
 def _found_as_json(found: Found) -> dict[str, object]:
-    return {"workspace": found.workspace, "trust": found.trust.value, **_as_json(found.settings), "files": list(found.files)}
+    return {
+        "workspace": found.workspace,
+        "trust": found.trust.value,
+        **_as_json(found.settings),
+        "files": list(found.files),
+        "copied": sorted(copied_programs(found)),
+    }

@@ -1,5 +1,6 @@
 """The user's own programs around calls and sessions, in Claude Code's format. They can only make a verdict stricter."""
 
+from curtainwall.tools.hooks.copies import copied_programs, within_reach
 from curtainwall.tools.hooks.lifecycle import Claims, FileClaims, Lifecycle
 from curtainwall.tools.hooks.pins import FILES, Found, Pins, Trust, workspace_hooks
 from curtainwall.tools.hooks.presence import not_found
@@ -21,7 +22,9 @@ __all__ = [
     "Surroundings",
     "Trust",
     "UserHooks",
+    "copied_programs",
     "not_found",
     "read_settings",
+    "within_reach",
     "workspace_hooks",
 ]

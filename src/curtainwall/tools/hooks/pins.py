@@ -5,8 +5,8 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, cast
@@ -33,6 +33,20 @@ class Trust(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """A file as it was when it was looked at: opened once, and all of this is of what was open."""
+
+    content: bytes
+    is_executable: bool
+    has_one_name: bool
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of its content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """The hooks of a workspace: how they stand, what they are, their digest, and the files of the workspace that it covers."""
 
@@ -40,7 +54,12 @@ class Found:
     trust: Trust
     settings: Settings
     digest: str = ""
-    files: tuple[str, ...] = ()
+    looked: Mapping[str, Looked] = field(default_factory=dict[str, Looked])
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return the paths of the files."""
+        return tuple(self.looked)
 
 
 class Pins:
@@ -49,6 +68,11 @@ class Pins:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[tuple[int, int, int], dict[str, str]] | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Return the directory of ours that they are kept in."""
+        return self._path.parent
 
     def all(self) -> Mapping[str, str]:
         """Return every pin; raise `Broken` where the file cannot be understood."""
@@ -95,19 +119,43 @@ def workspace_hooks(path: str | Path, pins: Mapping[str, str]) -> Found:
     settings = Settings(tuple(hook for each in hooks for hook in each.hooks), tuple(note for each in hooks for note in each.notes))
     if not settings.hooks:
         return Found(workspace, Trust.NONE, settings)
-    programs = _programs_in(workspace, settings)
-    digest = hashlib.sha256(canonical_json({"settings": parts, "programs": cast("JsonValue", programs)})).hexdigest()
+    looked = _looked_at(workspace, settings)
+    programs: dict[str, JsonValue] = {path: each.digest for path, each in looked.items()}
+    digest = hashlib.sha256(canonical_json({"settings": parts, "programs": programs})).hexdigest()
     pinned = pins.get(workspace)
     trust = Trust.UNTRUSTED if pinned is None else Trust.PINNED if pinned == digest else Trust.CHANGED
-    return Found(workspace, trust, settings, digest, tuple(programs))
+    return Found(workspace, trust, settings, digest, looked)
+
+
+def named_by(program: Program, workspace: str) -> Iterator[str]:
+    """Yield the paths in the workspace that the words of a command may name, whether or not there is such a file."""
+    words = words_of(program)
+    # What a shell in the line is told to run is a line as well.
+    words += [inner for word in words if " " in word for inner in words_of(Program(word))]
+    for word in words:
+        for text in (word, word.rpartition("=")[2]):
+            named = text.replace("${CLAUDE_PROJECT_DIR}", workspace).replace("$CLAUDE_PROJECT_DIR", workspace)
+            path = path_in(workspace, named)
+            if path is not None:
+                yield path
+
+
+def path_in(workspace: str, word: str) -> str | None:
+    """Return the path in the workspace that a word names there, be it by another way in; None where it names none."""
+    if not word or "\0" in word:
+        return None
+    path = os.path.normpath(os.path.join(workspace, word))
+    if not is_beneath(path, workspace):
+        path = os.path.realpath(path)
+    return path if path != workspace and is_beneath(path, workspace) else None
 
 
 def _settings_in(path: Path) -> dict[str, JsonValue] | None:
-    content = _content(path, _BIGGEST)
-    if content is None:
+    found = _look(path, _BIGGEST)
+    if found is None:
         return None
     try:
-        told: object = json.loads(content)
+        told: object = json.loads(found.content)
     except (ValueError, RecursionError):
         raise Broken(f"`{path}` is no JSON") from None
     if not isinstance(told, dict):
@@ -115,24 +163,14 @@ def _settings_in(path: Path) -> dict[str, JsonValue] | None:
     return cast("dict[str, JsonValue]", told)
 
 
-def _programs_in(workspace: str, settings: Settings) -> dict[str, str]:
-    """Return the digest of every file of the workspace that a command names.
+def _looked_at(workspace: str, settings: Settings) -> dict[str, Looked]:
+    """Return every file of the workspace that a command names.
 
     What those in turn read or start is not covered: trusting a workspace's hooks is trusting its programs.
     """
-    found: dict[str, str] = {}
-    for hook in settings.hooks:
-        if not isinstance(hook.action, Program):
-            continue
-        for word in words_of(hook.action):
-            for text in (word, word.rpartition("=")[2]):
-                named = text.replace("${CLAUDE_PROJECT_DIR}", workspace).replace("$CLAUDE_PROJECT_DIR", workspace)
-                path = os.path.normpath(os.path.join(workspace, named)) if named and "\0" not in named else workspace
-                if path != workspace and is_beneath(path, workspace) and path not in found:
-                    content = _content(Path(path), _BIGGEST_PROGRAM)
-                    if content is not None:
-                        found[path] = hashlib.sha256(content).hexdigest()
-    return {path: found[path] for path in sorted(found)}
+    named = {path for hook in settings.hooks if isinstance(hook.action, Program) for path in named_by(hook.action, workspace)}
+    looked = {path: _look(Path(path), _BIGGEST_PROGRAM) for path in sorted(named)}
+    return {path: found for path, found in looked.items() if found is not None}
 
 
 def words_of(program: Program) -> list[str]:
@@ -148,18 +186,20 @@ def words_of(program: Program) -> list[str]:
         return program.line.split()
 
 
-def _content(path: Path, most: int) -> bytes | None:
-    """Return a regular file's content, or None where there is no such file."""
+def _look(path: Path, most: int) -> Looked | None:
+    """Return a regular file as it is now, or None where there is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as fault:
         raise Broken(f"`{path}` cannot be read: {(fault.strerror or '').lower()}") from None
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(descriptor)
+        return None
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
         content = file.read(most + 1)
     if len(content) > most:
         raise Broken(f"`{path}` is bigger than {most} bytes")
-    return content
+    return Looked(content, bool(about.st_mode & 0o111), about.st_nlink == 1)

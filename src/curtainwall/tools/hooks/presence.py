@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from curtainwall.tools.hooks.pins import words_of
+from curtainwall.tools.hooks.running import without_workspace
 from curtainwall.tools.hooks.settings import Hook, Program
 
 # What comes before the program itself, and what is given a script to run.
@@ -23,12 +24,13 @@ _OPEN: Final = frozenset("$`*?[]{}()<>&;|~'\"\\\n")
 
 def not_found(hooks: Iterable[Hook], project: str | None = None) -> Iterator[str]:
     """Yield a sentence for each hook whose program is not there; `project` is the workspace that they are for, where it is known."""
+    searched = without_workspace(os.environ, project or "/dev/null").get("PATH")
     for hook in hooks:
         if not isinstance(hook.action, Program):
             continue
         for word, is_script in _named(hook.action, project):
             path = os.path.join(hook.directory, word) if is_script or "/" in word else None
-            if shutil.which(word) if path is None else os.path.isfile(path) and (is_script or os.access(path, os.X_OK)):
+            if shutil.which(word, path=searched) if path is None else os.path.isfile(path) and (is_script or os.access(path, os.X_OK)):
                 continue
             yield f"{hook.event} runs `{word}`, {_what_is_wrong(path)}; {_what_follows(hook)}"
 

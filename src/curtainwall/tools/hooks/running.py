@@ -2,19 +2,24 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.facts import Masker
+from curtainwall.facts import Masker, is_beneath
 from curtainwall.model import Place
 from curtainwall.tools.hooks.settings import Program
 
 MOST_OUTPUT: Final = 1024 * 1024
 # How long what a hook left behind may hold its output open before we take what is there.
 _GRACE: Final = 0.5
+SEARCHED: Final = frozenset(
+    "PATH LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT BASH_ENV ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP NODE_PATH PERL5LIB RUBYLIB".split()
+)
+"""Variables by which shells, the loader and interpreters find what they run or load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,31 @@ def without_secrets(environ: Mapping[str, str], masker: Masker, withheld: frozen
 
 
 def environment_of(environ: Mapping[str, str], masker: Masker, place: Place, withheld: frozenset[str]) -> dict[str, str]:
-    """Return what a hook finds in its environment: the user's own without our secrets, and where it is."""
-    passed = without_secrets(environ, masker, withheld)
+    """Return what a hook finds in its environment: the user's own without our secrets and places of the agent's, and where it is."""
+    passed = without_workspace(without_secrets(environ, masker, withheld), place.workspace.path)
     return {**passed, "CLAUDE_PROJECT_DIR": place.workspace.path, "CURTAINWALL_SESSION": place.session}
+
+
+def without_workspace(environ: Mapping[str, str], workspace: str) -> dict[str, str]:
+    """Return an environment that has nothing looked for in the workspace, where an agent could put it.
+
+    A place that does not begin at the root is one in the workspace wherever a hook goes there.
+    """
+    passed = dict(environ)
+    for name in SEARCHED & passed.keys():
+        told = passed.pop(name)
+        kept = [
+            place
+            for place in re.split("[: ]" if name == "LD_PRELOAD" else ":", told)
+            if os.path.isabs(place) and not _lies_in(place, workspace)
+        ]
+        if kept:
+            passed[name] = ":".join(kept)
+    return passed
+
+
+def _lies_in(place: str, workspace: str) -> bool:
+    return any(is_beneath(path, workspace) for path in (os.path.normpath(place), os.path.realpath(place)))
 
 
 async def run_program(program: Program, told: bytes, environ: Mapping[str, str], directory: str, seconds: float) -> Ran:

@@ -57,13 +57,17 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One hook: when, for what, doing what, for how long at most, and in which directory."""
+    """One hook: when, for what, doing what, for how long at most, and in which directory.
+
+    `runs` is the same command with copies of its programs, where it must not be run as it is written.
+    """
 
     event: str
     matcher: Matcher
     action: Program | Endpoint
     seconds: float
     directory: str
+    runs: Program | None = None
 
     @property
     def name(self) -> str:

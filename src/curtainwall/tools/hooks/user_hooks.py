@@ -30,8 +30,9 @@ from curtainwall.model import (
     ToolResult,
     UserPromptSubmit,
 )
+from curtainwall.tools.hooks.copies import Copies
 from curtainwall.tools.hooks.matching import CLAUDE_NAMES, names_of
-from curtainwall.tools.hooks.pins import Found, Pins, Trust, workspace_hooks
+from curtainwall.tools.hooks.pins import Pins, Trust, workspace_hooks
 from curtainwall.tools.hooks.posting import post_event
 from curtainwall.tools.hooks.replies import Said, may_refuse, merge, read_reply
 from curtainwall.tools.hooks.running import Ran, environment_of, run_program
@@ -65,6 +66,7 @@ class UserHooks:
         self._configured = configured
         self._around = around
         self._pins = pins
+        self._copies = None if pins is None else Copies(pins.directory / "pinned")
         self._note = note
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -113,7 +115,7 @@ class UserHooks:
         meant = tuple(reversed(chosen.values()))
         said = [(hook.name, each) for (hook, _), each in zip(meant, await self._ask(event, meant, told, place), strict=True)]
         if complaint:
-            said.append(("workspace-changed", complaint))
+            said.append(("workspace-hooks" if complaint.failure else "workspace-changed", complaint))
         for name, each in said:
             await self._remember(event, name, each, place)
         return merge(event, said)
@@ -124,14 +126,26 @@ class UserHooks:
         pins = None if self._pins is None else self._pins.all()
         if pins is None or place.workspace.path not in pins:
             return own, None
+        hooks, said = await asyncio.to_thread(self._as_looked_at, event, place, pins)
+        return (*own, *hooks), said if said is None or said.failure or event == "PreToolUse" else None
+
+    def _as_looked_at(self, event: str, place: Place, pins: Mapping[str, str]) -> tuple[tuple[Hook, ...], Said | None]:
+        """Return a workspace's hooks of an event as they may run, or what is to be said instead.
+
+        INVARIANT: what runs is what was looked at. A program that could be exchanged in between is copied out of the look itself.
+        """
+        workspace = place.workspace.path
+        changed = f"the hooks of `{workspace}` are not those that were trusted and do not run; see `curtainwall hooks list`"
         try:
-            found = await asyncio.to_thread(workspace_hooks, place.workspace.path, pins)
+            found = workspace_hooks(workspace, pins)
+            if found.trust is not Trust.PINNED or self._copies is None:
+                return (), Said(effect="ask", refusal=changed)
+            is_free = place.workspace.own or place.mode is Mode.BYPASS
+            return self._copies.hooks(found, event, is_free=is_free), None
         except Broken:
-            found = Found(place.workspace.path, Trust.CHANGED, Settings())
-        if found.trust is Trust.PINNED:
-            return (*own, *found.settings.of(event)), None
-        why = f"the hooks of `{found.workspace}` are not those that were trusted and do not run; see `curtainwall hooks list`"
-        return own, Said(effect="ask", refusal=why) if event == "PreToolUse" else None
+            return (), Said(effect="ask", refusal=changed)
+        except OSError as fault:
+            return (), Said(failure=f"the programs of its hooks could not be copied: {(fault.strerror or '').lower()}")
 
     async def _ask(self, event: str, meant: Sequence[tuple[Hook, str]], told: Mapping[str, JsonValue], place: Place) -> list[Said]:
         if not meant:
@@ -143,7 +157,7 @@ class UserHooks:
         async with self._slots:
             try:
                 if isinstance(hook.action, Program):
-                    ran = await run_program(hook.action, told, environ, hook.directory, hook.seconds)
+                    ran = await run_program(hook.runs or hook.action, told, environ, hook.directory, hook.seconds)
                 else:
                     ran = await post_event(hook.action, told, environ, hook.seconds)
             except Exception as fault:  # noqa: BLE001 - whatever goes wrong around a hook, it has not said yes

@@ -72,6 +72,7 @@ def test_the_pin_is_for_the_real_path(work: Path, tmp_path: Path) -> None:
         "env A=.claude/hooks/x.sh true",
         "python3 --file=.claude/hooks/x.sh",
         "'unclosed .claude/hooks/x.sh .claude/hooks/x.sh",
+        "bash -c 'true && .claude/hooks/x.sh --all'",
     ],
 )
 def test_the_programs_that_commands_name_are_part_of_the_pin(work: Path, line: str) -> None:
@@ -117,6 +118,14 @@ def test_what_is_no_regular_file_is_not_read(work: Path) -> None:
     os.mkfifo(work / "pipe")
     bring(work, "./pipe", name="settings.local.json")
     assert workspace_hooks(work, {}).files == ()
+
+
+def test_a_directory_that_a_command_names_is_no_program(work: Path) -> None:
+    (work / "src").mkdir()
+    bring(work, "ruff check src", "ls .claude")
+    before = len(os.listdir("/proc/self/fd"))
+    assert workspace_hooks(work, {}).files == ()
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_settings_far_too_big_are_refused(work: Path) -> None:
