@@ -109,6 +109,63 @@ def test_a_grant_for_reading_alone_does_not_answer_a_move() -> None:
     given(ready(), asked(first), answer(first, scope=GrantScope.SESSION)).when(asked(second)).then(CallRequested, ApprovalAsked)
 
 
+@pytest.mark.parametrize(
+    ("granted", "wanted"),
+    [
+        ("filesystem.list_directory", "git.show"),
+        ("filesystem.list_directory", "filesystem.directory_tree"),
+        ("filesystem.list_directory", "filesystem.search_files"),
+        ("filesystem.create_directory", "git.checkout"),
+    ],
+)
+def test_a_grant_for_a_directory_does_not_answer_a_call_about_all_beneath_it(tmp_path: Path, granted: str, wanted: str) -> None:
+    outside, workspace, far = tmp_path.resolve() / "O", tmp_path.resolve() / "W", FarSide(tmp_path / "far")
+    (outside / ".git").mkdir(parents=True)
+    workspace.mkdir()
+    more: dict[str, dict[str, JsonValue]] = {
+        "git.show": {"ref": "HEAD"},
+        "git.checkout": {"ref": "old"},
+        "filesystem.search_files": {"pattern": "*"},
+    }
+
+    async def work() -> None:
+        async with house(MemoryStore(SystemClock())) as opened:
+            session = await open_session(opened, workspace)
+            gate = SessionGate(opened, tools(far))
+            told: list[str] = []
+            for tool in (granted, granted, wanted, wanted):
+                ask = Ask(tool=tool, arguments={"path": str(outside), **more.get(tool, {})})
+                if (await gate.request(session, ask, wait=False)).waiting:
+                    async with opened.hold(session) as actor:
+                        ((approval, open_),) = actor.state.approvals.items()
+                        told += [cover.value for cover in open_.asked.covers]
+                        await opened.send(session, AnswerApproval(by=ANN, approval=approval, granted=True, scope=GrantScope.SESSION))
+                        await gate.take_up(session)
+            # Each is asked about once, by what it touches, and answered from then on.
+            assert told == [str(outside), f"{outside}/**"]
+            assert len(far.lines) == 4
+
+    run(work())
+
+
+def test_a_file_that_is_named_like_a_whole_directory_is_not_granted_as_one(tmp_path: Path) -> None:
+    outside, workspace = tmp_path.resolve() / "O", tmp_path.resolve() / "W"
+    outside.mkdir()
+    workspace.mkdir()
+
+    async def work() -> None:
+        async with house(MemoryStore(SystemClock())) as opened:
+            session = await open_session(opened, workspace)
+            gate = SessionGate(opened, tools(FarSide(tmp_path / "far")))
+            for tool, path in (("filesystem.read_file", f"{outside}/**"), ("filesystem.directory_tree", str(outside))):
+                assert (await gate.request(session, Ask(tool=tool, arguments={"path": path}), wait=False)).waiting
+            async with opened.hold(session) as actor:
+                asked = [cover.value for it in actor.state.approvals.values() for cover in it.asked.covers]
+            assert asked == [f"{outside}/./**", f"{outside}/**"]
+
+    run(work())
+
+
 def test_two_grants_that_cover_one_half_each_do_not_add_up() -> None:
     one, two, both = wish("c1", read("/etc/a")), wish("c2", read("/etc/b")), wish("c3", read("/etc/a", "/etc/b"))
     halves = given(ready(), asked(one), answer(one, scope=GrantScope.SESSION), asked(two), answer(two, scope=GrantScope.SESSION))
