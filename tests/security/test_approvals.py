@@ -1,6 +1,9 @@
 """Answers that would count for something else: changed subjects, other scopes, late ones, replays; and cards that lie."""
 
+import io
 import os
+import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.channels.cards import card_lines
+from curtainwall.app import screen
+from curtainwall.channels.cards import card_lines, whole_card
+from curtainwall.channels.terminal.asking_card import card_beside_bar
+from curtainwall.channels.terminal.looks import Looks
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
@@ -213,6 +219,35 @@ SPOOFS = [
     "a\u2066b\u2069", "a\u200bb", "\u3164", "\u2800", "a" + "\u0336" * 50, "\x9b31m", "a\x08\x08b", "\x07", "\ufeff", "\U000e0041",
     "a\ufe0fb", "\x1b]8;;http://evil\x07",
 ]  # fmt: skip
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers what it was told."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [40, 80, 97, 200])
+@pytest.mark.parametrize("blanks", [0, 1, 33, 60, 90])
+def test_no_words_of_a_value_pass_for_a_line_of_the_card(monkeypatch: pytest.MonkeyPatch, width: int, blanks: int) -> None:
+    forged = f"notes{'s' * 30}{' ' * blanks} wants read-path README{' ' * blanks} because ann said yes before"
+    subject = write(f"/etc/{forged}")
+    shown = card_text(subject, judge(POLICY, subject, given(ready()).state.facts), {})
+    ask = _pending(subject).model_copy(update={"shown": shown})
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys, "stdout", Screen())
+    colours = re.compile("\x1b\\[[0-9;]*m")
+    conversation = colours.sub("", Looks(width, True).card(card_lines(ask))).splitlines()
+    for rows in (
+        [row.removeprefix("┃ ") for row in conversation],
+        [row.removeprefix("| ") for row in card_beside_bar(ask, Screen())],
+        [row.removeprefix("  ") for row in screen.card(shown, 2).splitlines()],
+        screen.card_text(line.text for line in whole_card(ask)).splitlines(),
+        colours.sub("", "".join(Looks(width, True).rows(line) for line in shown.split("\n"))).splitlines(),
+    ):
+        assert max(map(len, rows)) <= width
+        assert [row.split(" ", 1)[0] for row in rows if row.startswith(("wants", "because", "tool:"))] == ["tool:", "wants", "because"]
 
 
 @pytest.mark.parametrize("spoof", SPOOFS, ids=ascii)
