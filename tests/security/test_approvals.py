@@ -1,6 +1,9 @@
 """Answers that would count for something else: changed subjects, other scopes, late ones, replays; and cards that lie."""
 
+import io
 import os
+import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.channels.cards import card_lines
+from curtainwall.app import screen
+from curtainwall.channels.cards import card_lines, whole_card
+from curtainwall.channels.terminal.asking_card import card_beside_bar
+from curtainwall.channels.terminal.looks import Looks
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
@@ -109,6 +115,63 @@ def test_a_grant_for_reading_alone_does_not_answer_a_move() -> None:
     given(ready(), asked(first), answer(first, scope=GrantScope.SESSION)).when(asked(second)).then(CallRequested, ApprovalAsked)
 
 
+@pytest.mark.parametrize(
+    ("granted", "wanted"),
+    [
+        ("filesystem.list_directory", "git.show"),
+        ("filesystem.list_directory", "filesystem.directory_tree"),
+        ("filesystem.list_directory", "filesystem.search_files"),
+        ("filesystem.create_directory", "git.checkout"),
+    ],
+)
+def test_a_grant_for_a_directory_does_not_answer_a_call_about_all_beneath_it(tmp_path: Path, granted: str, wanted: str) -> None:
+    outside, workspace, far = tmp_path.resolve() / "O", tmp_path.resolve() / "W", FarSide(tmp_path / "far")
+    (outside / ".git").mkdir(parents=True)
+    workspace.mkdir()
+    more: dict[str, dict[str, JsonValue]] = {
+        "git.show": {"ref": "HEAD"},
+        "git.checkout": {"ref": "old"},
+        "filesystem.search_files": {"pattern": "*"},
+    }
+
+    async def work() -> None:
+        async with house(MemoryStore(SystemClock())) as opened:
+            session = await open_session(opened, workspace)
+            gate = SessionGate(opened, tools(far))
+            told: list[str] = []
+            for tool in (granted, granted, wanted, wanted):
+                ask = Ask(tool=tool, arguments={"path": str(outside), **more.get(tool, {})})
+                if (await gate.request(session, ask, wait=False)).waiting:
+                    async with opened.hold(session) as actor:
+                        ((approval, open_),) = actor.state.approvals.items()
+                        told += [cover.value for cover in open_.asked.covers]
+                        await opened.send(session, AnswerApproval(by=ANN, approval=approval, granted=True, scope=GrantScope.SESSION))
+                        await gate.take_up(session)
+            # Each is asked about once, by what it touches, and answered from then on.
+            assert told == [str(outside), f"{outside}/**"]
+            assert len(far.lines) == 4
+
+    run(work())
+
+
+def test_a_file_that_is_named_like_a_whole_directory_is_not_granted_as_one(tmp_path: Path) -> None:
+    outside, workspace = tmp_path.resolve() / "O", tmp_path.resolve() / "W"
+    outside.mkdir()
+    workspace.mkdir()
+
+    async def work() -> None:
+        async with house(MemoryStore(SystemClock())) as opened:
+            session = await open_session(opened, workspace)
+            gate = SessionGate(opened, tools(FarSide(tmp_path / "far")))
+            for tool, path in (("filesystem.read_file", f"{outside}/**"), ("filesystem.directory_tree", str(outside))):
+                assert (await gate.request(session, Ask(tool=tool, arguments={"path": path}), wait=False)).waiting
+            async with opened.hold(session) as actor:
+                asked = [cover.value for it in actor.state.approvals.values() for cover in it.asked.covers]
+            assert asked == [f"{outside}/./**", f"{outside}/**"]
+
+    run(work())
+
+
 def test_two_grants_that_cover_one_half_each_do_not_add_up() -> None:
     one, two, both = wish("c1", read("/etc/a")), wish("c2", read("/etc/b")), wish("c3", read("/etc/a", "/etc/b"))
     halves = given(ready(), asked(one), answer(one, scope=GrantScope.SESSION), asked(two), answer(two, scope=GrantScope.SESSION))
@@ -156,6 +219,35 @@ SPOOFS = [
     "a\u2066b\u2069", "a\u200bb", "\u3164", "\u2800", "a" + "\u0336" * 50, "\x9b31m", "a\x08\x08b", "\x07", "\ufeff", "\U000e0041",
     "a\ufe0fb", "\x1b]8;;http://evil\x07",
 ]  # fmt: skip
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers what it was told."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [40, 80, 97, 200])
+@pytest.mark.parametrize("blanks", [0, 1, 33, 60, 90])
+def test_no_words_of_a_value_pass_for_a_line_of_the_card(monkeypatch: pytest.MonkeyPatch, width: int, blanks: int) -> None:
+    forged = f"notes{'s' * 30}{' ' * blanks} wants read-path README{' ' * blanks} because ann said yes before"
+    subject = write(f"/etc/{forged}")
+    shown = card_text(subject, judge(POLICY, subject, given(ready()).state.facts), {})
+    ask = _pending(subject).model_copy(update={"shown": shown})
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys, "stdout", Screen())
+    colours = re.compile("\x1b\\[[0-9;]*m")
+    conversation = colours.sub("", Looks(width, True).card(card_lines(ask))).splitlines()
+    for rows in (
+        [row.removeprefix("┃ ") for row in conversation],
+        [row.removeprefix("| ") for row in card_beside_bar(ask, Screen())],
+        [row.removeprefix("  ") for row in screen.card(shown, 2).splitlines()],
+        screen.card_text(line.text for line in whole_card(ask)).splitlines(),
+        colours.sub("", "".join(Looks(width, True).rows(line) for line in shown.split("\n"))).splitlines(),
+    ):
+        assert max(map(len, rows)) <= width
+        assert [row.split(" ", 1)[0] for row in rows if row.startswith(("wants", "because", "tool:"))] == ["tool:", "wants", "because"]
 
 
 @pytest.mark.parametrize("spoof", SPOOFS, ids=ascii)

@@ -1,5 +1,6 @@
 """Someone with the log's files in hand: `audit verify` says so, whatever was changed and however it was hidden."""
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.app.wiring import open_house, set_up
 from curtainwall.store.watching import _names_in
-from tests.unit.app.conftest import Places, Said, read, session_in
+from tests.unit.app.conftest import Places, Said, opened, read, session_in
 
 Run = Callable[..., Said]
 
@@ -69,6 +71,29 @@ def test_an_edited_line_with_a_hash_made_anew_is_seen(places: Places, session: s
     lines[-1] = f'{body[:-1]},"hash":"{sha256(body.encode()).hexdigest()}"}}'
     path.write_text("".join(f"{line}\n" for line in lines))
     assert run("audit", "verify").code == 1
+
+
+@pytest.mark.parametrize("how", ["altered", "taken away"])
+def test_what_a_call_returned_is_held_to_the_log_also_where_it_is_kept_beside_it(places: Places, run: Run, how: str) -> None:
+    big = places.workspace / "big.txt"
+    big.write_text("nothing was sent\n" * 5_000)
+
+    async def work() -> str:
+        async with open_house(set_up()) as wired:
+            session = await opened(wired, places.workspace)
+            await wired.gate.request(session, read(big))
+            return session
+
+    session = asyncio.run(asyncio.wait_for(work(), 60))
+    assert run("audit", "verify").code == 0
+    (blob,) = (path for path in (places.home / "blobs").glob("*/*") if b"nothing was sent" in path.read_bytes())
+    if how == "altered":
+        blob.write_bytes(blob.read_bytes().replace(b"nothing", b"all of "))
+    else:
+        blob.unlink()
+    said = run("audit", "verify")
+    assert (said.code, f"`session:{session}` entry " in said.out, blob.name in said.out) == (1, True, True)
+    assert run("audit", "verify", "--session", session).code == 1
 
 
 def test_a_session_that_the_lists_lack_is_checked_all_the_same(places: Places, session: str, run: Run) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from curtainwall.app.http_connections import Connection, Ear
 from curtainwall.model import TryLater
 
 _GRACE = 2
@@ -25,7 +26,7 @@ class _Server(uvicorn.Server):
 def listen(host: str, port: int, setting: str) -> socket.socket:
     """Return a socket that listens there; raise `TryLater`, with the key of the configuration that says where, if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    ear = socket.socket(family, socket.SOCK_STREAM)
+    ear = Ear(family, socket.SOCK_STREAM)
     try:
         ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         ear.bind((host, port))
@@ -46,7 +47,10 @@ async def serve_pages(pages: ASGIApp, ear: socket.socket, tls: tuple[str, str] |
     certificate, key = tls or (None, None)
     config = uvicorn.Config(
         pages,
+        http=Connection,
         log_config=None,
+        # What a stranger sends that is no request is nobody's news, and would fill a disk.
+        log_level="error",
         access_log=False,
         lifespan="off",
         server_header=False,

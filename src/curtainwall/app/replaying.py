@@ -1,15 +1,19 @@
 """A log folded again, from the store or from an export, with every broken promise named."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from curtainwall.app.exports import read_export
 from curtainwall.app.finding import find_session
 from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
 from curtainwall.model import BlobRef, Blobs, Broken, Entry, NotFound, session_stream
-from curtainwall.session import Violation, fold, lift, replay
+from curtainwall.session import Violation, blobs_of, fold, lift, replay
+
+# No entry names a blob without this; most need not be read.
+_REFERENCE: Final = b'"digest"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,18 @@ def _replay(entries: Sequence[Entry], blobs: Blobs) -> Replayed:
     violations = (*gaps[:1], *replay(events, lambda ref: _fault_of(ref, blobs)))
     status = fold(events).phase.value if events and not violations else "unclear"
     return Replayed(len(entries), status, tuple(sorted(violations, key=lambda it: it.seq)))
+
+
+def blob_fault(entries: Iterable[Entry], blobs: Blobs, seen: set[str]) -> str | None:
+    """Return the first entry whose words are in a blob that is missing or altered; blobs that were seen to be whole are passed over."""
+    for entry in entries:
+        if _REFERENCE not in entry.payload:
+            continue
+        for ref in blobs_of(lift(entry)):
+            if ref.digest not in seen and (fault := _fault_of(ref, blobs)) is not None:
+                return f"entry {entry.seq}: {fault}"
+            seen.add(ref.digest)
+    return None
 
 
 def _fault_of(ref: BlobRef, blobs: Blobs) -> str | None:

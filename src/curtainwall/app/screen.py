@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from curtainwall.app.tables import folded, laid_out
+from curtainwall.channels.cards import card_rows
 from curtainwall.model import CurtainwallError, Effect, Millis
 from curtainwall.session import inert, visible
 
@@ -71,9 +72,15 @@ def verdict_word(effect: Effect) -> str:
     return paint(effect.value, effect.value)
 
 
-def card(shown: str) -> str:
+def card(shown: str, indent: int = 0) -> str:
     """Return what a human is shown of an approval, line by line inert; it was cut when it was made and is not cut again."""
-    return "\n".join(visible(line) for line in shown.split("\n"))
+    return card_text(map(visible, shown.split("\n")), indent)
+
+
+def card_text(lines: Iterable[str], indent: int = 0) -> str:
+    """Return the lines of a card so far to the right, in rows that do not pass for lines of their own where a terminal is narrow."""
+    most = room()
+    return "\n".join(f"{' ' * indent}{row}" for row in card_rows(lines, None if most is None else most - indent))
 
 
 def json_line(text: str) -> str:

@@ -3,9 +3,10 @@
 Only blanks are broken at, so an id or a path that somebody has to copy stays whole.
 """
 
-import unicodedata
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
+
+from curtainwall.channels.plain import breadth
 
 # Folded beyond this, a table is harder to read than paragraphs; a time still makes two lines, its day and the rest.
 _NARROWEST, _TALLEST = 12, 4
@@ -38,13 +39,6 @@ def folded(text: str, width: int) -> list[str]:
         else:
             lines.append(word)
     return lines
-
-
-def breadth(text: str) -> int:
-    """Return how many columns of a terminal a visible text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], shade: Shade, gap: str = "  ") -> str:

@@ -2,14 +2,14 @@
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
 from curtainwall.channels.counting import counted
-from curtainwall.channels.plain import TAB, plain_line, short
+from curtainwall.channels.plain import TAB, plain_line, rows, short
 from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, REMEMBER, ApprovalId, PendingAsk, Subject
 
 Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place", "note"]
@@ -55,6 +55,12 @@ def card_lines(ask: PendingAsk, space: Space = SMALL) -> tuple[CardLine, ...]:
     """Return the card of an ask, every line inert; that of a plan has every step in its head."""
     subject, space = ask.subject, replace(space, rest=space.rest.replace("ID", ask.approval))
     return tuple(_head(ask)) if subject.steps else (*_head(ask), *_arguments(subject, space), *_body(subject, space))
+
+
+def card_rows(lines: Iterable[str], width: int | None) -> Iterator[str]:
+    """Yield the lines of a card as a terminal of a width shows them; None is no terminal, where a line is a line."""
+    for line in lines:
+        yield from [line] if width is None else rows(line, width)
 
 
 def exact_card(ask: PendingAsk) -> tuple[CardLine, ...]:

@@ -1,10 +1,14 @@
 """Text of others on a person's screen: what could move a cursor, hide itself or pretend is escaped, and what people read stays."""
 
 import unicodedata
+from typing import Final
 
 _MARKS_LIMIT = 3
 _LINE_LIMIT = 2_000
+_NARROWEST = 8
 TAB = "    "
+GOES_ON: Final = "↪ "
+"""Stands before each row of a screen that goes on with the line above."""
 
 # Letters and marks that Unicode calls printable and nobody sees: fillers, the braille blank, joiners and variation selectors.
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0").union(
@@ -42,6 +46,45 @@ def short(text: str, limit: int) -> str:
     words = " ".join(text.split())
     shown = _visible(words[: 2 * limit])
     return shown if len(shown) <= limit and len(words) <= 2 * limit else f"{shown[: max(limit - 1, 0)]}…"
+
+
+def rows(line: str, width: int) -> list[str]:
+    """Return a line, visible already, as rows of a screen.
+
+    INVARIANT: every row but the first begins with a mark. Blanks that fill up a row, and words that begin the next one, would otherwise
+    make a line of our own out of what somebody else wrote.
+    """
+    found: list[str] = []
+    start = 0
+    while start < len(line) or not found:
+        end = _fitting(line, start, max(width, _NARROWEST) - (len(GOES_ON) if found else 0))
+        if end < len(line):
+            blank = line.rfind(" ", (start + end) // 2, end + 1)
+            end = blank + 1 if blank >= 0 else end
+        found.append(f"{GOES_ON if found else ''}{line[start:end]}".rstrip(" "))
+        start = end
+    return found
+
+
+def breadth(text: str) -> int:
+    """Return how many columns of a terminal a visible text takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    return 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _fitting(line: str, start: int, width: int) -> int:
+    """Return how far a line goes from a place until a row is full."""
+    if line[start : start + width].isascii():
+        return min(start + width, len(line))
+    left = width
+    for place in range(start, len(line)):
+        left -= _columns(line[place])
+        if left < 0:
+            return place
+    return len(line)
 
 
 def _visible(text: str) -> str:

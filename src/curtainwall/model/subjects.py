@@ -83,10 +83,11 @@ class ToolFacts(Frozen):
 
 
 class PathFacts(Frozen):
-    """What the disk knows of a path beyond its name: that changing it changes what runs later by itself."""
+    """What a path means beyond its name: that changing it changes what runs later by itself, or that all beneath it is meant as well."""
 
     kind: Literal["path"] = "path"
     runs_later: bool
+    whole: bool = False
 
 
 Facts = HostFacts | CommandFacts | ToolFacts | PathFacts

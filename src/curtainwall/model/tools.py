@@ -60,7 +60,8 @@ class Meaning(Frozen):
 
     `default` is what stands there when the argument is left out. A relative value starts from the argument named in `within`, or from the
     session's working directory where `tracked`, otherwise from the workspace. With `follows` off the argument means the link itself.
-    A `revision` is git's word for a commit or object, and its roles are those of the paths behind a colon in it.
+    A `revision` is git's word for a commit or object, and its roles are those of the paths behind a colon in it. With `whole` the
+    tool works on everything beneath the path, and a yes to the directory alone is none to that.
     """
 
     argument: str
@@ -71,6 +72,7 @@ class Meaning(Frozen):
     tracked: bool = False
     follows: bool = True
     revision: bool = False
+    whole: bool = False
 
 
 class ToolSpec(Frozen):

@@ -79,6 +79,7 @@ from curtainwall.session.repair import (
 from curtainwall.session.replay import (
     BlobCheck,
     Violation,
+    blobs_of,
     replay,
 )
 from curtainwall.session.rules import (
@@ -147,6 +148,7 @@ __all__ = [
     "answer",
     "answer_arguments",
     "apply",
+    "blobs_of",
     "budget_events",
     "card_text",
     "closers",

@@ -201,6 +201,11 @@ def _ended(seen: _Seen, call: CallId, *, ran: bool) -> list[str]:
 
 
 def _bad_blobs(event: AnyEvent, check: BlobCheck) -> list[str]:
+    return [problem for ref in blobs_of(event) if (problem := check(ref)) is not None]
+
+
+def blobs_of(event: AnyEvent) -> tuple[BlobRef, ...]:
+    """Return the blobs that hold what an event says."""
     refs: list[BlobRef | None] = []
     payloads: list[Payload | None] = []
     match event:
@@ -221,6 +226,6 @@ def _bad_blobs(event: AnyEvent, check: BlobCheck) -> list[str]:
         case HistoryInherited():
             refs.append(event.history)
         case _:
-            return []
+            return ()
     refs += (payload.blob for payload in payloads if payload is not None)
-    return [problem for ref in refs if ref is not None and (problem := check(ref)) is not None]
+    return tuple(ref for ref in refs if ref is not None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from curtainwall.model import Cover, Grant, GrantScope, Mode, Role, RuleId, Subject, Verdict, resource_of
+from curtainwall.model import Cover, Grant, GrantScope, Mode, PathFacts, Resource, Role, RuleId, Subject, Verdict, resource_of
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
@@ -14,7 +14,16 @@ _CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
 def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
     """Return what a human is asked: every asked role and resource with the rules that ask."""
     asked = ((resource_of(finding, subject), finding) for finding in verdict.asked)
-    return tuple(Cover(role=resource.role, value=resource.value, rules=finding.because) for resource, finding in asked)
+    return tuple(Cover(role=resource.role, value=_asked_value(resource), rules=finding.because) for resource, finding in asked)
+
+
+def _asked_value(resource: Resource) -> str:
+    """Return a resource as people are asked about it. INVARIANT: no path is written as a whole tree is: a yes to it would be to both."""
+    value = resource.value
+    if isinstance(resource.facts, PathFacts) and resource.facts.whole:
+        return f"{value.rstrip('/')}/**"
+    is_path = resource.role in (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
+    return f"{value[:-2]}./**" if is_path and value.endswith("/**") else value
 
 
 def covered(asked: Iterable[Cover], by: Iterable[Cover]) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from os.path import islink
+from os.path import isdir, islink
 from shlex import quote
 from typing import Final
 
@@ -42,6 +42,7 @@ from curtainwall.model import (
     subject_digest,
 )
 from curtainwall.tools.catalogue import Catalogue, Entry
+from curtainwall.tools.native import NATIVE_TOOLS
 from curtainwall.tools.schema_check import RULE, kind_of
 
 MAX_RESOURCES: Final = 256
@@ -50,6 +51,8 @@ MAX_RESOURCES: Final = 256
 _QUOTABLE = 8_192
 _LOOKED_AT = 1_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+_OURS = frozenset(spec.server for spec in NATIVE_TOOLS)
 
 # In the sandbox these are nobody's files, and every second command line sends something to one of them.
 _NOBODYS = frozenset(f"/dev/{name}" for name in ("full", "null", "random", "stderr", "stdin", "stdout", "urandom", "zero"))
@@ -156,11 +159,12 @@ def _is_plain(key: str) -> bool:
 class _Reading:
     """One call being read: what stands canonical so far, and which resources that names."""
 
-    __slots__ = ("arguments", "canonical", "resources", "setting")
+    __slots__ = ("arguments", "canonical", "is_ours", "resources", "setting")
 
     def __init__(self, entry: Entry, arguments: Mapping[str, JsonValue], setting: Setting) -> None:
         self.arguments = arguments
         self.setting = setting
+        self.is_ours = entry.spec.server in _OURS
         self.canonical: dict[str, JsonValue] = dict(arguments)
         self.resources: dict[tuple[Role, str, Facts | None], Resource] = {(Role.USE_TOOL, entry.itself.value, None): entry.itself}
 
@@ -194,13 +198,13 @@ class _Reading:
             raise BadCall(RULE, f"the call touches more than {MAX_RESOURCES} things; ask for fewer at once")
         self.resources[key] = Resource(role=role, value=value, facts=facts)
 
-    def add_path(self, role: Role, path: str) -> None:
-        """Note a canonical path, with what the disk says of a change there."""
+    def add_path(self, role: Role, path: str, *, whole: bool = False) -> None:
+        """Note a canonical path, with what the disk says of a change there, and whether all beneath it is meant."""
         workspace = self.setting.scene.workspace
         later = role is not Role.READ_PATH and (
             writes_what_runs(path, workspace) or (role is Role.DELETE_PATH and not runs_later(path, workspace) and holds_what_runs(path))
         )
-        self.add(role, path, PathFacts(runs_later=True) if later else None)
+        self.add(role, path, PathFacts(runs_later=later, whole=whole) if later or whole else None)
 
     def scene(self, meaning: Meaning) -> Scene:
         """Return the scene in which an argument is read: where its relative paths start."""
@@ -225,8 +229,10 @@ def _roles(meaning: Meaning, arguments: Mapping[str, JsonValue]) -> tuple[Role, 
 def _read_path(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
     scene = reading.scene(meaning)
     path = canonical_path(text, scene) if meaning.follows else _canonical_entry(text, scene)
+    # What a server does with a directory that it is given, nobody knows.
+    whole = meaning.whole or (not reading.is_ours and isdir(path))
     for role in roles:
-        reading.add_path(role, path)
+        reading.add_path(role, path, whole=whole)
     return path
 
 

@@ -57,8 +57,8 @@ def _tool(name: str, effect: ToolEffect, description: str, schema: Schema, *mean
     return ToolSpec(server=server, name=short, description=description, schema_=schema, effect=effect, meanings=meanings)
 
 
-def _means(argument: str, *roles: Role, follows: bool = True, within: str | None = None) -> Meaning:
-    return Meaning(argument=argument, roles=roles, follows=follows, within=within)
+def _means(argument: str, *roles: Role, follows: bool = True, within: str | None = None, whole: bool = False) -> Meaning:
+    return Meaning(argument=argument, roles=roles, follows=follows, within=within, whole=whole)
 
 
 def _revision() -> Meaning:
@@ -66,7 +66,7 @@ def _revision() -> Meaning:
 
 
 def _repository(*roles: Role, cases: tuple[Case, ...] = ()) -> Meaning:
-    return Meaning(argument="path", roles=roles, cases=cases, default=".", tracked=True)
+    return Meaning(argument="path", roles=roles, cases=cases, default=".", tracked=True, whole=True)
 
 
 def _remote(role: Role) -> Meaning:
@@ -125,7 +125,7 @@ _FILESYSTEM = (
     _tool("filesystem.list_directory", INSPECT, "List what a directory holds.", _object("path", path=_PATH), _means("path", READ)),
     _tool(
         "filesystem.directory_tree", INSPECT, "Show a directory and all below it as a tree.",
-        _object("path", path=_PATH), _means("path", READ),
+        _object("path", path=_PATH), _means("path", READ, whole=True),
     ),
     _tool(
         "filesystem.move_file", MODIFY, "Move or rename a file or directory; what is already there is not replaced.",
@@ -142,7 +142,7 @@ _FILESYSTEM = (
             "path pattern", path=_PATH, pattern=_text("a glob; without a slash it matches names at any depth", minLength=1, maxLength=1024),
             excludePatterns=_texts("globs to leave out", maxItems=64),
         ),
-        _means("path", READ),
+        _means("path", READ, whole=True),
     ),
     _tool(
         "filesystem.get_file_info", INSPECT, "Tell kind, size, times and permissions of a file or directory.",
@@ -205,7 +205,7 @@ _GIT = (
     ),
     _tool(
         "git.init", MODIFY, "Make a new repository.", _object("path", path=_REPO),
-        Meaning(argument="path", roles=(WRITE,), tracked=True),
+        Meaning(argument="path", roles=(WRITE,), tracked=True, whole=True),
     ),
     _tool(
         "git.set_working_dir", INSPECT, "Set the directory that git works in when no path is given.", _object("path", path=_REPO),
@@ -214,7 +214,7 @@ _GIT = (
     _tool(
         "git.clone", MODIFY, "Clone a repository into a new directory.",
         _object("url path", url=_text("the repository's URL"), path=_text("the new directory")),
-        Meaning(argument="path", roles=(WRITE,), tracked=True), Meaning(argument="url", roles=(Role.READ_REMOTE,)),
+        Meaning(argument="path", roles=(WRITE,), tracked=True, whole=True), Meaning(argument="url", roles=(Role.READ_REMOTE,)),
     ),
     _tool(
         "git.fetch", MODIFY, "Get new commits from a remote.", _object("", path=_REPO, remote=_REMOTE),

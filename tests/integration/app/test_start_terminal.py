@@ -375,7 +375,7 @@ def test_a_narrow_window_is_readable(program: Program) -> None:
         rows = screen.visible.splitlines()
         assert all(len(row) <= 60 for row in rows)
         assert any(row.startswith("demo · mode default") for row in rows)
-        card = " ".join(re.findall(r"^┃ ?(.*)$", screen.visible, re.MULTILINE))
+        card = " ".join(re.findall(r"^┃ (?:↪ )?(.*)$", screen.visible, re.MULTILINE))
         assert "so that it has to go on below" in " ".join(card.split())
         screen.enter("/approve")
         screen.until("files: wrote long.txt")

@@ -5,7 +5,21 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker
-from curtainwall.model import BadCall, CommandFacts, HostFacts, Place, Prepared, Scope, SubjectKind, ToolEffect, subject_digest
+from curtainwall.model import (
+    BadCall,
+    CommandFacts,
+    HostFacts,
+    Meaning,
+    PathFacts,
+    Place,
+    Prepared,
+    Role,
+    Scope,
+    SubjectKind,
+    ToolEffect,
+    ToolSpec,
+    subject_digest,
+)
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
 from tests.unit.tools.stage import Git, Stage
 
@@ -48,6 +62,20 @@ def test_a_name_that_only_starts_like_the_workspace_is_not_in_it(stage: Stage) -
 @pytest.mark.parametrize("path", ["", " ", "a\0b", "~root/x", "~root", "x" * 5000, 1, None, True, {}, ["a"], "\ud800"])
 def test_what_is_no_path_is_refused(stage: Stage, path: JsonValue) -> None:
     refusal(stage, "filesystem.read_file", {"path": path})
+
+
+def test_a_directory_that_a_server_is_given_means_all_beneath_it(stage: Stage) -> None:
+    schema: JsonValue = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": False}
+    meaning = Meaning(argument="path", roles=(Role.READ_PATH,))
+    find = ToolSpec(server="finder", name="find", description="", schema_=schema, effect=ToolEffect.INSPECT, meanings=(meaning,))
+    tools = NativeTools(Catalogue((*NATIVE_TOOLS, find)), home=str(stage.home), masker=Masker(b"k" * 32), runners={})
+    (stage.outside / "file").touch()
+
+    def facts(path: Path) -> object:
+        return tools.prepare("finder.find", {"path": str(path)}, stage.place).subject.resources[1].facts
+
+    assert facts(stage.outside) == PathFacts(runs_later=False, whole=True)
+    assert facts(stage.outside / "file") is None
 
 
 def test_a_loop_of_links_is_refused(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.joining import Together, answer_together, open_joined
 from curtainwall.app.looking import open_to_look
 from curtainwall.app.operators import served_operators
-from curtainwall.app.screen import Output, OutputOption, card, hanging, note, paint, show, show_json, timestamp
+from curtainwall.app.screen import Output, OutputOption, card, card_text, hanging, note, paint, show, show_json, timestamp
 from curtainwall.app.wiring import local_user, open_store, set_up
 from curtainwall.channels.answerers import MayAnswer, answerer_words, answerers
 from curtainwall.channels.asks import MOST_OPEN, Key, up_to
@@ -82,7 +82,7 @@ def list_approvals(
         times = f", {len(alike)} times" if len(alike) > 1 else ""
         about = f"{inert(state)}  session {row.session}{tag}  asked {when(row.asked)}{times}{until}"
         show(f"{paint(row.approval, 'bold')}  {hanging(about, len(row.approval) + 2)}")
-        show("\n".join(f"  {line}" for line in card(row.shown).splitlines()))
+        show(card(row.shown, 2))
         if CardLine("head", row.shown).is_cut:
             show(f"  `curtainwall approvals show {row.approval}` shows all of it")
         if words := may.words(row):
@@ -106,7 +106,7 @@ def show_approval(approval: IdArgument, session: SessionOption = None) -> None:
             told.take(lift(entry))
         words = _may_answer(store.index).words(row)
     ask = told.asks.get(row.approval)
-    show("\n".join(line.text for line in whole_card(ask)) if ask else card(row.shown))
+    show(card_text(line.text for line in whole_card(ask)) if ask else card(row.shown))
     if words:
         show(words)
     if row.settled is not None:

@@ -15,6 +15,7 @@ from curtainwall.app.following import has_reader, last_lines, lines_as_they_come
 from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
 from curtainwall.app.rebuilding import rebuild
+from curtainwall.app.replaying import blob_fault
 from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
 from curtainwall.app.wiring import open_house, open_store, set_up
 from curtainwall.channels.counting import counted
@@ -65,6 +66,9 @@ def verify(
         lost = sorted(_audited() - {*sessions} - store.deleted()) if only is None and fault is None else []
         file_faults = [(each, found) for each in sessions if fault is None and (found := store.verify_audit(each)) is not None]
         entries = sum(head.seq for head in store.heads() if only is None or head.stream == session_stream(only))
+        whole = set[str]()
+        blob_faults = ((each, blob_fault(store.log.read(session_stream(each)), store.blobs, whole)) for each in sessions)
+        hollow = next((f"`session:{each}` {found}" for each, found in blob_faults if found), None) if fault is None else None
         # Heads that were kept elsewhere tell what a seal that did not fit cannot.
         unsealed = _unsealed(store) if only is None and not kept else None
     wrong = None
@@ -74,6 +78,8 @@ def verify(
         wrong = f"`session:{lost[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
     elif file_faults:
         wrong = f"`audit.jsonl` of session {file_faults[0][0]}: {file_faults[0][1]}"
+    elif hollow is not None:
+        wrong = hollow
     elif unsealed is not None:
         wrong = f"the log: {unsealed}"
     if output is Output.JSON:
@@ -84,7 +90,7 @@ def verify(
             note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
     else:
         show(f"wrong: {wrong}")
-        if unsealed is not None and fault is None and not lost and not file_faults:
+        if unsealed is not None and fault is None and not lost and not file_faults and hollow is None:
             note("look at the sessions, then keep `curtainwall audit head` elsewhere and use --against, which is about those heads alone")
         elif file_faults and not lost:
             note(

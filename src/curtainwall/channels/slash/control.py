@@ -48,9 +48,11 @@ class Outcome:
     """What came of it: lines to show, and what the channel should do besides.
 
     An answer to an ask is also told by the feed, with whoever gave it; a channel that shows the feed need not show these lines.
+    Those of a card must not be folded so that a part of one passes for a line of its own.
     """
 
     lines: tuple[str, ...] = ()
+    is_card: bool = False
     refused: bool = False
     go_to: SessionId | None = None
     quits: bool = False
@@ -98,7 +100,7 @@ class Control:
             case want.Clear():
                 return Outcome(clears=True)
             case _:
-                return Outcome(tuple(self._look(session, request)))
+                return Outcome(tuple(self._look(session, request)), isinstance(request, want.Pending) and request.approval is not None)
 
     async def _talk(self, session: SessionId, request: want.Talk) -> Outcome:
         match request:

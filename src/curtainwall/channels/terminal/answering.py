@@ -2,11 +2,11 @@
 
 import asyncio
 
-from curtainwall.channels.cards import card_lines
 from curtainwall.channels.line import Line
 from curtainwall.channels.plain import plain
 from curtainwall.channels.slash import Control
 from curtainwall.channels.terminal.asking import STOP, Asking
+from curtainwall.channels.terminal.asking_card import card_beside_bar
 from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
 from curtainwall.channels.terminal.parting import open_words
 from curtainwall.channels.terminal.settings import Telling
@@ -32,7 +32,8 @@ async def until_settled(line: Line, session: SessionId, who: Who, ask: PendingAs
 
     asking = Asking(settings.input, press)
     if settings.keys and settings.shape == "text":
-        for text in (f"a human is asked ({ask.approval}):", *(f"| {it.text}" for it in card_lines(ask)), f"{ask.approval}? {KEY_WORDS}"):
+        told = card_beside_bar(ask, settings.err)
+        for text in (f"a human is asked ({ask.approval}):", *told, f"{ask.approval}? {KEY_WORDS}"):
             note(text)
         asking.ask(ask.approval)
     else:

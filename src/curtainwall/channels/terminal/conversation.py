@@ -159,7 +159,7 @@ class Conversation:
 
     async def _typed(self, text: str) -> None:
         outcome = await self._control.take(self._scene.session, text)
-        self._show(() if outcome.answered else outcome.lines, "red" if outcome.refused else "")
+        self._show_outcome(outcome)
         if outcome.refused and not text.lstrip().startswith("/"):
             self._stage.put_back(text)
         self._follow_up(outcome)
@@ -180,7 +180,7 @@ class Conversation:
         request = meant_by(pressed.key, ApprovalId(pressed.about))
         outcome = await self._control.do(self._scene.session, request)
         self._answered = outcome.answered or self._answered
-        self._show(() if outcome.answered else outcome.lines, "red" if outcome.refused else "")
+        self._show_outcome(outcome)
 
     async def _take_back(self) -> None:
         message = self._scene.last_queued()
@@ -194,6 +194,12 @@ class Conversation:
             self._show([plain_line(str(error))], "red")
             return False
         return True
+
+    def _show_outcome(self, outcome: Outcome) -> None:
+        if outcome.is_card:
+            self._stage.show("".join(map(self._looks.rows, outcome.lines)))
+        else:
+            self._show(() if outcome.answered else outcome.lines, "red" if outcome.refused else "")
 
     def _show(self, lines: Iterable[str], style: str) -> None:
         self._stage.show("".join(self._looks.line(line, style) for line in lines))

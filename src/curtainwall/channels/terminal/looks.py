@@ -11,7 +11,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from curtainwall.channels.cards import CardLine, Kind
-from curtainwall.channels.plain import plain
+from curtainwall.channels.plain import plain, rows
 from curtainwall.channels.telling import Told, Tone
 
 _NARROW = 4
@@ -57,6 +57,10 @@ class Looks:
         """Return text of one or more lines in one style; nothing in it is markup."""
         return self._drawn(Text(plain(text), style=style, overflow="fold"))
 
+    def rows(self, text: str, style: str = "") -> str:
+        """Return text in one style, each line of it in rows that do not pass for lines of their own."""
+        return "".join(self.line(row, style) for line in plain(text).split("\n") for row in rows(line, max(self.width, _NARROW)))
+
     def told(self, told: Told) -> str:
         """Return one told line in its tone."""
         return self.line(told.text, _TONES[told.tone])
@@ -73,7 +77,8 @@ class Looks:
         inside = Looks(max(self.width - 2, _NARROW), self.colour)
         bar = self.line("┃", "yellow").removesuffix("\n")
         for line in lines:
-            drawn += [f"{bar} {row}\n" for row in inside.line(line.text, _KINDS[line.kind]).splitlines()]
+            told = rows(plain(line.text).replace("\n", " "), inside.width)
+            drawn += [f"{bar} {inside.line(row, _KINDS[line.kind])}" for row in told]
         return "".join(drawn)
 
     def _drawn(self, what: RenderableType) -> str:

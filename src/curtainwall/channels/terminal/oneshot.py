@@ -6,13 +6,13 @@ import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from curtainwall.channels.cards import card_lines
 from curtainwall.channels.line import Line
 from curtainwall.channels.plain import plain, plain_line
 from curtainwall.channels.slash import Control
 from curtainwall.channels.tale import Tale
 from curtainwall.channels.telling import Typed, tell
 from curtainwall.channels.terminal.asking import STOP, Asking
+from curtainwall.channels.terminal.asking_card import card_beside_bar
 from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
 from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
@@ -229,8 +229,8 @@ class OneShot:
                 self._note(words)
 
     def _show_card(self, approval: ApprovalId) -> None:
-        lines = card_lines(self._tale.asks[approval])
-        for text in (f"the agent asks ({approval}):", *(f"| {line.text}" for line in lines), f"{approval}? {KEY_WORDS}"):
+        told = card_beside_bar(self._tale.asks[approval], self._settings.err)
+        for text in (f"the agent asks ({approval}):", *told, f"{approval}? {KEY_WORDS}"):
             self._note(text)
 
     async def _press(self, key: str, approval: ApprovalId | None) -> bool:
