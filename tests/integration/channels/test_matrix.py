@@ -52,6 +52,7 @@ def test_a_conversation_in_an_encrypted_room_with_an_ask_that_an_operator_approv
             await ann.say(room, "write it")
             card = await ann.hears(room, wall, "waits for an answer")
             approval = card.text.split()[0]
+            assert "may be answered" not in card.text, "whoever is the one operator of this channel knows"
             assert not (home.outside / "note.txt").exists()
             form = str(card.source["content"]["formatted_body"])
             assert f"<p>tool: filesystem.write_file<br>wants write-path {home.outside}/note.txt (change-outside)<br>" in form
@@ -407,29 +408,26 @@ def test_that_a_model_is_tried_again_is_said_once_and_in_the_end_what_came_of_it
         async with person(synapse, "ann", tmp_path / "ann") as ann, served(model):
             room = await ann.room(wall)
             await ann.joined(room, wall)
-            # Once it has spoken here, whatever is said live is heard.
-            moves.put_nowait("")
-            await ann.say(room, "good morning")
-            await ann.until(lambda: len(ann.heard(room, wall)) == 1)
-            await ann.say(room, "how is it?")
+            # It is the first thing that anybody says here: nobody listened yet when the model was tried again.
             moves.put_nowait("nobody answers")
+            await ann.say(room, "how is it?")
             notice = await ann.hears(room, wall, "trying again in 7 s (2 of 6): nobody answers")
             assert notice.source["content"]["msgtype"] == "m.notice"
             moves.put_nowait("it is `busy`")
             await ann.until(lambda: "trying again in 7 s (3 of 6): it is `busy`" in notice.text)
             moves.put_nowait("" if answers else "give up")
             if answers:
-                await ann.until(lambda: len(ann.heard(room, wall)) == 3)
+                await ann.until(lambda: len(ann.heard(room, wall)) == 2)
             else:
                 await ann.hears(room, wall, "the turn failed: it is gone")
             how = "the model answers again" if answers else "the model is not tried any more"
             await ann.until(lambda: notice.text == f"{how}; before: trying again in 7 s (3 of 6): it is `busy`")
-            assert len(ann.heard(room, wall)) == 3
+            assert len(ann.heard(room, wall)) == 2
             # What passes before anybody would notice is not worth a word.
             await ann.say(room, "and now?")
             moves.put_nowait("nobody answers")
             moves.put_nowait("")
-            await ann.until(lambda: len(ann.heard(room, wall)) == 4)
+            await ann.until(lambda: len(ann.heard(room, wall)) == 3)
             assert ann.heard(room, wall)[-1].text == "I am back"
 
     run(talk())
