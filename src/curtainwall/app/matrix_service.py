@@ -92,9 +92,8 @@ class RoomsOfHouse:
 
     def board(self, room: str, desk: AskDesk | None = None) -> Board:
         """Return the asks that are shown in a room, answered over a desk."""
-        wired, at = self.serving.wired, ShownAt(CHANNEL, room)
-        serving = self.serving
-        return Board(desk or serving.work.desk, wired.house.feed, wired.store.index, serving.reason_of, at, serving.who_may)
+        serving, wired, at = self.serving, self.serving.wired, ShownAt(CHANNEL, room)
+        return Board(desk or serving.work.desk, wired.house.feed, wired.store.index, serving.reason_of, at, serving.who_may_on(CHANNEL))
 
 
 def services(serving: Serving) -> Iterable[Service]:
