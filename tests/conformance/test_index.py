@@ -302,3 +302,17 @@ def test_asks_are_found_by_the_places_where_their_session_shows_them(store: Stor
     assert (at("web"), at("matrix", "!c")) == ([], [])
     write(store, A, RouteRemoved(at=NOON, route=room("!b"), by=ANN))
     assert at("matrix", "!b") == ["ap2"]
+
+
+def test_sessions_are_found_by_the_places_where_their_asks_are_shown(store: Store) -> None:
+    here, there = (RouteAdded(at=NOON, route=room(reference), by=ANN) for reference in ("!a", "!b"))
+    write(store, A, opened("a"), here, there)
+    write(store, B, opened("b"), there)
+
+    def at(channel: str, reference: str | None = None, agent: str | None = None) -> set[str]:
+        return {row.session for row in store.index.sessions(SessionQuery(agent=agent, shown_at=ShownAt(channel, reference)))}
+
+    assert (at("matrix"), at("matrix", "!a"), at("matrix", "!b")) == ({"a", "b"}, {"a"}, {"a", "b"})
+    assert (at("web"), at("matrix", "!c"), at("matrix", "!a", "nobody's")) == (set(), set(), set())
+    write(store, A, RouteRemoved(at=NOON, route=room("!b"), by=ANN))
+    assert at("matrix", "!b") == {"b"}

@@ -20,6 +20,7 @@ from curtainwall.app.accesses import accesses, missing_keys
 from curtainwall.app.config_reading import load_config
 from curtainwall.app.copying import FICLONE
 from curtainwall.app.home import Home
+from curtainwall.app.matrix_trouble import matrix_trouble
 from curtainwall.app.models import default_model_name
 from curtainwall.app.shared_secrets import faults_in_secrets
 from curtainwall.app.soundness import fault_in_config
@@ -63,6 +64,7 @@ def examine(home: Home) -> Iterator[Finding]:
         _modes,
         _config,
         _secrets,
+        _matrix,
         _keys,
         _model,
         _servers,
@@ -268,6 +270,20 @@ def _secrets(home: Home) -> Finding:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return Finding("secrets", "warn", f"{faults[0]}{more}", "until then `serve` does not start, or goes without what stands on it")
     return Finding("secrets", "ok", "what webhooks, teams and Matrix need is there, or they need none")
+
+
+def _matrix(home: Home) -> Finding:
+    """Say what `serve` found wrong when it last tried: only it talks to the homeserver."""
+    try:
+        config = load_config(home.config)
+        with open_store(home) as store:
+            found = list(matrix_trouble(config, store.marks, store.index))
+    except CurtainwallError as fault:
+        return Finding("matrix", "warn", f"unknown: {fault}")
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        return Finding("matrix", "warn", f"{found[0]}{more}", "docs/matrix.md, When something goes wrong")
+    return Finding("matrix", "ok", "nothing is known to be wrong" if config.matrix.homeserver else "not configured")
 
 
 def _keys(home: Home) -> Finding:

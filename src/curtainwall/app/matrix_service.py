@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,26 +17,33 @@ from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
 from curtainwall.app.working import usual_mode
 from curtainwall.channels.asks import AskDesk, Board
-from curtainwall.channels.matrix import CHANNEL, Account, House, Matrix, People, Terms
-from curtainwall.host import FromEnvironment, FromFile
+from curtainwall.channels.matrix import CHANNEL, Account, House, Matrix, NotLetIn, People, Terms
+from curtainwall.host import FromEnvironment, FromFile, Unavailable
 from curtainwall.model import (
+    SYSTEM,
+    AddRoute,
     AnswerApproval,
     AnyCommand,
+    CommandRefused,
     Desk,
+    NotFound,
     Opened,
     Opening,
+    RemoveRoute,
     Route,
     SessionId,
     SessionQuery,
     SessionRow,
     SessionView,
     ShownAt,
+    Undecided,
     Who,
 )
 
 SECTIONS = frozenset({"matrix", "channels"})
 
 _DIRECTORY = "matrix"
+_MOST_SHOWN = 1_000
 
 
 class KeyedDesk:
@@ -92,9 +100,29 @@ class RoomsOfHouse:
 
     def board(self, room: str, desk: AskDesk | None = None) -> Board:
         """Return the asks that are shown in a room, answered over a desk."""
-        wired, at = self.serving.wired, ShownAt(CHANNEL, room)
-        serving = self.serving
-        return Board(desk or serving.work.desk, wired.house.feed, wired.store.index, serving.reason_of, at, serving.who_may)
+        serving, wired, at = self.serving, self.serving.wired, ShownAt(CHANNEL, room)
+        return Board(desk or serving.work.desk, wired.house.feed, wired.store.index, serving.reason_of, at, serving.who_may_on(CHANNEL))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownInRooms:
+    """Whose asks are shown in which room, as the sessions' logs have it."""
+
+    serving: Serving
+
+    def shown_in(self, room: str) -> Sequence[SessionId]:
+        """Return the sessions whose asks are shown in a room, except those that are closed."""
+        rows = self.serving.wired.store.index.sessions(SessionQuery(shown_at=ShownAt(CHANNEL, room), limit=_MOST_SHOWN))
+        return [row.session for row in rows if row.status != "closed"]
+
+    async def show(self, room: str, sessions: Iterable[SessionId], *, shown: bool) -> None:
+        """Show the asks of sessions in a room from here on, or no more; one that is gone or closed is passed over."""
+        place = _place(room)
+        command = AddRoute(by=SYSTEM, route=place) if shown else RemoveRoute(by=SYSTEM, route=place)
+        for session in sessions:
+            # One whose owner has not decided yet keeps it, and decides later.
+            with suppress(CommandRefused, NotFound, Undecided):
+                await self.serving.work.desk.send(session, command)
 
 
 def services(serving: Serving) -> Iterable[Service]:
@@ -118,8 +146,12 @@ def services(serving: Serving) -> Iterable[Service]:
         return f"log: {home.database}", f"audit: {home.session(session).audit}"
 
     doors = RoomsOfHouse(serving, HousePlaces(serving.wired, serving.work.turns.attend, wanted_at))
-    house = House(doors, serving.line, serving.marks, log_places)
-    return (Matrix(find_account, terms, house, lambda words: serving.book.say(f"matrix: {words}", service=CHANNEL)),)
+    house = House(doors, ShownInRooms(serving), serving.line, serving.marks, log_places)
+
+    def report(words: str, *, is_trouble: bool = False) -> None:
+        serving.book.say(f"{CHANNEL}: {words}", "warning" if is_trouble else "info", service=CHANNEL)
+
+    return (Matrix(find_account, terms, house, report),)
 
 
 async def account_of(home: Home, config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> Account:
@@ -140,7 +172,11 @@ async def account_of(home: Home, config: Config, learn: Callable[[str, str], Non
 
 async def _secret(variable: str | None, file: str | None, environ: Mapping[str, str]) -> str | None:
     if variable is not None:
-        return await FromEnvironment(variable, environ).read()
+        try:
+            return await FromEnvironment(variable, environ).read()
+        except Unavailable as fault:
+            # A file may still be put there; our own environment stays as it is.
+            raise NotLetIn(f"what signs in to Matrix cannot be read: {fault}") from None
     return None if file is None else await FromFile(Path(_expanded(file, environ))).read()
 
 

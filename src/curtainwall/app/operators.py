@@ -22,7 +22,7 @@ def served_operators(config: Config) -> dict[str, frozenset[str]]:
     return {channel: people for channel, people in operators_in(config).items() if channel not in off}
 
 
-def who_may_answer(index: Index, config: Config, own: str) -> Callable[[Key], str]:
-    """Return what tells, in words, who may answer an open ask; nothing where that is whoever runs this house alone."""
+def who_may_answer(index: Index, config: Config, own: str, here: str = "") -> Callable[[Key], str]:
+    """Return what tells, in words, who may answer an open ask; nothing where whoever looks at it on the channel `here` knows."""
     of = answerers(index, served_operators(config))
-    return lambda ask: answerer_words(of(ask), own)
+    return lambda ask: answerer_words(of(ask), own, here)

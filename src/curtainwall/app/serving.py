@@ -1,7 +1,7 @@
 """The house as a service: sessions of every channel at work in one process, what each channel is given, and what is run besides."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -22,7 +22,7 @@ from curtainwall.app.taking_up import TakingUp
 from curtainwall.app.unshown import unshown_targets
 from curtainwall.app.wiring import Parts, Setup, Wired, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, default_model_of, models_of
-from curtainwall.channels.asks import Board, Key
+from curtainwall.channels.asks import Board, WhoMay
 from curtainwall.channels.chat import Chat
 from curtainwall.channels.chat import House as ChatHouse
 from curtainwall.channels.counting import counted
@@ -109,11 +109,18 @@ class Serving:
 
     def board(self, at: ShownAt | None = None) -> Board:
         """Return the board with the asks of a channel, of a place on it, or of the whole house."""
-        return Board(self.work.desk, self.wired.house.feed, self.wired.store.index, self.reason_of, at, self.who_may)
+        return Board(
+            self.work.desk,
+            self.wired.house.feed,
+            self.wired.store.index,
+            self.reason_of,
+            at,
+            self.who_may_on("" if at is None else at.channel),
+        )
 
-    def who_may(self) -> Callable[[Key], str]:
-        """Look at who may answer asks now, and return what tells it of each in words."""
-        return who_may_answer(self.wired.store.index, self.wired.setup.config, local_user().name)
+    def who_may_on(self, channel: str) -> WhoMay:
+        """Return what looks at who may answer asks, and tells it of each in words to whoever is on a channel."""
+        return lambda: who_may_answer(self.wired.store.index, self.wired.setup.config, local_user().name, channel)
 
     def reason_of(self, rule: RuleId) -> str:
         """Return what a rule is there for, by the rules that are in force now, also those of one team, job or webhook."""

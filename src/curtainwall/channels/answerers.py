@@ -34,9 +34,13 @@ def answerers(index: Index, operators: Operators) -> Callable[[Key], MayAnswer]:
     return of
 
 
-def answerer_words(found: MayAnswer, own: str) -> str:
-    """Return who may answer, in words; nothing where that is whoever runs this house alone, who is called `own` wherever they are."""
-    if all({*people} <= {own} for people in found.values()):
+def answerer_words(found: MayAnswer, own: str, here: str = "") -> str:
+    """Return who may answer, in words; nothing where that is whoever runs this house alone, who is called `own` wherever they are.
+
+    On the channel `here` its one operator is not told either that they may, where nobody else may.
+    """
+    others = {channel: people for channel, people in found.items() if not {*people} <= {own}}
+    if not others or (others.keys() == {here} and len(others[here]) == 1):
         return ""
     return f"may be answered {', '.join(f'on {channel} by {_named(people)}' for channel, people in found.items())}, and at its machine"
 

@@ -69,6 +69,14 @@ class GrantRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownAt:
+    """A place where asks are shown; without a reference, anywhere on the channel."""
+
+    channel: str
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionQuery:
     """Which sessions to list, newest first."""
 
@@ -85,15 +93,9 @@ class SessionQuery:
     """Only those that have touched something that these labels do not tell of."""
     without_agent: str | None = None
     """Leaves out the sessions of an agent, except those in which a human is asked something."""
+    shown_at: ShownAt | None = None
+    """Only those whose asks are shown there."""
     limit: int = 50
-
-
-@dataclass(frozen=True, slots=True)
-class ShownAt:
-    """A place where asks are shown; without a reference, anywhere on the channel."""
-
-    channel: str
-    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,12 +33,16 @@ class HouseJournal:
     def __init__(self, house: House) -> None:
         self._house = house
         self._listeners: dict[SessionId, set[asyncio.Queue[Live]]] = {}
+        self._again: dict[SessionId, Live] = {}
+        """What is tried again right now. It may stay true for minutes, so whoever begins to listen meanwhile is told, too."""
 
     async def record(self, session: SessionId, events: Sequence[Progress]) -> Sequence[AnyEvent]:
         """Keep the events durably and return everything that happened because of them.
 
         Where the disk does not take them, whoever tells them hears so; but what a model call used was used, and is owed to the log.
         """
+        # Whatever comes of a model, it is no longer tried.
+        self._again.pop(session, None)
         async with self._house.hold(session) as actor:
             try:
                 return await actor.submit(RecordProgress(by=SYSTEM, events=tuple(events)))
@@ -59,14 +63,20 @@ class HouseJournal:
 
     def say(self, session: SessionId, live: Live) -> None:
         """Tell whoever listens; one who does not keep up misses something, which the log has."""
+        if live.kind == "again":
+            self._again[session] = live
+        else:
+            self._again.pop(session, None)
         for listener in self._listeners.get(session, ()):
             if listener.qsize() < _MANY:
                 listener.put_nowait(live)
 
     @asynccontextmanager
     async def listen(self, session: SessionId) -> AsyncGenerator[AsyncIterator[Live]]:
-        """Tell everything that is said while the context is open."""
+        """Tell what is tried again right now, and everything that is said while the context is open."""
         heard: asyncio.Queue[Live] = asyncio.Queue()
+        if (again := self._again.get(session)) is not None:
+            heard.put_nowait(again)
         listeners = self._listeners.setdefault(session, set())
         listeners.add(heard)
         try:

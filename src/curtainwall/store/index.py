@@ -42,6 +42,7 @@ _WITH_STATUS = {
 }
 _APPROVALS = "SELECT approval, session, tool, shown, covers, digest, asked, deadline, status, settled, settled_by, reason FROM approval"
 
+_ASKS_AT = "s.session IN (SELECT session FROM shown WHERE channel = ?"
 _SHOWN_AT = "EXISTS (SELECT 1 FROM shown w WHERE w.session = approval.session AND w.channel = ?"
 
 
@@ -72,9 +73,14 @@ class SqliteIndex:
             wanted.append((f"(s.agent <> ? OR {_ASKS})", query.without_agent))
         if query.text is not None:
             wanted.append(("(instr(lower(s.name), lower(?)) OR instr(lower(s.workspace), lower(?)))", query.text))
-        where = f"WHERE {' AND '.join(condition for condition, _ in wanted)}" if wanted else ""
+        conditions = [condition for condition, _ in wanted]
         values = [value for condition, value in wanted for _ in range(condition.count("?"))]
-        listed = _SESSIONS.format("" if query.prefix is None and query.labels_beyond is None else _BY_NAME)
+        if (place := query.shown_at) is not None:
+            conditions.append(f"{_ASKS_AT})" if place.reference is None else f"{_ASKS_AT} AND reference = ?)")
+            values += [place.channel] if place.reference is None else [place.channel, place.reference]
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        is_by_name = query.prefix is not None or query.labels_beyond is not None or query.shown_at is not None
+        listed = _SESSIONS.format(_BY_NAME if is_by_name else "")
         rows = self._reader.all(f"{listed}{where} ORDER BY s.created DESC, s.session DESC LIMIT ?", [*values, max(query.limit, 0)])
         return [_session(row) for row in rows]
 

@@ -58,7 +58,11 @@ class MemoryIndex:
 
     def sessions(self, query: SessionQuery) -> Sequence[SessionRow]:
         """Return sessions, newest first; `since` and `before` speak of the last change, `text` of name and workspace."""
-        rows = [row for row in map(self._completed, self._sessions.values()) if _fits(row, query)]
+        rows = [
+            row
+            for row in map(self._completed, self._sessions.values())
+            if _fits(row, query) and (query.shown_at is None or self._is_shown(row.session, query.shown_at))
+        ]
         rows.sort(key=lambda row: (row.created, row.session), reverse=True)
         return rows[: max(query.limit, 0)]
 

@@ -6,11 +6,15 @@ import shutil
 from pathlib import Path
 from urllib.parse import quote
 
-from curtainwall.app.openings import Wanted, open_new
+import pytest
+
+from curtainwall.app.home import find_home
+from curtainwall.app.machine import examine
+from curtainwall.app.openings import Wanted, open_new, state_of
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, Ask, Route, SessionId, Who
+from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, Ask, Route, SessionId, ShownAt, Who
 from tests.support.covers import covers
-from tests.support.matrix_house import Echo, configure, halting, process, served
+from tests.support.matrix_house import Echo, Served, configure, halting, process, served
 from tests.support.synapse import Person, Synapse, person
 from tests.support.talking import Home, home, run
 from tests.support.waiting import eventually
@@ -303,5 +307,109 @@ def test_a_device_whose_keys_are_lost_is_not_served_and_what_to_do_is_said(home:
                 await ann.until(lambda: any(device.id == "WALL2" for device in ann.client.device_store.active_user_devices(wall)))
                 await ann.say(room, "second")
                 await ann.hears(room, wall, "heard: second")
+
+    run(talk())
+
+
+def told_by_doctor() -> str:
+    """Return what `doctor` says of Matrix."""
+    (finding,) = (one for one in examine(find_home()) if one.name == "matrix")
+    return finding.what
+
+
+@covers("matrix.not-let-in")
+@pytest.mark.parametrize("password", ["wrong", None])
+def test_a_password_that_is_wrong_or_not_set_is_not_tried_again_and_what_to_do_is_said_until_it_is_right(
+    home: Home, synapse: Synapse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], password: str | None
+) -> None:
+    configure(home, synapse)
+    wall = synapse.user("wall")
+    if password is None:
+        monkeypatch.delenv("WALL_PASSWORD")
+    else:
+        monkeypatch.setenv("WALL_PASSWORD", password)
+    why = f"does not let `{wall}` in" if password else "the environment variable `WALL_PASSWORD` is not set"
+
+    async def see(here: Served) -> None:
+        await eventually(lambda: why in here.health)
+        assert "restart `curtainwall serve` or change `[matrix]`" in here.health
+        assert here.serving.supervisor.restarts()["matrix"] == 0, "it waits rather than being started again and again"
+
+    async def is_refused() -> None:
+        async with served(Echo()) as here:
+            await see(here)
+
+    async def talk() -> None:
+        async with served(Echo()) as here, person(synapse, "ann", tmp_path / "ann") as ann:
+            await see(here)
+            monkeypatch.setenv("RIGHT_PASSWORD", "secret")
+            config = home.root / "config.toml"
+            config.write_text(config.read_text().replace("WALL_PASSWORD", "RIGHT_PASSWORD"))
+            room = await ann.room(wall)
+            await ann.joined(room, wall)
+            await ann.say(room, "are you there")
+            await ann.hears(room, wall, "heard: are you there")
+            assert here.health == ""
+
+    run(is_refused())
+    assert capsys.readouterr().err.count("warning: matrix: ") == 1
+    assert why in told_by_doctor()
+    run(talk())
+    assert told_by_doctor() == "nothing is known to be wrong"
+
+
+@covers("matrix.left-rooms")
+@pytest.mark.parametrize("how", ["kick", "ban", "kick while nobody serves"])
+def test_asks_are_not_shown_in_a_room_that_we_were_sent_out_of_until_we_are_invited_again(
+    home: Home, synapse: Synapse, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    wish = {"tool": "filesystem.write_file", "arguments": {"path": str(home.outside / "note.txt"), "content": "x"}}
+    (tmp_path / "script.jsonl").write_text(f"{json.dumps(wish)}\n{json.dumps({'text': 'it is written'})}\n")
+    others = '[web]\noperators = ["olga"]'
+    configure(home, synapse, model=f"script:{tmp_path / 'script.jsonl'}", matrix=others)
+    wall = synapse.user("wall")
+
+    def shown(here: Served, room: str) -> list[str]:
+        return [card.may_answer for card in here.serving.board(ShownAt("matrix", room)).cards()]
+
+    async def send_out(ann: Person, room: str) -> None:
+        await (ann.client.room_ban if how == "ban" else ann.client.room_kick)(room, wall, "for\nnow")
+
+    async def talk() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served() as here:
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "write it")
+                await ann.hears(room, wall, "waits for an answer")
+                assert len(shown(here, room)) == 1
+                if "while" not in how:
+                    await send_out(ann, room)
+                    await eventually(lambda: not shown(here, room))
+            if "while" in how:
+                await send_out(ann, room)
+            async with served() as here:
+                await eventually(lambda: not shown(here, room))
+                (card,) = here.serving.board().cards()
+                assert card.may_answer == "may be answered on web by olga, and at its machine"
+                # Whatever is opened with that room as its place does not count on it either.
+                by, place = Who(name="nightly", channel="cron"), Route(channel="matrix", reference=room)
+                later = await open_new(here.serving.wired, Wanted("demo", routes=(place,)), by)
+                await eventually(lambda: place not in state_of(here.serving.wired, later).routes)
+            told = f"we are no longer in `{room}`: {'banned' if how == 'ban' else 'sent out'} by {ann.user} (for\\nnow)"
+            assert told in capsys.readouterr().err
+            found = await asyncio.to_thread(told_by_doctor)
+            assert f"we are no longer in `{room}` " in found
+            assert "asks of 2 sessions are not shown there" in found
+            async with served() as here:
+                if how == "ban":
+                    await ann.client.room_unban(room, wall)
+                await ann.client.room_invite(room, wall)
+                await eventually(lambda: len(shown(here, room)) == 1)
+                await eventually(lambda: place in state_of(here.serving.wired, later).routes)
+                await ann.joined(room, wall)
+                await ann.say(room, f"/approve {card.approval}")
+                await ann.hears(room, wall, "it is written")
+            assert await asyncio.to_thread(told_by_doctor) == "nothing is known to be wrong"
 
     run(talk())

@@ -20,6 +20,17 @@ def test_everybody_else_is_named_with_their_channel() -> None:
     assert answerer_words({"web": ("ann",)}, "root") == "may be answered on web by ann, and at its machine"
 
 
+@covers("approvals.who-may-answer")
+def test_the_one_operator_of_a_channel_is_not_told_there_that_they_may_where_nobody_else_may() -> None:
+    alone = {"matrix": ("@olga:example.org",)}
+    assert answerer_words(alone, "ann", "matrix") == ""
+    assert answerer_words({**alone, "web": ("ann",)}, "ann", "matrix") == ""
+    for channel in ("", "web"):
+        assert answerer_words(alone, "ann", channel) == "may be answered on matrix by @olga:example.org, and at its machine"
+    for more in ({"matrix": ("@bob:example.org", "@olga:example.org")}, {**alone, "web": ("carl",)}, {"web": ("carl",)}):
+        assert answerer_words(more, "ann", "matrix") != ""
+
+
 def test_a_long_list_of_people_is_cut_and_none_of_them_draws_on_the_screen() -> None:
     many = tuple(f"person-{number:02}" for number in range(40))
     assert answerer_words({"web": many}, "ann") == (

@@ -14,6 +14,10 @@ from curtainwall.model import Broken, TryLater
 _LONGEST_TOKEN = 4_096
 
 
+class NotLetIn(Broken):
+    """What signs us in is wrong or missing. Asking again changes nothing, and might lock the account; somebody has to correct it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """How to reach a homeserver and what to say there; either a password or a token is known."""

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.account import Account
+from curtainwall.channels.matrix.account import Account, NotLetIn
 from curtainwall.channels.matrix.asking import Asking
 from curtainwall.channels.matrix.events import Raw, Sealed, read_event, room_name, table, text_of
-from curtainwall.channels.matrix.hearing import Hearing, People, forgotten
+from curtainwall.channels.matrix.hearing import Doors, Hearing, People, forgotten
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
 from curtainwall.channels.matrix.invitations import invitations
+from curtainwall.channels.matrix.left import Left, Places, Report
 from curtainwall.channels.matrix.library import ClientError, LocalProtocolError
 from curtainwall.channels.matrix.memory import Memory
 from curtainwall.channels.matrix.missed import MOST, TIMELINE, said_since
 from curtainwall.channels.matrix.replies import Pace, insist
-from curtainwall.channels.matrix.rooms import RoomDoors, Rooms
+from curtainwall.channels.matrix.rooms import Rooms
 from curtainwall.channels.matrix.sealing import Sealing
 from curtainwall.channels.matrix.speaking import Speaking, Words
 from curtainwall.channels.slash import LogPlaces
@@ -30,11 +31,10 @@ _OTHER_KEYS: Final = (
     "put the old ones back, or set another `device` under `[matrix]`"
 )
 
+_CORRECT_IT: Final = "it is not tried again: correct it, and restart `curtainwall serve` or change `[matrix]`"
+
 FindAccount = Callable[[], Awaitable[Account]]
 """Finds out who we are on the homeserver, with the secret that goes with it."""
-
-Report = Callable[[str], None]
-"""Tells whoever reads the logs what they should know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ class Terms:
 class House:
     """What the channel is given by the house."""
 
-    doors: RoomDoors
+    doors: Doors
+    places: Places
     line: Line
     marks: Marks
     log_places: LogPlaces
@@ -101,16 +102,25 @@ class Matrix:
     async def run(self) -> None:
         """Hear and answer until cancelled."""
         quiet_library()
-        account = await self._find_account()
         try:
-            await self._run_as(account)
+            await self._run_as(await self._find_account())
+        except NotLetIn as fault:
+            await self._give_up(f"{fault}; {_CORRECT_IT}")
         except ExceptionGroup as faults:
             raise _first_of(faults) from faults
+
+    async def _give_up(self, why: str) -> None:
+        """Say why we are not let in, also to whoever looks later, and wait until another takes our place."""
+        self._report(why, is_trouble=True)
+        self._trouble = why
+        await self._memory.keep_not_let_in(why)
+        await asyncio.Event().wait()
 
     async def _run_as(self, account: Account) -> None:
         house, terms = self._house, self._terms
         with account.locked():
             async with connected(account) as homeserver:
+                await self._memory.keep_not_let_in("")
                 await self._memory.tidy()
                 sealing = Sealing(homeserver.client, terms.pinned)
                 self._report(f"this is {account.user}, device {account.device}, fingerprint {spelled(sealing.fingerprint)}")
@@ -122,7 +132,8 @@ class Matrix:
                     operators = sorted(terms.people.operators)
                     rooms = Rooms(house.doors, house.line, speaking, self._memory, terms.pace, operators, tasks)
                     tasks.create_task(rooms.follow(), name="rooms that lead elsewhere")
-                    ear = _Ear(homeserver, sealing, speaking, hearing, rooms, self._memory, terms)
+                    left = Left(house.places, self._memory, account.user, self._report)
+                    ear = _Ear(homeserver, sealing, speaking, hearing, rooms, left, self._memory, terms)
                     await self._listen(ear)
 
     async def _listen(self, ear: "_Ear") -> None:
@@ -153,6 +164,7 @@ class _Ear:
     speaking: Speaking
     hearing: Hearing
     rooms: Rooms
+    left: Left
     memory: Memory
     terms: Terms
     is_first: bool = True
@@ -175,8 +187,11 @@ class _Ear:
         for room, info in table(found.get("join")).items():
             if self.terms.is_heard(room):
                 await self._hear_in(room, table(info), since)
-        for room in table(found.get("leave")):
-            self.rooms.leave(room)
+        for room, info in table(found.get("leave")).items():
+            was_in = self.rooms.leave(room)
+            if self.terms.is_heard(room):
+                await self.left.leave(room, table(info), was_in=was_in)
+        await self.left.look()
         if keys_came or self.is_first:
             await self._try_again()
         await self.hearing.sum_up(token)
@@ -186,6 +201,7 @@ class _Ear:
         self.is_first = False
 
     async def _hear_in(self, room: str, info: Raw, since: str | None) -> None:
+        await self.left.come_back(room)
         asking = self.rooms.enter(room)
         if (called := room_name(info)) is not None:
             self.hearing.called[room] = called

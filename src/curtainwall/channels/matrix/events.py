@@ -65,7 +65,15 @@ class Edited:
     about: str
 
 
-Event = Said | Reacted | Sealed | Shown | Edited
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """Somebody removed a message: its author, or whoever may do that in the room. The homeserver can make these up."""
+
+    head: Head
+    about: str
+
+
+Event = Said | Reacted | Sealed | Shown | Edited | TakenBack
 
 
 def table(value: object) -> Raw:
@@ -111,6 +119,10 @@ def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:
             return _message(head, content, sealed=sealed)
         case "m.reaction":
             return _reaction(head, content)
+        case "m.room.redaction":
+            # Where it says what it removes depends on the version of the room.
+            about = text_of(raw.get("redacts")) or text_of(content.get("redacts"))
+            return None if about is None else TakenBack(head, about)
         case "m.room.encrypted" if not sealed and content.get("algorithm") == "m.megolm.v1.aes-sha2":
             return Sealed(head, raw)
         case _:

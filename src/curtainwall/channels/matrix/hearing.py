@@ -11,11 +11,12 @@ from curtainwall.channels.asks import AskDesk, Board, up_to
 from curtainwall.channels.cards import ask_in_a_line, whole_card
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.asking import NO, YES, Asking, Posted, where_from
-from curtainwall.channels.matrix.events import Edited, Event, Head, Reacted, Said, Sealed, Shown
+from curtainwall.channels.matrix.events import Edited, Event, Head, Reacted, Said, Sealed, Shown, TakenBack
 from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.replies import insist
 from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
+from curtainwall.channels.matrix.taking_back import TakingBack
 from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import WORDS, Approve, Control, Deny, LogPlaces, Outcome, Request, nearest, parse
 from curtainwall.channels.slash.requests import Fork, Misspoken, New, Pending, Reset
@@ -45,6 +46,10 @@ _ALIKE: Final = 0.75
 
 class Doors(Protocol):
     """The house, as far as rooms lead into it."""
+
+    def session_at(self, room: str) -> SessionId | None:
+        """Return the session that a room leads to, or None."""
+        ...
 
     async def enter(self, room: str, by: Who, called: str) -> SessionId:
         """Return the session that a room leads to; where there is none, or it is closed, one is opened, and called so."""
@@ -94,6 +99,7 @@ class Hearing:
         self._speaking = speaking
         self._memory = memory
         self._log_places = log_places
+        self._taking_back = TakingBack(doors, line, memory, people.operators)
         self._refused: Counter[str] = Counter()
         self.called: dict[str, str] = {}
         """What people call each room, where it has a name."""
@@ -122,6 +128,9 @@ class Hearing:
                 await self._said(event, asking)
             case Edited():
                 await self._edited(event)
+            case TakenBack():
+                if words := await self._taking_back.take(event):
+                    await self._reply(event.head, words, event.about)
             case Reacted():
                 await self._reacted(event, asking)
             case Shown():
@@ -226,6 +235,7 @@ class Hearing:
             # What was said in there before is not told again.
             seq = self._line.feed.head(session_stream(outcome.go_to))
             await self._memory.set({f"cursor {head.room}": json.dumps({"session": outcome.go_to, "seq": seq})})
+            await self._taking_back.leads_elsewhere(head.room)
             await self._doors.lead(head.room, outcome.go_to, by)
         await self._reply(head, _told(outcome))
         await self._memory.set({begun: None})

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from curtainwall.channels.matrix.account import Account
+from curtainwall.channels.matrix.account import Account, NotLetIn
 from curtainwall.channels.matrix.events import Raw, table, text_of
 from curtainwall.channels.matrix.library import AsyncClient, AsyncClientConfig, ClientError, LoginResponse
 from curtainwall.model import Broken, CommandRefused, TryLater
@@ -16,12 +16,19 @@ from curtainwall.model import Broken, CommandRefused, TryLater
 _LARGEST: Final = 64 * 1024 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _TRIES: Final = 8
+_LONGEST_CODE: Final = 100
+_SURELY_WRONG: Final = frozenset({"M_FORBIDDEN", "M_USER_DEACTIVATED", "M_UNKNOWN_TOKEN"})
+"""What a homeserver says of a password or a token that will not become right by itself."""
 _NAME: Final = "Curtainwall"
 _PATH: Final = "/_matrix/client/v3"
 
 
 class Refused(CommandRefused):
-    """The homeserver understood and does not want to; asking again changes nothing."""
+    """The homeserver understood and does not want to; asking again changes nothing. `code` is its own word for why."""
+
+    def __init__(self, words: str, code: str = "") -> None:
+        super().__init__(words)
+        self.code = code
 
 
 class Homeserver:
@@ -47,7 +54,8 @@ class Homeserver:
                 if status < 400:
                     return told
                 if status != 429 and status < 500:
-                    raise Refused(f"the homeserver refused: {told.get('errcode', status)}: {str(told.get('error', ''))[:200]}")
+                    code = str(told.get("errcode", status))[:_LONGEST_CODE]
+                    raise Refused(f"the homeserver refused: {code}: {str(told.get('error', ''))[:200]}", code)
                 if attempt + 1 == tries:
                     raise TryLater(f"the homeserver is in trouble: it answers {status}")
                 pause = max(pause, _wanted_pause(told))
@@ -120,11 +128,17 @@ async def connected(account: Account) -> AsyncGenerator[Homeserver]:
 
 async def _log_in(account: Account, client: AsyncClient) -> None:
     token = account.token or account.kept_token()
-    if token is not None and await _is_ours(account, client, token):
-        client.restore_login(account.user, account.device, token)
-        return
-    if account.password is None:
-        raise Broken(f"the homeserver does not take the token of `{account.user}`; set another, or a password")
+    try:
+        if token is not None:
+            await _see_that_it_is_ours(account, client, token)
+            client.restore_login(account.user, account.device, token)
+            return
+    except Refused as refusal:
+        client.access_token = ""
+        if account.password is None:
+            words = f"the homeserver does not take the token of `{account.user}`; set another, or a password"
+            raise (NotLetIn(words) if refusal.code in _SURELY_WRONG else TryLater(f"{words} ({refusal.code})")) from None
+    assert account.password is not None
     try:
         response = await client.login(account.password, device_name=_NAME)
     except (ClientError, TimeoutError, OSError) as fault:
@@ -136,23 +150,18 @@ async def _log_in(account: Account, client: AsyncClient) -> None:
     account.keep_token(response.access_token)
 
 
-async def _is_ours(account: Account, client: AsyncClient, token: str) -> bool:
-    """Tell whether a token still is one of our device; raise `Broken` where it is somebody else's."""
+async def _see_that_it_is_ours(account: Account, client: AsyncClient, token: str) -> None:
+    """Raise `Refused` where a token is none any more, and `Broken` where it is not one of our device."""
     client.access_token = token
-    try:
-        told = await Homeserver(account, client).ask("GET", "/account/whoami", tries=3)
-    except Refused:
-        client.access_token = ""
-        return False
+    told = await Homeserver(account, client).ask("GET", "/account/whoami", tries=3)
     user, device = text_of(told.get("user_id")), text_of(told.get("device_id"))
     if (user, device) != (account.user, account.device):
         raise Broken(f"the token belongs to `{user}`, device `{device}`; write these into the configuration, or set another token")
-    return True
 
 
 def _login_fault(account: Account, code: str, words: str) -> Exception:
-    if code in ("M_FORBIDDEN", "M_USER_DEACTIVATED", "M_UNKNOWN"):
-        return Broken(f"the homeserver does not let `{account.user}` in: {words[:200]}")
+    if code in _SURELY_WRONG:
+        return NotLetIn(f"the homeserver does not let `{account.user}` in: {words[:200]}")
     return TryLater(f"the homeserver did not answer to the login: {words[:200] or code}")
 
 

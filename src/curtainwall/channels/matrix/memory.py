@@ -3,14 +3,23 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, cast
 
 from curtainwall.channels.matrix.events import Sealed, head_of, table
-from curtainwall.model import Marks
+from curtainwall.model import Marks, SessionId
 
 CHANNEL: Final = "matrix"
 _MOST_SEALED: Final = 500
 _MOST_TWINS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class LeftRoom:
+    """A room that we are no longer in: how that came, and the sessions whose asks were shown there."""
+
+    why: str
+    sessions: tuple[SessionId, ...] = ()
 
 
 class Memory:
@@ -32,6 +41,26 @@ class Memory:
     def named(self, start: str) -> Mapping[str, str]:
         """Return everything whose name starts so."""
         return {name: value for name, value in self._marks.all(self._of).items() if name.startswith(start)}
+
+    @property
+    def not_let_in(self) -> str:
+        """Why the homeserver does not let us in, as it was when it was last asked; nothing where it does."""
+        return self.get("not let in") or ""
+
+    async def keep_not_let_in(self, why: str) -> None:
+        """Remember why we are not let in, or, with nothing, that we are."""
+        if why != self.not_let_in:
+            await self.set({"not let in": why or None})
+
+    def left(self) -> Mapping[str, LeftRoom]:
+        """Return the rooms that we are no longer in."""
+        told = {name.removeprefix("left "): table(json.loads(value)) for name, value in self.named("left ").items()}
+        return {room: LeftRoom(str(it["why"]), tuple(map(SessionId, cast("list[str]", it["sessions"])))) for room, it in told.items()}
+
+    async def keep_left(self, room: str, left: LeftRoom | None) -> None:
+        """Remember that we are no longer in a room, or, with nothing, that we are."""
+        told = None if left is None else json.dumps({"why": left.why, "sessions": left.sessions})
+        await self.set({f"left {room}": told})
 
     # What could not be opened yet
 

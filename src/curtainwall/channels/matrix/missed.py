@@ -10,7 +10,7 @@ from curtainwall.channels.matrix.homeserver import Homeserver
 MOST: Final = 5_000
 """How many events are fetched of what was missed; of more, the newest count."""
 
-HEARD: Final = ("m.room.message", "m.room.encrypted", "m.reaction", "m.room.member", "m.room.encryption", "m.room.name")
+HEARD: Final = ("m.room.message", "m.room.encrypted", "m.reaction", "m.room.redaction", "m.room.member", "m.room.encryption", "m.room.name")
 _PAGE: Final = 100
 _LONGEST_TOKEN: Final = 4_096
 

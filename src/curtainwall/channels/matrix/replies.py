@@ -112,8 +112,8 @@ class Replies:
     async def _take(self, event: AnyEvent) -> None:
         match event:
             case ModelRequested():
-                # Whatever was tried before, in another session of this room, is not any more.
-                await self._retrying.end(GIVEN_UP, insist)
+                # Whatever was tried before, in another session of this room, is not any more; what was heard may be ahead of the log.
+                await self._retrying.settle(GIVEN_UP, insist)
                 self._request = event.request
             case ModelResponded() | TextStreamed() | AgentSpoke():
                 await self._retrying.end(ANSWERS, insist)

@@ -63,8 +63,12 @@ class Retrying:
             self._rests_until = now + self.patience
 
     async def end(self, how: str, insist: Insist) -> None:
-        """Say what came of it, where anything was said."""
+        """Forget what was heard, and say what came of it, where anything was said."""
         self._words = ""
+        await self.settle(how, insist)
+
+    async def settle(self, how: str, insist: Insist) -> None:
+        """Say what came of what was said before, where anything was."""
         told = table(json.loads(self.memory.get(self._name) or "{}"))
         if told:
             name, before = str(told["name"]), told["text"]

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.asking import Asking
@@ -12,14 +11,6 @@ from curtainwall.channels.matrix.memory import Memory
 from curtainwall.channels.matrix.replies import Pace, Replies
 from curtainwall.channels.matrix.speaking import Speaking
 from curtainwall.model import HOUSE, SessionId, StreamId
-
-
-class RoomDoors(Doors, Protocol):
-    """The house, also with where each room leads now."""
-
-    def session_at(self, room: str) -> SessionId | None:
-        """Return the session that a room leads to, or None."""
-        ...
 
 
 @dataclass(slots=True)
@@ -36,7 +27,7 @@ class _Room:
 class Rooms:
     """Every room that we are in."""
 
-    doors: RoomDoors
+    doors: Doors
     line: Line
     speaking: Speaking
     memory: Memory
@@ -53,12 +44,13 @@ class Rooms:
             self._turn_to(room)
         return self._rooms[room].asking
 
-    def leave(self, room: str) -> None:
-        """Stop looking after a room."""
+    def leave(self, room: str) -> bool:
+        """Stop looking after a room, and tell whether anybody did."""
         found = self._rooms.pop(room, None)
         for task in () if found is None else (found.showing, found.telling):
             if task is not None:
                 task.cancel()
+        return found is not None
 
     async def follow(self) -> None:
         """Turn to another session wherever a room leads to one, until cancelled."""

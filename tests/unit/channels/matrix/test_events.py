@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.channels.matrix.events import LONGEST_TEXT, Edited, Reacted, Said, Sealed, Shown, read_event
+from curtainwall.channels.matrix.events import LONGEST_TEXT, Edited, Head, Reacted, Said, Sealed, Shown, TakenBack, read_event
 from tests.support.covers import covers
 from tests.support.hostile_homeserver import garbage
 
@@ -90,3 +90,10 @@ def test_whatever_an_enemy_sends_is_read_or_ignored() -> None:
         if isinstance(raw, dict):
             found = read_event(raw, ROOM)
             assert found is None or (found.head.event.startswith("$") and found.head.sender.startswith("@"))
+
+
+@pytest.mark.parametrize("where", [{"redacts": "$old", "content": {}}, {"content": {"redacts": "$old", "reason": "a slip"}}])
+def test_a_removal_says_what_it_removes_in_either_place_and_one_that_does_not_is_nothing(where: dict[str, object]) -> None:
+    raw = {"type": "m.room.redaction", "event_id": "$new", "sender": "@ann:example.org"}
+    assert read_event({**raw, **where}, ROOM) == TakenBack(Head("$new", "@ann:example.org", ROOM), "$old")
+    assert read_event({**raw, "content": {"redacts": 7}}, ROOM) is None
