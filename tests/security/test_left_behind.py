@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from curtainwall.host import TooMany, find_later, move_entry, set_aside
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path) -> Iterator[Path]:
     made = tmp_path.resolve() / "project"
     made.mkdir()
-    return made
+    yield made
+    # What is deep enough could not be removed along with the directories of tests.
+    subprocess.run(["rm", "-rf", made], check=True)
 
 
 def _still_there(project: Path) -> list[str]:
@@ -55,10 +58,11 @@ def test_a_closed_directory_does_not_keep_what_was_left_in_it(project: Path) -> 
             (project / ".envrc").touch()
             (project / "inner/.vscode").mkdir(parents=True)
             (project / "inner/.vscode").chmod(0o555)
+            (project / ".git").mkdir(mode=0)
             (project / "inner").chmod(0o555)
             project.chmod(0o555)
             held = set_aside(str(project), before, ())
-            code = 0 if len(held) == 2 and all(aside for _, aside in held) and not _still_there(project) else 1
+            code = 0 if len(held) == 3 and all(aside for _, aside in held) and not _still_there(project) else 1
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -80,6 +84,24 @@ def test_nothing_hides_deeper_than_a_path_can_be_long(project: Path) -> None:
     assert _still_there(project) == []
     # What is left can be moved about: nothing in it runs.
     move_entry(str(project / name), str(project / "moved"))
+    assert _still_there(project) == []
+
+
+@pytest.mark.parametrize("levels", [1_500, 2_500], ids=["deeper than Python calls itself", "deeper than a path can be long"])
+@pytest.mark.parametrize("name", [".vscode", ".git/hooks"])
+def test_no_depth_of_what_was_left_keeps_us_from_taking_it_all_back(project: Path, name: str, levels: int) -> None:
+    before = find_later(str(project))
+    (project / name).mkdir(parents=True)
+    here = os.open(project / name, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    (project / ".envrc").touch()
+    set_aside(str(project), before, ())
+    assert {found.name for found in project.iterdir()} >= {".envrc.held", f"{name.partition('/')[0]}.held"}
     assert _still_there(project) == []
 
 

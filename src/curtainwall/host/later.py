@@ -24,6 +24,7 @@ MAX_ENTRIES: Final = 500_000
 # In a git directory: what git runs, or what tells it where to look for that. Git itself works on without changing them.
 _HOT = ("hooks", "config", "config.worktree", "commondir", "info", "modules", "worktrees")
 _ENDING = ".held"
+_UNSEEN = "unseen"
 _LONGEST_NAME: Final = 255
 
 
@@ -55,6 +56,7 @@ def find_later(root: str, most: int | None = MAX_ENTRIES, *, lifted: list[tuple[
     """
     found: dict[str, str] = {}
     git: list[str] = []
+    insist = lifted is not None
     for path, is_directory in _named_so(root, most, lifted):
         with suppress(FileNotFoundError):
             if path.endswith("/HEAD"):
@@ -62,24 +64,33 @@ def find_later(root: str, most: int | None = MAX_ENTRIES, *, lifted: list[tuple[
                 above = path.removesuffix("/HEAD")
                 found[path] = f"git {os.lstat(above).st_ino}"
                 for name in _HOT:
-                    _note(f"{above}/{name}", root, found)
+                    _note(f"{above}/{name}", root, found, insist=insist)
             elif is_directory and path.casefold().endswith((".git", "git~1")):
                 git.append(path)
+                if insist:
+                    _listed(path, insist=True)
                 found[path] = f"git {os.lstat(path).st_ino}"
                 for name in _HOT:
-                    _note(f"{path}/{name}", root, found)
+                    _note(f"{path}/{name}", root, found, insist=insist)
             else:
-                _note(path, root, found)
+                _note(path, root, found, insist=insist)
     return Later(found, {path: _directories_above(path, root) for path in found}, tuple(git))
 
 
-def _note(path: str, root: str, found: dict[str, str]) -> None:
+def _note(path: str, root: str, found: dict[str, str], *, insist: bool) -> None:
     """Note what a path is like, and where it is a link, also what that leads to in the project."""
-    with suppress(FileNotFoundError, NotADirectoryError):
+    try:
         found[path] = _likeness(path)
         target = os.path.realpath(path)
         if target != path and target.startswith(f"{root}/"):
             found[target] = _likeness(target)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:
+        if not insist:
+            raise
+        # Nothing that was looked at before is like this.
+        found[path] = _UNSEEN
 
 
 def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[str, str | None], ...]:
@@ -181,13 +192,32 @@ def _likeness(path: str) -> str:
     if not stat.S_ISDIR(found.st_mode):
         return told
     digest = hashlib.sha256(told.encode())
-    for here, directories, files in os.walk(path):
-        directories.sort()
-        for name in sorted((*directories, *files)):
-            with suppress(FileNotFoundError):
-                inner = os.lstat(f"{here}/{name}")
-                digest.update(os.fsencode(f"{here}/{name}\0{inner.st_mode} {inner.st_ino} {inner.st_size} {inner.st_ctime_ns}\0"))
+    for inside, inner in _below(path):
+        told = "" if inner is None else f"{inner.st_mode} {inner.st_ino} {inner.st_size} {inner.st_ctime_ns}"
+        digest.update(os.fsencode(f"{inside}\0{told}\0"))
     return digest.hexdigest()
+
+
+def _below(path: str) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield whatever lies in a directory, always in the same order, with what it is like where the kernel can tell.
+
+    INVARIANT: no depth ends this early. Whoever could do that would have everything else left in its place.
+    """
+    waiting = [path]
+    while waiting:
+        here, listed = waiting.pop(), list[str]()
+        with suppress(OSError):
+            listed = sorted(os.listdir(here))
+        for inside in (f"{here}/{name}" for name in listed):
+            try:
+                found = os.lstat(inside)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                found = None
+            if found is not None and stat.S_ISDIR(found.st_mode):
+                waiting.append(inside)
+            yield inside, found
 
 
 def _renamed(path: str, to: str | None = None) -> str | None:
