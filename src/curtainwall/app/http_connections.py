@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST: Final = 200
+MOST: Final = 400
 """How many connections one port holds, where this process may open enough files."""
 
 _WITHIN: Final = 20.0

@@ -1,6 +1,7 @@
 """What a process does that stays for long and has much to do."""
 
 import gc
+import resource
 from typing import Final
 
 from curtainwall.runtime import Stores
@@ -8,6 +9,15 @@ from curtainwall.store import SqliteStore
 
 _NEW_ONES: Final = 20_000
 _ROUNDS: Final = 20
+_FILES: Final = 16_384
+
+
+def open_many_files() -> None:
+    """Let this process open as many files as it may, within reason: sessions, programs and connections take some each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def stay(store: Stores) -> None:

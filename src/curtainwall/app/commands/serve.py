@@ -10,7 +10,7 @@ import typer
 
 from curtainwall.app.logs import Logbook, Shape
 from curtainwall.app.serving import serving
-from curtainwall.app.staying import stay
+from curtainwall.app.staying import open_many_files, stay
 from curtainwall.app.wiring import Setup, set_up
 
 _AT_ONCE = 1
@@ -27,6 +27,7 @@ def serve(
     """
     book = Logbook(log)
     book.take_over()
+    open_many_files()
     asyncio.run(_served(set_up(policy or ()), book))
 
 
