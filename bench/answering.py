@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, interleave
 from bench.sample import native_tools, open_house, open_session
-from curtainwall.model import ApprovalAsked, Ask, CallPermitted, Place, Prepared, SessionId, ToolResult, ToolSpec, session_stream
+from curtainwall.model import ApprovalAsked, CallPermitted, CallRequest, Place, Prepared, SessionId, ToolResult, ToolSpec, session_stream
 from curtainwall.runtime import House, SessionGate
 from curtainwall.tools import NativeTools
 
@@ -115,7 +115,7 @@ class _Clocked:
 
 async def _request(gate: SessionGate, session: SessionId, path: str) -> int:
     """Make a call that asks, and return when the gate was done with it."""
-    answer = await gate.request(session, Ask(tool="filesystem.write_file", arguments={"path": path, "content": "x"}))
+    answer = await gate.request(session, CallRequest(tool="filesystem.write_file", arguments={"path": path, "content": "x"}))
     ended = time.monotonic_ns()
     assert answer.result is not None
     return ended

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.measuring import Figure, Seconds, Target, clock, interleave
 from bench.sample import CLOCK, open_house, open_session
 from curtainwall.facts import Masker
-from curtainwall.model import Ask
+from curtainwall.model import CallRequest
 from curtainwall.runtime import House, SessionGate
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
 from curtainwall.tools.mcp_in import Door
@@ -28,13 +28,13 @@ async def native_calls(home: Path) -> list[Figure]:
     async with open_house(home / "home") as house:
         gate = SessionGate(house, tools)
         session = await open_session(house, workspace)
-        ask = Ask(tool="filesystem.read_file", arguments={"path": "notes.txt"})
+        request = CallRequest(tool="filesystem.read_file", arguments={"path": "notes.txt"})
 
         async def ours(_: int) -> Sequence[Seconds]:
             took: list[Seconds] = []
             for _ in range(_CALLS):
                 began = clock()
-                assert (await gate.request(session, ask)).result is not None
+                assert (await gate.request(session, request)).result is not None
                 took.append(clock() - began)
             return took
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.disk import ROOT, settled_size
 from bench.measuring import Figure, clock
 from bench.sample import native_tools, open_house, open_session
-from curtainwall.model import Ask
+from curtainwall.model import CallRequest
 from curtainwall.runtime import SessionGate
 
 _SESSIONS = 500
@@ -48,8 +48,8 @@ async def _park(home: Path) -> None:
 
         async def one(name: str) -> None:
             session = await open_session(house, home / "workspace")
-            ask = Ask(tool="filesystem.write_file", arguments={"path": str(home / "elsewhere" / name), "content": "x"})
-            assert (await gate.request(session, ask, wait=False)).waiting
+            request = CallRequest(tool="filesystem.write_file", arguments={"path": str(home / "elsewhere" / name), "content": "x"})
+            assert (await gate.request(session, request, wait=False)).waiting
 
         for number in range(20):
             await one(f"warm-up {number}")

@@ -20,7 +20,7 @@ from curtainwall.app.keeper import Keeper
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.model import (
     AgentSpoke,
-    Ask,
+    CallRequest,
     MessageAccepted,
     SessionId,
     TurnAt,
@@ -185,7 +185,7 @@ async def ask(caller: OutsideCaller, team: str, thread: str = "") -> None:
     arguments: dict[str, JsonValue] = {"team": team, "question": f"how is it, {os.urandom(4).hex()}?"}
     if thread:
         arguments["thread"] = thread
-    answer = await caller.request(caller.session, Ask(tool="teams.ask", arguments=arguments))
+    answer = await caller.request(caller.session, CallRequest(tool="teams.ask", arguments=arguments))
     assert answer.result is not None, answer.verdict
     assert answer.result.ok, answer.result.value
 

@@ -18,8 +18,8 @@ from curtainwall.app.wiring import Wired, local_user, open_house, set_up, worksp
 from curtainwall.model import (
     Answer,
     ApprovalAsked,
-    Ask,
     CallPermitted,
+    CallRequest,
     Mode,
     OpenSession,
     Place,
@@ -89,12 +89,12 @@ async def main(options: argparse.Namespace) -> int:
         async with wired.house.hold(session) as actor, files_of(wired, session):
             say(open=[*actor.state.approvals])
             if options.tool:
-                ask = Ask(tool=options.tool, arguments=json.loads(options.arguments))
+                request = CallRequest(tool=options.tool, arguments=json.loads(options.arguments))
                 if not options.wait:
-                    report(await wired.gate.request(session, ask, wait=False))
+                    report(await wired.gate.request(session, request, wait=False))
                     return PARKED if actor.state.approvals else 0
                 telling = asyncio.create_task(tell_asks(wired, session))
-                report(await wired.gate.request(session, ask))
+                report(await wired.gate.request(session, request))
                 telling.cancel()
             elif options.wait:
                 await settled(wired, session)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from curtainwall.app.screen import card, paint
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up, workspace_at
-from curtainwall.model import Answer, ApprovalId, Ask, Mode, OpenSession, ReadySession, SessionId, session_stream
+from curtainwall.model import Answer, ApprovalId, CallRequest, Mode, OpenSession, ReadySession, SessionId, session_stream
 
 
 def title(text: str) -> None:
@@ -54,8 +54,8 @@ class Tour:
 
     def wish(self, path: str) -> asyncio.Task[Answer]:
         print(f"  the agent: filesystem.read_file {path}")
-        ask = Ask(tool="filesystem.read_file", arguments={"path": path})
-        return asyncio.create_task(self.wired.gate.request(self.session, ask))
+        request = CallRequest(tool="filesystem.read_file", arguments={"path": path})
+        return asyncio.create_task(self.wired.gate.request(self.session, request))
 
     async def asked(self, besides: ApprovalId | None = None) -> ApprovalId:
         """Wait until something is asked, show the card, and return its id."""

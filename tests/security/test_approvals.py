@@ -20,11 +20,11 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
     ApprovalId,
-    Ask,
     CallDenied,
     CallDropped,
     CallId,
     CallPermitted,
+    CallRequest,
     CallRequested,
     GrantGiven,
     GrantScope,
@@ -81,7 +81,7 @@ def test_a_link_that_is_turned_while_the_human_thinks_is_asked_anew(tmp_path: Pa
         async with house(MemoryStore(SystemClock())) as opened:
             session = await open_session(opened, workspace)
             gate = SessionGate(opened, tools(far))
-            wanted = Ask(tool="filesystem.write_file", arguments={"path": "link", "content": "x"})
+            wanted = CallRequest(tool="filesystem.write_file", arguments={"path": "link", "content": "x"})
             assert (await gate.request(session, wanted, wait=False)).waiting
             async with opened.hold(session) as actor:
                 (approval,) = actor.state.approvals
@@ -140,8 +140,8 @@ def test_a_grant_for_a_directory_does_not_answer_a_call_about_all_beneath_it(tmp
             gate = SessionGate(opened, tools(far))
             told: list[str] = []
             for tool in (granted, granted, wanted, wanted):
-                ask = Ask(tool=tool, arguments={"path": str(outside), **more.get(tool, {})})
-                if (await gate.request(session, ask, wait=False)).waiting:
+                request = CallRequest(tool=tool, arguments={"path": str(outside), **more.get(tool, {})})
+                if (await gate.request(session, request, wait=False)).waiting:
                     async with opened.hold(session) as actor:
                         ((approval, open_),) = actor.state.approvals.items()
                         told += [cover.value for cover in open_.asked.covers]
@@ -164,7 +164,7 @@ def test_a_file_that_is_named_like_a_whole_directory_is_not_granted_as_one(tmp_p
             session = await open_session(opened, workspace)
             gate = SessionGate(opened, tools(FarSide(tmp_path / "far")))
             for tool, path in (("filesystem.read_file", f"{outside}/**"), ("filesystem.directory_tree", str(outside))):
-                assert (await gate.request(session, Ask(tool=tool, arguments={"path": path}), wait=False)).waiting
+                assert (await gate.request(session, CallRequest(tool=tool, arguments={"path": path}), wait=False)).waiting
             async with opened.hold(session) as actor:
                 asked = [cover.value for it in actor.state.approvals.values() for cover in it.asked.covers]
             assert asked == [f"{outside}/./**", f"{outside}/**"]
@@ -263,7 +263,7 @@ def test_what_an_agent_wrote_stays_one_visible_line_of_a_card(spoof: str) -> Non
 
 @pytest.mark.parametrize("spoof", ["\x1b[2J", "a\ntool: harmless", "\u202egnp.exe"], ids=ascii)
 def test_the_screen_shows_hostile_words_inert(places: Places, run: Run, spoof: str) -> None:
-    session, _ = session_in(places.workspace, Ask(tool="filesystem.read_file", arguments={"path": f"/etc/{spoof}"}))
+    session, _ = session_in(places.workspace, CallRequest(tool="filesystem.read_file", arguments={"path": f"/etc/{spoof}"}))
     for words in (("approvals", "list"), ("sessions", "show", session), ("audit", "tail", session)):
         said = run(*words)
         assert "\x1b" not in said.out

@@ -20,10 +20,10 @@ from curtainwall.model import (
     Answer,
     AnswerApproval,
     ApprovalAsked,
-    Ask,
     Broken,
     CallId,
     CallPermitted,
+    CallRequest,
     CommandRefused,
     GrantScope,
     Mode,
@@ -123,7 +123,7 @@ def server() -> Iterator[Site]:
 
 
 async def fetch(wired: Wired, session: SessionId, url: str, *, wait: bool = True, **more: Any) -> Answer:
-    return await wired.gate.request(session, Ask(tool="fetch.get", arguments={"url": url, "credential": "api", **more}), wait=wait)
+    return await wired.gate.request(session, CallRequest(tool="fetch.get", arguments={"url": url, "credential": "api", **more}), wait=wait)
 
 
 def asks(wired: Wired, session: SessionId) -> list[ApprovalAsked]:
@@ -239,7 +239,7 @@ def test_it_is_sent_to_no_other_port_and_only_where_it_was_asked_for(tmp_path: P
                 (seen,) = other.seen
                 assert SECRET not in repr(seen)
                 assert "authorization" not in seen.headers
-                await wired.gate.request(session, Ask(tool="fetch.get", arguments={"url": stage.url("/")}))
+                await wired.gate.request(session, CallRequest(tool="fetch.get", arguments={"url": stage.url("/")}))
                 assert "authorization" not in server.seen[-1].headers
 
         run(story())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import AnswerApproval, Ask, Broken, CommandRefused, CurtainwallError, RenameSession, TryLater, Who
+from curtainwall.model import AnswerApproval, Broken, CallRequest, CommandRefused, CurtainwallError, RenameSession, TryLater, Who
 from curtainwall.policy.cache import Cache
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules
@@ -50,7 +50,7 @@ Run = Callable[..., Said]
     ],
 )
 def test_hostile_arguments_are_denied_and_the_denial_is_logged(places: Places, tool: str, arguments: Any) -> None:
-    session, (answer,) = session_in(places.workspace, Ask.model_construct(tool=tool, arguments=arguments, call=None, turn=None))
+    session, (answer,) = session_in(places.workspace, CallRequest.model_construct(tool=tool, arguments=arguments, call=None, turn=None))
     assert answer.verdict.effect == "deny"
     assert b"CallDenied" in (places.home / "sessions" / session / "audit.jsonl").read_bytes()
 
@@ -60,7 +60,7 @@ def test_arguments_that_are_no_json_are_denied_and_the_denial_is_logged(places: 
     for _ in range(220):
         deep = [deep]
     for arguments in ({"path": float("nan")}, {"path": float("inf")}, {"path": b"x"}, {1: "x"}, {"path": deep}, object()):
-        wish = Ask.model_construct(tool="filesystem.read_file", arguments=arguments, call=None, turn=None)
+        wish = CallRequest.model_construct(tool="filesystem.read_file", arguments=arguments, call=None, turn=None)
         _, (answer,) = session_in(places.workspace, wish)
         assert answer.verdict.effect == "deny"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.facts import Masker, Unclear, canonical_remotes, find_push
-from curtainwall.model import PROPOSE_PLAN, Ask, BadCall
+from curtainwall.model import PROPOSE_PLAN, BadCall, CallRequest
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import inert
 from curtainwall.store import MemoryStore
@@ -88,8 +88,8 @@ def test_nobody_waits_while_it_is_looked_at_what_a_push_would_publish(tmp_path: 
             session = await open_session(opened, repository)
             gate = SessionGate(opened, Machine.at(tmp_path / "machine").tools)
             for ask in (
-                Ask(tool="git.push", arguments={}),
-                Ask(tool=PROPOSE_PLAN, arguments={"steps": [{"tool": "git.push", "arguments": {}}]}),
+                CallRequest(tool="git.push", arguments={}),
+                CallRequest(tool=PROPOSE_PLAN, arguments={"steps": [{"tool": "git.push", "arguments": {}}]}),
             ):
                 call = asyncio.create_task(gate.request(session, ask, wait=False))
                 turns = 0
@@ -120,10 +120,10 @@ def test_a_session_that_searches_without_end_leaves_others_their_threads(tmp_pat
         async with house(MemoryStore(SystemClock())) as opened:
             busy, other = await open_session(opened, workspace), await open_session(opened, beside)
             gate = SessionGate(opened, _file_tools())
-            search = Ask(tool="filesystem.search_files", arguments={"path": ".", "pattern": "*.py"})
+            search = CallRequest(tool="filesystem.search_files", arguments={"path": ".", "pattern": "*.py"})
             searches = [asyncio.create_task(gate.request(busy, search)) for _ in range(20)]
             await asyncio.sleep(0)
-            wrote = await gate.request(other, Ask(tool="filesystem.write_file", arguments={"path": "a", "content": "x"}))
+            wrote = await gate.request(other, CallRequest(tool="filesystem.write_file", arguments={"path": "a", "content": "x"}))
             assert wrote.result is not None
             assert wrote.result.ok
             assert sum(search.done() for search in searches) <= 2 * AT_ONCE
@@ -144,7 +144,7 @@ def test_nobody_waits_while_a_long_call_is_read(tmp_path: Path) -> None:
             session = await open_session(opened, workspace)
             gate = SessionGate(opened, tools(far))
             call = asyncio.create_task(
-                gate.request(session, Ask(tool="filesystem.write_file", arguments={"path": "a", "content": secrets}), wait=False)
+                gate.request(session, CallRequest(tool="filesystem.write_file", arguments={"path": "a", "content": secrets}), wait=False)
             )
             turns = 0
             while not call.done():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.model import AnswerApproval, ApprovalAsked, Ask, NotAllowed, SessionId, Subject, Who
+from curtainwall.model import AnswerApproval, ApprovalAsked, CallRequest, NotAllowed, SessionId, Subject, Who
 from curtainwall.runtime import House, SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
@@ -18,12 +18,12 @@ def step(path: Path | str, content: str = "x") -> JsonValue:
     return {"tool": "filesystem.write_file", "arguments": {"path": str(path), "content": content}}
 
 
-def proposal(*steps: JsonValue) -> Ask:
-    return Ask(tool="session.propose_plan", arguments={"steps": list(steps)})
+def proposal(*steps: JsonValue) -> CallRequest:
+    return CallRequest(tool="session.propose_plan", arguments={"steps": list(steps)})
 
 
-def write(path: Path | str, content: str = "x") -> Ask:
-    return Ask(tool="filesystem.write_file", arguments={"path": str(path), "content": content})
+def write(path: Path | str, content: str = "x") -> CallRequest:
+    return CallRequest(tool="filesystem.write_file", arguments={"path": str(path), "content": content})
 
 
 async def approve(rooms: House, gate: SessionGate, session: SessionId, *steps: JsonValue) -> ApprovalAsked:

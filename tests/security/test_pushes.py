@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
-from curtainwall.model import Answer, AnswerApproval, ApprovalAsked, Ask, CallPermitted, SessionId, session_stream
+from curtainwall.model import Answer, AnswerApproval, ApprovalAsked, CallPermitted, CallRequest, SessionId, session_stream
 from tests.support.covers import covers
 from tests.support.git_server import GitServer, git, serving
 from tests.support.houses import events
@@ -20,7 +20,7 @@ from tests.unit.app.conftest import Places, opened
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
-PUSH = Ask(tool="git.push", arguments={})
+PUSH = CallRequest(tool="git.push", arguments={})
 _ROUNDS = 20
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from curtainwall.app.wiring import open_house, set_up
 from curtainwall.facts import Masker
-from curtainwall.model import Ask, GrantScope, NotAllowed
+from curtainwall.model import CallRequest, GrantScope, NotAllowed
 from curtainwall.policy import judge
 from curtainwall.session import shows_all
 from curtainwall.session.standing import covers_of
@@ -40,7 +40,7 @@ TOKEN = "ghp_" + "a1B2" * 9
     ],
 )
 def test_a_refusal_quotes_no_secret(places: Places, tool: str, arguments: dict[str, str], secret: str) -> None:
-    found, (answered,) = session_in(places.workspace, Ask(tool=tool, arguments=dict(arguments)))
+    found, (answered,) = session_in(places.workspace, CallRequest(tool=tool, arguments=dict(arguments)))
     assert answered.verdict.effect == "deny"
     assert secret not in answered.verdict.reason
     for path in (*places.home.glob("curtainwall.db*"), places.home / "sessions" / found / "audit.jsonl"):
@@ -107,7 +107,7 @@ def test_a_refused_call_of_megabytes_is_not_masked_and_not_kept(places: Places) 
             found = await opened(wired, places.workspace)
             hostile = ("cookie: " * 1000 + "[masked:a:abcd]\n") * 500
             start = time.process_time()
-            told = await wired.gate.request(found, Ask(tool="filesystem.write_file", arguments={"path": "x", "content": hostile}))
+            told = await wired.gate.request(found, CallRequest(tool="filesystem.write_file", arguments={"path": "x", "content": hostile}))
             assert told.verdict.because == ("masked-arguments",)
             assert time.process_time() - start < 3
 
@@ -118,7 +118,7 @@ def test_a_refused_call_of_megabytes_is_not_masked_and_not_kept(places: Places) 
 def test_files_of_the_house_are_ours_alone_whatever_the_umask(places: Places) -> None:
     before = os.umask(0)
     try:
-        session_in(places.workspace, Ask(tool="filesystem.read_file", arguments={"path": "/etc/hosts"}))
+        session_in(places.workspace, CallRequest(tool="filesystem.read_file", arguments={"path": "/etc/hosts"}))
     finally:
         os.umask(before)
     for path in (places.home, *places.home.rglob("*")):

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from curtainwall.host import Dialler
-from curtainwall.model import CONNECT_SERVER, AnswerApproval, ApprovalAsked, Ask, CallRequested, Effect, Role, Scope
+from curtainwall.model import CONNECT_SERVER, AnswerApproval, ApprovalAsked, CallRequest, CallRequested, Effect, Role, Scope
 from curtainwall.session import Rules
 from curtainwall.tools.servers import ServerSpec
 from tests.support.certificates import Authority
@@ -149,7 +149,9 @@ def test_with_a_way_out_a_server_still_sees_nothing_of_this_machine(tmp_path: Pa
 def test_an_agent_cannot_ask_for_a_tunnel_itself(tmp_path: Path) -> None:
     async def story() -> None:
         async with world(tmp_path) as there, served(tmp_path, there, "*") as at:
-            answer = await at.gate.request(at.session, Ask(tool=CONNECT_SERVER, arguments={"url": "https://free.example.com", "by": "me"}))
+            answer = await at.gate.request(
+                at.session, CallRequest(tool=CONNECT_SERVER, arguments={"url": "https://free.example.com", "by": "me"})
+            )
             assert (answer.verdict.effect, answer.verdict.because) == (Effect.DENY, ("unknown-tool",))
             assert CONNECT_SERVER not in {tool.full_name for tool in at.hub.listing()}
 

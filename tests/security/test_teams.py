@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from curtainwall import open_teams
 from curtainwall.app.callers import McpCaller, OutsideCaller
-from curtainwall.model import SYSTEM, AddLabels, Ask, Effect, Label, LabelSource, Mode, SessionId
+from curtainwall.model import SYSTEM, AddLabels, CallRequest, Effect, Label, LabelSource, Mode, SessionId
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
 from tests.support.teams import TeamHome, house_of, pair_sessions, state_in, team_home, wired_of
@@ -17,8 +17,8 @@ __all__ = ["team_home"]
 SENSITIVE = LabelSource(label=Label("sensitive"), origin="/srv/.env")
 
 
-def calling(tool: str, **arguments: JsonValue) -> Ask:
-    return Ask(tool=f"teams.{tool}", arguments=arguments)
+def calling(tool: str, **arguments: JsonValue) -> CallRequest:
+    return CallRequest(tool=f"teams.{tool}", arguments=arguments)
 
 
 @covers("teams.the-caller-is-known")
@@ -61,7 +61,7 @@ def test_whoever_was_let_in_to_talk_to_teams_has_no_other_tools(
     async def story() -> None:
         async with open_teams() as teams:
             caller = kind(wired_of(teams), ANN)
-            answer = await caller.request(caller.session, Ask(tool=tool, arguments=arguments), wait=False)
+            answer = await caller.request(caller.session, CallRequest(tool=tool, arguments=arguments), wait=False)
             assert (answer.result, answer.verdict.because) == (None, ("unknown-tool",))
             assert f"there is no tool `{tool}`" in answer.verdict.reason
 

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker
 from curtainwall.host import Credentials, Dialler
-from curtainwall.model import Answer, Ask, CallRequested, Scope, SessionId
+from curtainwall.model import Answer, CallRequest, CallRequested, Scope, SessionId
 from curtainwall.policy import Lists
 from curtainwall.runtime import House, SessionGate, SystemClock
 from curtainwall.session import Rules
@@ -37,8 +37,8 @@ class Web:
     names: FakeNames
 
     async def get(self, url: str, *, wait: bool = True, **arguments: JsonValue) -> Answer:
-        ask = Ask(tool="fetch.get", arguments={"url": url, **arguments})
-        return await asyncio.wait_for(self.gate.request(self.session, ask, wait=wait), 90)
+        request = CallRequest(tool="fetch.get", arguments={"url": url, **arguments})
+        return await asyncio.wait_for(self.gate.request(self.session, request, wait=wait), 90)
 
     @property
     def requested(self) -> list[str]:
@@ -66,8 +66,8 @@ async def web(
     async with house(MemoryStore(SystemClock()), rules) as opened:
         session = await open_session(opened, workspace)
 
-        async def ask_again(where: SessionId, ask: Ask) -> Answer:
-            return await gate.request(where, ask)
+        async def ask_again(where: SessionId, request: CallRequest) -> Answer:
+            return await gate.request(where, request)
 
         fetch = Fetch(Dialler(scope_of, names), masks, credentials, ask_again, limits)
         tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/home/nobody", masker=masks, runners={"fetch.get": fetch.run})

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from curtainwall.facts import Masker
 from curtainwall.model import (
     AnyEvent,
-    Ask,
     Batch,
     Blobs,
     CallPermitted,
+    CallRequest,
     Clock,
     Digest,
     Lease,
@@ -207,14 +207,14 @@ async def open_session(
     return session
 
 
-def write(path: Path | str) -> Ask:
+def write(path: Path | str) -> CallRequest:
     """Return the wish to write a file."""
-    return Ask(tool="filesystem.write_file", arguments={"path": str(path), "content": "x"})
+    return CallRequest(tool="filesystem.write_file", arguments={"path": str(path), "content": "x"})
 
 
-def read(path: Path | str) -> Ask:
+def read(path: Path | str) -> CallRequest:
     """Return the wish to read a file."""
-    return Ask(tool="filesystem.read_file", arguments={"path": str(path)})
+    return CallRequest(tool="filesystem.read_file", arguments={"path": str(path)})
 
 
 def events(house: House, session: SessionId) -> list[AnyEvent]:

@@ -14,7 +14,7 @@ from curtainwall.app.servers import needs_of
 from curtainwall.app.session_tools import session_runners
 from curtainwall.facts import Masker
 from curtainwall.host import Dialler
-from curtainwall.model import Answer, Ask, BudgetKind, Feed, Mode, Place, SessionId, ToolEffect, Workspace
+from curtainwall.model import Answer, BudgetKind, CallRequest, Feed, Mode, Place, SessionId, ToolEffect, Workspace
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
@@ -57,7 +57,7 @@ class Desk:
 
     async def call(self, tool: str, **arguments: JsonValue) -> Answer:
         """Call a tool through the gate."""
-        return await self.gate.request(self.session, Ask(tool=tool, arguments=arguments))
+        return await self.gate.request(self.session, CallRequest(tool=tool, arguments=arguments))
 
     async def value(self, tool: str, **arguments: JsonValue) -> JsonValue:
         """Call a tool that must be allowed and work."""
@@ -124,7 +124,7 @@ async def desk(
     )
     async with house(stores or MemoryStore(SystemClock()), rules) as opened:
 
-        async def ask(session: SessionId, wish: Ask) -> Answer:
+        async def ask(session: SessionId, wish: CallRequest) -> Answer:
             return await gate.request(session, wish)
 
         ways = ServerWays(root / "ca", ask, dialler)

@@ -18,7 +18,7 @@ from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.serving import Serving, serving
 from curtainwall.app.web_people import sign_in_link
 from curtainwall.app.wiring import set_up
-from curtainwall.model import Answer, ApprovalId, Ask, Mode, SessionId, Who
+from curtainwall.model import Answer, ApprovalId, CallRequest, Mode, SessionId, Who
 from tests.support.ports import free_port
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class Web:
 
     def wish(self, session: SessionId, tool: str, **arguments: Any) -> Answer:
         """Let an agent wish for something, and go away where a human has to be asked."""
-        return self.do(self.served.wired.gate.request(session, Ask(tool=tool, arguments=arguments), wait=False))
+        return self.do(self.served.wired.gate.request(session, CallRequest(tool=tool, arguments=arguments), wait=False))
 
     def asks(self, session: SessionId) -> list[ApprovalId]:
         """Return what is asked of humans."""

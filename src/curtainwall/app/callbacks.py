@@ -10,13 +10,13 @@ from curtainwall.app.wiring import Wired
 from curtainwall.channels.places import series_of
 from curtainwall.channels.webhook import CHANNEL, Outcome
 from curtainwall.model import (
-    Ask,
     Broken,
     CallDenied,
     CallFinished,
     CallId,
     CallLost,
     CallPermitted,
+    CallRequest,
     CallRequested,
     Conflict,
     CurtainwallError,
@@ -110,7 +110,7 @@ class Callbacks:
                 if outcome.status not in _ENDED or self._was_sent(session, url):
                     return True
                 # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
-                answers = await gate.take_up(session) or (await gate.request(session, _ask(session, url, outcome)),)
+                answers = await gate.take_up(session) or (await gate.request(session, _request(session, url, outcome)),)
         except (TryLater, Broken, Conflict):
             # Whoever answered has the session a moment longer, or nothing can be written; nothing tells us when that is over.
             return False
@@ -144,7 +144,7 @@ class Callbacks:
         return False
 
 
-def _ask(session: SessionId, url: str, outcome: Outcome) -> Ask:
+def _request(session: SessionId, url: str, outcome: Outcome) -> CallRequest:
     body = json.dumps({"session": session, "status": outcome.status, "text": outcome.text})
     headers: dict[str, JsonValue] = {"Content-Type": "application/json"}
-    return Ask(tool=TOOL, arguments={"url": url, "method": "POST", "headers": headers, "body": body})
+    return CallRequest(tool=TOOL, arguments={"url": url, "method": "POST", "headers": headers, "body": body})

@@ -13,8 +13,8 @@ from curtainwall.model import (
     SYSTEM,
     AddLabels,
     Answer,
-    Ask,
     CallId,
+    CallRequest,
     CloseSession,
     Label,
     LabelSource,
@@ -57,10 +57,10 @@ class OutsideCaller:
         self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
         self._is_open = False
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps in this caller's session, which is opened first where it was not."""
         await self.enter()
-        return await self._wired.gate.request(session, ask.model_copy(update={"server": SERVER}), wait=wait, save=save)
+        return await self._wired.gate.request(session, request.model_copy(update={"server": SERVER}), wait=wait, save=save)
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         """Go on with a call that was asked for."""
@@ -95,7 +95,7 @@ class McpCaller(OutsideCaller):
         super().__init__(wired, by, team, name=f"{team or NOBODY} {how}")
         self._wanted = replace(self._wanted, channel=MCP)
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps with the labels of every session that this caller has or had, as they are now."""
         await self.enter()
         known = {source.label for source in self._wired.peers.labels(self.session)}
@@ -106,7 +106,7 @@ class McpCaller(OutsideCaller):
                     new.setdefault(source.label, inherited(source, other))
         if new:
             await self._wired.house.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
-        return await super().request(session, ask, wait=wait, save=save)
+        return await super().request(session, request, wait=wait, save=save)
 
     def _others(self, known: Set[str]) -> Iterator[SessionId]:
         """Yield the other sessions of this caller that have touched more, oldest first, so that the first cause is kept."""

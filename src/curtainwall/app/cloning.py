@@ -9,9 +9,9 @@ from curtainwall.model import (
     Answer,
     AnswerApproval,
     ApprovalAnswered,
-    Ask,
     CallFinished,
     CallId,
+    CallRequest,
     CallRequested,
     CommandRefused,
     NotFound,
@@ -40,8 +40,8 @@ class Cloning:
     async def begin(self, url: str) -> int | None:
         """Clone a repository into the workspace; return an exit code where that has to wait for somebody."""
         note(f"cloning {inert(url)}")
-        ask = Ask(tool=_TOOL, arguments={"url": url, "path": _HERE})
-        return await self._come_to(await self.wired.gate.request(self.session, ask, wait=False))
+        request = CallRequest(tool=_TOOL, arguments={"url": url, "path": _HERE})
+        return await self._come_to(await self.wired.gate.request(self.session, request, wait=False))
 
     async def go_on(self) -> int | None:
         """Go on with a clone that was asked for before the session was left; return an exit code where it still waits.

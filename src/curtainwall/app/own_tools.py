@@ -7,7 +7,7 @@ from curtainwall.app.home import Home, user_homes
 from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.facts import Masker
 from curtainwall.host import Bubblewrap, Credentials, find_bubblewrap
-from curtainwall.model import Answer, Ask, CallPermitted, Place, Prepared, Role, SessionId, ToolResult
+from curtainwall.model import Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
 from curtainwall.policy import Protection
 from curtainwall.tools import (
     CONFINED,
@@ -29,7 +29,7 @@ from curtainwall.tools import (
 from curtainwall.tools.memory import memory_closers
 from curtainwall.tools.skills import skill_closers
 
-AskAgain = Callable[[SessionId, Ask], Awaitable[Answer]]
+AskAgain = Callable[[SessionId, CallRequest], Awaitable[Answer]]
 """The way back to the gate, for a call that leads to another."""
 
 

@@ -15,7 +15,7 @@ from curtainwall.app.reaching import AtTheGate
 from curtainwall.app.wiring import Wired
 from curtainwall.egress import Access, Counted, Egress, Ended, Handling, ModelCall, Ruling, Terms
 from curtainwall.egress import Reach as Wish
-from curtainwall.model import Answer, Ask, CallId, CommandRefused, Gate, HostFacts, Journal, Save, SessionId, TurnAt
+from curtainwall.model import Answer, CallId, CallRequest, CommandRefused, Gate, HostFacts, Journal, Save, SessionId, TurnAt
 from curtainwall.tools.mcp_in import Door
 
 _NO_TURN = "no turn is at work; there is nothing to do until a message comes"
@@ -56,11 +56,11 @@ class Present:
         """Say whether a connection may be made whose content nobody sees."""
         return Ruling(allowed=False, reason=_NO_TURN) if self.asking is None else await self.asking.decide(facts)
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps, in a turn alone."""
         if self.meter is None:
             raise CommandRefused(_NO_TURN)
-        return await self._gate.request(session, ask, wait=wait, save=save)
+        return await self._gate.request(session, request, wait=wait, save=save)
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         """Go on with a call that was asked for."""

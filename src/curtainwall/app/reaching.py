@@ -1,7 +1,7 @@
 """What a foreign agent wants from the network past its tools, at the one gate: connections to hosts, and what its provider would reach."""
 
 from curtainwall.egress import Handling, Reach, ReachKind, Ruling
-from curtainwall.model import EGRESS_SERVER, Answer, Ask, Gate, HostFacts, TurnAt
+from curtainwall.model import EGRESS_SERVER, Answer, CallRequest, Gate, HostFacts, TurnAt
 
 
 class AtTheGate:
@@ -28,8 +28,8 @@ class AtTheGate:
         known = self._refused.get((tool, value))
         if known is not None:
             return known
-        ask = Ask(tool=f"{EGRESS_SERVER}.{tool}", arguments={**more, key: value}, turn=self._at.turn, by_house=True)
-        answer = await self._gate.request(self._at.session, ask)
+        request = CallRequest(tool=f"{EGRESS_SERVER}.{tool}", arguments={**more, key: value}, turn=self._at.turn, by_house=True)
+        answer = await self._gate.request(self._at.session, request)
         if answer.result is not None and answer.result.ok:
             return None
         return self._refused.setdefault((tool, value), _why(answer))

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curtainwall.host import Dialler
-from curtainwall.model import Answer, Ask, SessionId
+from curtainwall.model import Answer, CallRequest, SessionId
 from curtainwall.tools.servers import ServerSpec, Way
 
 if TYPE_CHECKING:
     from curtainwall.egress import Egress
 
-AskGate = Callable[[SessionId, Ask], Awaitable[Answer]]
+AskGate = Callable[[SessionId, CallRequest], Awaitable[Answer]]
 """The way to the gate."""
 
 

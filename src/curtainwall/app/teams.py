@@ -18,7 +18,7 @@ from curtainwall.model import (
     OUTSIDE,
     SYSTEM,
     ApprovalQuery,
-    Ask,
+    CallRequest,
     CommandRefused,
     CurtainwallError,
     ExpireMessages,
@@ -134,7 +134,7 @@ class Teams:
         team = arguments.get("team", arguments.get("toTeam"))
         if isinstance(team, str):
             see_that_there_is(team, self._wired.setup.config.teams)
-        answer = await self._caller.request(self._caller.session, Ask(tool=f"teams.{tool}", arguments=arguments))
+        answer = await self._caller.request(self._caller.session, CallRequest(tool=f"teams.{tool}", arguments=arguments))
         if answer.result is None:
             rules = ", ".join(f"`{rule}`" for rule in answer.verdict.because)
             raise CommandRefused(f"refused by {rules}: {answer.verdict.reason}")

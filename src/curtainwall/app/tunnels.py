@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from curtainwall.egress import Decide, Ruling
-from curtainwall.model import CONNECT_SERVER, LEFT, Answer, Ask, CurtainwallError, HostFacts, SessionId
+from curtainwall.model import CONNECT_SERVER, LEFT, Answer, CallRequest, CurtainwallError, HostFacts, SessionId
 from curtainwall.policy import covers_host
 
-AskGate = Callable[[SessionId, Ask], Awaitable[Answer]]
+AskGate = Callable[[SessionId, CallRequest], Awaitable[Answer]]
 """The way to the gate."""
 
 PATIENCE: Final = 20.0
@@ -28,7 +28,7 @@ def tunnels_of(ask: AskGate, session: SessionId, by: str, hosts: Iterable[str] =
         place, now = (facts.host, facts.port), asyncio.get_running_loop().time()
         if allowed.get(place, 0.0) > now:
             return Ruling(allowed=True)
-        ruling = await _asked(ask, session, Ask(tool=CONNECT_SERVER, arguments={"url": _url(facts), "by": by}, by_house=True))
+        ruling = await _asked(ask, session, CallRequest(tool=CONNECT_SERVER, arguments={"url": _url(facts), "by": by}, by_house=True))
         if ruling.allowed:
             for old in [old for old, until in allowed.items() if until <= now]:
                 del allowed[old]
@@ -42,7 +42,7 @@ def _url(facts: HostFacts) -> str:
     return f"https://{facts.host}:{facts.port}"
 
 
-async def _asked(ask: AskGate, session: SessionId, wish: Ask) -> Ruling:
+async def _asked(ask: AskGate, session: SessionId, wish: CallRequest) -> Ruling:
     """Walk through the gate; a human is waited for a moment, and the ask stays open after that."""
     asking = asyncio.ensure_future(ask(session, wish))
     try:

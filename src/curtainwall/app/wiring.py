@@ -38,9 +38,9 @@ from curtainwall.model import (
     AddLabels,
     Answer,
     Approver,
-    Ask,
     Broken,
     BudgetKind,
+    CallRequest,
     Clock,
     CommandRefused,
     Digest,
@@ -291,8 +291,8 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     credentials = Credentials(setup.credentials, masker.learn)
     await credentials.learn_at_hand()
 
-    async def ask_again(session: SessionId, ask: Ask) -> Answer:
-        return await gate.request(session, ask)
+    async def ask_again(session: SessionId, request: CallRequest) -> Answer:
+        return await gate.request(session, request)
 
     async def allow_more(session: SessionId, kind: BudgetKind, more: float) -> float:
         async with house.hold(session) as actor:

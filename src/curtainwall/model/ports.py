@@ -223,7 +223,7 @@ class Approver(Protocol):
         ...
 
 
-class Ask(Frozen):
+class CallRequest(Frozen):
     """One wish of an agent at the gate; where `server` is named, whoever makes it has the tools of that one and no others."""
 
     tool: str
@@ -266,7 +266,7 @@ LEFT: Final = "the agent left"
 class Gate(Protocol):
     """The one way out. Cancelling a request drops the call; with `LEFT`, an ask stays open and its answer is kept for the same subject."""
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps; where a human is asked, wait for the answer, or return at once with `waiting`.
 
         `save` gives the program that makes the call, as it stands right before it; it is called where the program has to be kept.

@@ -18,7 +18,6 @@ from curtainwall.model import (
     ApprovalId,
     ApprovalJoined,
     Approver,
-    Ask,
     BadCall,
     Broken,
     CallDenied,
@@ -26,6 +25,7 @@ from curtainwall.model import (
     CallFinished,
     CallId,
     CallPermitted,
+    CallRequest,
     CommandRefused,
     CountDenials,
     CurtainwallError,
@@ -122,11 +122,20 @@ class SessionGate:
         """Let no call begin any more, and those that run come to their end if they do so in time."""
         await self._under_way.finish(within)
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
         async with self._under_way, self._house.hold(session) as actor:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _Wish(ask.call or CallId(self._house.mint()), ask.tool, ask.arguments, ask.turn, place, save, ask.by_house, ask.server)
+            wish = _Wish(
+                request.call or CallId(self._house.mint()),
+                request.tool,
+                request.arguments,
+                request.turn,
+                place,
+                save,
+                request.by_house,
+                request.server,
+            )
             try:
                 return await self._walk(actor, wish, wait=wait)
             except OverBudget as refusal:

@@ -6,9 +6,9 @@ from curtainwall.model import (
     ANSWER,
     LEFT,
     SYSTEM,
-    Ask,
     Broken,
     CallId,
+    CallRequest,
     CommandRefused,
     Conflict,
     Gate,
@@ -74,7 +74,7 @@ class HeldAnswers:
     async def _ask(self, session: SessionId, team: str, answer: PeerAnswer, settled: CallId | None) -> None:
         """Ask whether the answer may leave, or go on where that was answered while nobody was here."""
         if settled is None:
-            said = await self._gate.request(session, Ask(tool=ANSWER, arguments=answer_arguments(team, answer), by_house=True))
+            said = await self._gate.request(session, CallRequest(tool=ANSWER, arguments=answer_arguments(team, answer), by_house=True))
         else:
             said = await self._gate.go_on(session, settled)
         if said.result is None or not said.result.ok:

@@ -13,9 +13,9 @@ from curtainwall.host import Credentials, Dialler, ScopeOf, Unavailable, Unreach
 from curtainwall.model import (
     LEFT,
     Answer,
-    Ask,
     CallId,
     CallPermitted,
+    CallRequest,
     CurtainwallError,
     HostFacts,
     Place,
@@ -42,7 +42,7 @@ from curtainwall.tools.running import CannotDo, Runner
 TOOL: Final = "fetch.get"
 _ACCEPT: Final = "text/html, application/json;q=0.9, text/*;q=0.9, */*;q=0.5"
 
-Asking = Callable[[SessionId, Ask], Awaitable[Answer]]
+Asking = Callable[[SessionId, CallRequest], Awaitable[Answer]]
 """The way to the gate, as in `Gate.request`."""
 
 
@@ -123,20 +123,20 @@ class Fetch:
             if self._masker.holds_known(cast("str", there["url"])):
                 raise CannotDo(f"`{call.url}` redirects to an address that holds a credential, which is not followed")
             trip = _Trip(left)
-            ask = Ask(tool=TOOL, arguments=there, call=CallId(f"{permit.call}.{len(passed)}"))
-            await self._hop(trip, ask, place.session, f"`{call.url}` redirects ({reply.status}) to `{there['url']}`")
+            request = CallRequest(tool=TOOL, arguments=there, call=CallId(f"{permit.call}.{len(passed)}"))
+            await self._hop(trip, request, place.session, f"`{call.url}` redirects ({reply.status}) to `{there['url']}`")
             assert trip.call is not None
             assert trip.reply is not None
             call, reply, left = trip.call, trip.reply, trip.left
         return await asyncio.to_thread(_told, call, reply, passed, self._limits.size)
 
-    async def _hop(self, trip: _Trip, ask: Ask, session: SessionId, where: str) -> None:
+    async def _hop(self, trip: _Trip, request: CallRequest, session: SessionId, where: str) -> None:
         """Walk a redirect through the gate as a call of its own; raise `CannotDo` unless it was permitted and answered."""
         if self._ask is None:
             raise CannotDo(f"{where}; ask for that url")
-        assert ask.call is not None
-        self._trips[ask.call] = trip
-        asking = asyncio.ensure_future(self._ask(session, ask))
+        assert request.call is not None
+        self._trips[request.call] = trip
+        asking = asyncio.ensure_future(self._ask(session, request))
         begun = asyncio.ensure_future(trip.begun.wait())
         try:
             await asyncio.wait({asking, begun}, timeout=self._limits.patience, return_when=asyncio.FIRST_COMPLETED)
@@ -152,7 +152,7 @@ class Fetch:
             if not asking.done():
                 asking.cancel()
                 await asyncio.wait({asking})
-            self._trips.pop(ask.call)
+            self._trips.pop(request.call)
         if answer is None or answer.waiting:
             raise CannotDo(f"{where}; a human is asked about that: call `{TOOL}` with that url to wait for the answer")
         if answer.result is None:

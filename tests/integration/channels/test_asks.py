@@ -19,8 +19,8 @@ from curtainwall.model import (
     Answer,
     AnswerApproval,
     AnyCommand,
-    Ask,
     Broken,
+    CallRequest,
     ChangeMode,
     Conflict,
     CurtainwallError,
@@ -286,7 +286,7 @@ def test_a_command_that_could_change_files_is_not_identical_with_one_whose_card_
             fired = [await it.session(ROOM, place=Route(channel="cron", reference=f"nightly@{n}"), own=False) for n in range(3)]
             await it.send(fired[2], ChangeMode(by=ANN, mode=Mode.ACCEPT_EDITS))
             for session in fired:
-                said = await it.gate.request(session, Ask(tool="shell.run", arguments={"command": "make clean"}), wait=False)
+                said = await it.gate.request(session, CallRequest(tool="shell.run", arguments={"command": "make clean"}), wait=False)
                 assert said.waiting
             board = it.board(ShownAt("matrix"))
             told = {tuple(session for session, _ in card.joined): "read-only" in card.shown for card in board.cards()}

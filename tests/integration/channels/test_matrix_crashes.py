@@ -12,7 +12,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.machine import examine
 from curtainwall.app.openings import Wanted, open_new, state_of
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, Ask, Route, SessionId, ShownAt, Who
+from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, CallRequest, Route, SessionId, ShownAt, Who
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, Served, configure, halting, process, served
 from tests.support.synapse import Person, Synapse, person
@@ -123,7 +123,7 @@ async def asked(room: str) -> tuple[SessionId, ApprovalId]:
     nightly = Who(name="nightly", channel="cron")
     async with open_house(set_up()) as wired:
         session = await open_new(wired, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
-        await wired.gate.request(session, Ask(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
+        await wired.gate.request(session, CallRequest(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
         return session, wired.store.index.approvals(ApprovalQuery(session=session))[0].approval
 
 

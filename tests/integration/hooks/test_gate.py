@@ -15,8 +15,8 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
     ApprovalQuery,
-    Ask,
     CallDenied,
+    CallRequest,
     ChangeMode,
     Effect,
     ExtensionNoted,
@@ -106,7 +106,7 @@ def test_an_allow_widens_nothing(workspace: Path, far: FarSide, tmp_path: Path) 
         yes = command(python(tmp_path / "yes", decision(permissionDecision="allow", permissionDecisionReason="go on")))
         async with staged(workspace, far, settings(tmp_path, PreToolUse=yes)) as (h, gate, session):
             assert (await gate.request(session, write("/etc/hostname"), wait=False)).waiting
-            unknown = await gate.request(session, Ask(tool="filesystem.rm_rf", arguments={}))
+            unknown = await gate.request(session, CallRequest(tool="filesystem.rm_rf", arguments={}))
             assert unknown.verdict.because == ("unknown-tool",)
             await h.send(session, ChangeMode(by=ANN, mode=Mode.PLAN))
             assert (await gate.request(session, write(workspace / "a"))).verdict.effect is Effect.DENY
@@ -180,7 +180,7 @@ def test_a_rewrite_cannot_bring_a_mask_into_a_file(workspace: Path, far: FarSide
     async def story() -> None:
         found = settings(tmp_path, PreToolUse=rewriting(tmp_path, path=str(workspace / "b")))
         async with staged(workspace, far, found) as (_, gate, session):
-            secret = Ask(tool="filesystem.write_file", arguments={"path": "a", "content": "ghp_" + "a1B2" * 9})
+            secret = CallRequest(tool="filesystem.write_file", arguments={"path": "a", "content": "ghp_" + "a1B2" * 9})
             assert (await gate.request(session, secret)).verdict.because == ("masked-arguments",)
             assert far.lines == []
 
@@ -239,7 +239,7 @@ def test_only_calls_that_are_matched_meet_the_hook(workspace: Path, far: FarSide
         group = {"matcher": "Bash|mcp__filesystem__read.*", "hooks": [command(f"cat >> {tmp_path}/told; echo >> {tmp_path}/told")]}
         async with staged(workspace, far, settings(tmp_path, PreToolUse=[group])) as (_, gate, session):
             await gate.request(session, write(workspace / "a"))
-            await gate.request(session, Ask(tool="filesystem.read_file", arguments={"path": "sub/../a"}))
+            await gate.request(session, CallRequest(tool="filesystem.read_file", arguments={"path": "sub/../a"}))
             [event] = told(tmp_path / "told")
             assert json.dumps(event["tool_input"]) == json.dumps({"path": str(workspace / "a")})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.model import Ask, CallFinished
+from curtainwall.model import CallFinished, CallRequest
 from curtainwall.tools.progress import hearing
 from curtainwall.tools.servers import CannotStart
 from curtainwall.tools.servers.link import ServerLost
@@ -105,7 +105,7 @@ def test_progress_is_heard_by_whoever_waits(tmp_path: Path) -> None:
     async def story() -> None:
         async with desk(tmp_path, *await review(tmp_path, bad_server())) as at:
             with hearing(lambda *told: heard.append(told)):
-                answer = await at.gate.request(at.session, Ask(tool="bad.progress", arguments={}))
+                answer = await at.gate.request(at.session, CallRequest(tool="bad.progress", arguments={}))
             assert answer.result is not None
             assert answer.result.value == "done"
 

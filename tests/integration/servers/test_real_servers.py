@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.model import AnswerApproval, ApprovalAsked, Ask, Effect
+from curtainwall.model import AnswerApproval, ApprovalAsked, CallRequest, Effect
 from tests.support.covers import covers
 from tests.support.houses import ANN, events, run, until
 from tests.support.real_parts import EVERYTHING_SERVER, FILES_SERVER, GIT_SERVER
@@ -72,7 +72,9 @@ def test_what_was_judged_is_what_the_server_gets(tmp_path: Path) -> None:
             assert prepared.arguments["path"] == str(at.workspace / "real" / "x")
             assert await at.value("files.read_text_file", path="link/x") == "found"
             (at.workspace / "out").symlink_to(tmp_path)
-            asked = await at.gate.request(at.session, Ask(tool="files.read_text_file", arguments={"path": "out/outside"}), wait=False)
+            asked = await at.gate.request(
+                at.session, CallRequest(tool="files.read_text_file", arguments={"path": "out/outside"}), wait=False
+            )
             assert asked.waiting
 
     run(story())

@@ -20,7 +20,7 @@ from curtainwall.model import (
     SYSTEM,
     AgentSpoke,
     AnswerApproval,
-    Ask,
+    CallRequest,
     EndTurn,
     GrantScope,
     MessageId,
@@ -121,7 +121,7 @@ def hostile_conversation(web: Web) -> None:
     """Let somebody talk to the team with the hostile words, in a thread of such a name, and let the job fire once."""
     caller = OutsideCaller(web.served.wired, Who(name="ann"), "", Mode.BYPASS)
     told: dict[str, JsonValue] = {"team": "hostile", "question": MARKUP + TRICKS, "thread": MARKUP[:64]}
-    answer = web.do(caller.request(caller.session, Ask(tool="teams.ask", arguments=told), wait=False))
+    answer = web.do(caller.request(caller.session, CallRequest(tool="teams.ask", arguments=told), wait=False))
     assert answer.waiting or answer.result is not None, answer.verdict
     ann = web.visit("ann")
     assert ann.post("/cron/hostile/run").status_code == 303

@@ -13,8 +13,8 @@ from curtainwall.app.main import main
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up, workspace_at
 from curtainwall.model import (
     Answer,
-    Ask,
     CallPermitted,
+    CallRequest,
     LabelSource,
     Mode,
     OpenSession,
@@ -98,7 +98,7 @@ async def opened(
     return session
 
 
-def session_in(workspace: Path, *wishes: Ask, **options: Any) -> tuple[SessionId, list[Answer]]:
+def session_in(workspace: Path, *wishes: CallRequest, **options: Any) -> tuple[SessionId, list[Answer]]:
     """Open a session, make wishes that nobody waits for, and let go of it."""
 
     async def work() -> tuple[SessionId, list[Answer]]:
@@ -109,6 +109,6 @@ def session_in(workspace: Path, *wishes: Ask, **options: Any) -> tuple[SessionId
     return asyncio.run(asyncio.wait_for(work(), 60))
 
 
-def read(path: str | Path) -> Ask:
+def read(path: str | Path) -> CallRequest:
     """Return the wish to read a file."""
-    return Ask(tool="filesystem.read_file", arguments={"path": str(path)})
+    return CallRequest(tool="filesystem.read_file", arguments={"path": str(path)})

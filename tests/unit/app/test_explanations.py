@@ -7,7 +7,7 @@ import pytest
 from curtainwall.app.explanations import Explanations
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.wiring import Wired, open_house, set_up
-from curtainwall.model import AnswerApproval, ApprovalQuery, Ask, Effect, NotFound, SessionId, Who
+from curtainwall.model import AnswerApproval, ApprovalQuery, CallRequest, Effect, NotFound, SessionId, Who
 from tests.support.houses import until
 from tests.support.talking import Home, home, run
 
@@ -17,7 +17,7 @@ ANN = Who(name="ann")
 
 
 async def wish(wired: Wired, session: SessionId, tool: str, **arguments: str) -> None:
-    await wired.gate.request(session, Ask(tool=tool, arguments=dict(arguments)), wait=False)
+    await wired.gate.request(session, CallRequest(tool=tool, arguments=dict(arguments)), wait=False)
 
 
 async def opened(wired: Wired) -> SessionId:

@@ -6,7 +6,7 @@ import pytest
 
 from curtainwall.app.process_ways import Present
 from curtainwall.egress import Reach, ReachKind
-from curtainwall.model import Ask, CommandRefused, HostFacts, Scope, SessionId
+from curtainwall.model import CallRequest, CommandRefused, HostFacts, Scope, SessionId
 from tests.support.covers import covers
 
 
@@ -16,7 +16,7 @@ def test_between_turns_a_process_can_neither_call_nor_ask_a_model_nor_reach_a_ho
 
     async def scenario() -> None:
         with pytest.raises(CommandRefused, match="no turn is at work"):
-            await present.request(SessionId("s"), Ask(tool="shell.run", arguments={"command": "id"}))
+            await present.request(SessionId("s"), CallRequest(tool="shell.run", arguments={"command": "id"}))
         assert not (await present.begins(call=None)).allowed  # type: ignore[arg-type] - nor is the call looked at
         assert not (await present.decide(HostFacts(host="x.example", port=443, secure=True, scope=Scope.PUBLIC))).allowed
         assert await present.judge(Reach("anthropic", ReachKind.URL, "https://x.example", "messages", removable=True)) == "remove"

@@ -10,7 +10,7 @@ from curtainwall.app.explanations import Explanations
 from curtainwall.app.forking import fork
 from curtainwall.app.openings import Wanted, open_new, reset, state_of
 from curtainwall.app.wiring import open_house, set_up
-from curtainwall.model import Ask, Broken, Effect, SessionId, Who
+from curtainwall.model import Broken, CallRequest, Effect, SessionId, Who
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said
 
@@ -21,8 +21,8 @@ FORBID = '@id("no-writing") @title("Nothing is written") forbid (principal, acti
 CRON = Who(name="strict", channel="cron")
 HOOK = '[webhooks.hooks.NAME]\nsecret-env = "CI_SECRET"\nprompt = "go"\n'
 SENDER = Who(name="strict", channel="webhook")
-LOOK = Ask(tool="filesystem.list_directory", arguments={"path": "."})
-WRITE = Ask(tool="filesystem.write_file", arguments={"path": "a.txt", "content": "x"})
+LOOK = CallRequest(tool="filesystem.list_directory", arguments={"path": "."})
+WRITE = CallRequest(tool="filesystem.write_file", arguments={"path": "a.txt", "content": "x"})
 
 
 def configured(places: Places, text: str, *, jobs: tuple[str, ...] = ("strict",), file: Path | None = None) -> Path:
@@ -97,8 +97,8 @@ def test_the_rules_of_a_webhook_hold_in_its_sessions_and_in_what_comes_of_them_a
     async def story() -> None:
         async with open_house(set_up()) as wired:
 
-            async def effect(session: SessionId, ask: Ask) -> tuple[Effect, tuple[str, ...]]:
-                verdict = (await wired.gate.request(session, ask)).verdict
+            async def effect(session: SessionId, request: CallRequest) -> tuple[Effect, tuple[str, ...]]:
+                verdict = (await wired.gate.request(session, request)).verdict
                 return verdict.effect, verdict.because
 
             strict = await open_new(wired, Wanted("demo", hook="strict"), SENDER)

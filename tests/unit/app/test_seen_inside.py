@@ -4,7 +4,7 @@ from pathlib import Path
 
 from curtainwall.app.mounted import mounted_labels
 from curtainwall.app.seen_inside import SeenInside
-from curtainwall.model import Answer, Ask, CallId, Effect, SessionId, ToolResult, Verdict
+from curtainwall.model import Answer, CallId, CallRequest, Effect, SessionId, ToolResult, Verdict
 from tests.support.covers import covers
 from tests.support.policies import policy, session
 from tests.support.talking import run
@@ -15,9 +15,9 @@ HERE = "/home/ann/project"
 class Echo:
     """A gate that answers with what it is asked for."""
 
-    async def request(self, session: SessionId, ask: Ask, **_: object) -> Answer:
+    async def request(self, session: SessionId, request: CallRequest, **_: object) -> Answer:
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason=f"it is in {HERE}")
-        return Answer(call=CallId("c"), verdict=verdict, result=ToolResult(ok=ask.tool != "git.status", value=ask.arguments))
+        return Answer(call=CallId("c"), verdict=verdict, result=ToolResult(ok=request.tool != "git.status", value=request.arguments))
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
         raise NotImplementedError
@@ -32,7 +32,7 @@ def test_paths_are_told_as_the_agent_knows_them_and_texts_as_they_are() -> None:
 
     def heard(tool: str) -> object:
         value = {f"{HERE}/a": [f"`{HERE}/b`", f"{HERE}", f"{HERE}-2/c", f"{HERE}.old", 1, None]}
-        answer = run(gate.request(SessionId("s"), Ask(tool=tool, arguments=value)))
+        answer = run(gate.request(SessionId("s"), CallRequest(tool=tool, arguments=value)))
         assert answer.verdict.reason == "it is in /workspace"
         assert answer.result is not None
         return answer.result.value

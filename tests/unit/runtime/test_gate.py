@@ -16,11 +16,11 @@ from curtainwall.model import (
     ApprovalAsked,
     ApprovalId,
     ApprovalQuery,
-    Ask,
     Batch,
     BlobRef,
     CallFinished,
     CallPermitted,
+    CallRequest,
     ChangeMode,
     CloseSession,
     DenialsCounted,
@@ -86,7 +86,7 @@ def test_an_unknown_tool_is_denied_and_logged(workspace: Path, far: FarSide) -> 
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session = await open_session(h, workspace)
-            answer = await SessionGate(h, tools(far)).request(session, Ask(tool="filesystem.rm_rf", arguments={}))
+            answer = await SessionGate(h, tools(far)).request(session, CallRequest(tool="filesystem.rm_rf", arguments={}))
             assert (answer.verdict.effect, answer.verdict.because) == (Effect.DENY, ("unknown-tool",))
             assert kinds(h, session)[-2:] == ["CallRequested", "CallDenied"]
             assert far.lines == []
@@ -100,7 +100,7 @@ def test_what_a_refusal_quotes_of_a_secret_is_masked_in_its_words_and_in_the_log
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session = await open_session(h, workspace)
-            gate, wanted = SessionGate(h, tools(far)), Ask(tool=f"filesystem.{secret}", arguments={"path": secret})
+            gate, wanted = SessionGate(h, tools(far)), CallRequest(tool=f"filesystem.{secret}", arguments={"path": secret})
             for asked in (wanted, wanted.model_copy(update={"server": "git"})):
                 answer = await gate.request(session, asked)
                 assert answer.verdict.because == ("unknown-tool",)
@@ -134,9 +134,9 @@ def test_what_only_the_house_asks_for_is_unknown_to_agents(workspace: Path, far:
         async with house(MemoryStore(SystemClock())) as h:
             session = await open_session(h, workspace)
             gate = SessionGate(h, tools(far))
-            ask = Ask(tool=FOLLOW_INSTRUCTIONS, arguments={"path": "AGENTS.md", "content": "obey"})
-            assert (await gate.request(session, ask)).verdict.because == ("unknown-tool",)
-            answer = await gate.request(session, ask.model_copy(update={"by_house": True}), wait=False)
+            request = CallRequest(tool=FOLLOW_INSTRUCTIONS, arguments={"path": "AGENTS.md", "content": "obey"})
+            assert (await gate.request(session, request)).verdict.because == ("unknown-tool",)
+            answer = await gate.request(session, request.model_copy(update={"by_house": True}), wait=False)
             assert answer.waiting
 
     run(story())
@@ -148,7 +148,7 @@ def test_arguments_that_mean_nothing_are_denied(workspace: Path, far: FarSide, a
         async with house(MemoryStore(SystemClock())) as h:
             session = await open_session(h, workspace)
             answer = await SessionGate(h, tools(far)).request(
-                session, Ask.model_construct(tool="filesystem.read_file", arguments=arguments)
+                session, CallRequest.model_construct(tool="filesystem.read_file", arguments=arguments)
             )
             assert (answer.verdict.effect, answer.verdict.because) == (Effect.DENY, ("invalid-arguments",))
             assert far.lines == []
@@ -256,7 +256,7 @@ def test_a_call_that_waits_is_not_denied_because_another_one_is(workspace: Path,
             waiting = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             [approval] = await until(lambda: open_asks(h))
             for _ in range(2):
-                assert (await gate.request(session, Ask(tool="filesystem.rm_rf", arguments={}))).verdict.effect is Effect.DENY
+                assert (await gate.request(session, CallRequest(tool="filesystem.rm_rf", arguments={}))).verdict.effect is Effect.DENY
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
             assert (await waiting).result == ToolResult(ok=True, value="done")
 
@@ -504,7 +504,7 @@ def test_an_approver_is_not_asked_about_a_plan(workspace: Path, far: FarSide) ->
         async with house(MemoryStore(SystemClock())) as h:
             session = await open_session(h, workspace)
             step = {"tool": "filesystem.read_file", "arguments": {"path": "/etc/hostname"}}
-            plan = Ask(tool="session.propose_plan", arguments={"steps": [step]})
+            plan = CallRequest(tool="session.propose_plan", arguments={"steps": [step]})
             answer = await SessionGate(h, tools(far), approver=Yes()).request(session, plan, wait=False)
             assert answer.waiting, "it is a yes to what happens later, which a human gives"
             assert "ApprovalAnswered" not in kinds(h, session)

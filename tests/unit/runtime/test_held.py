@@ -6,8 +6,8 @@ from pathlib import Path
 
 from curtainwall.model import (
     Answer,
-    Ask,
     CallId,
+    CallRequest,
     Effect,
     MessageId,
     Peer,
@@ -30,10 +30,10 @@ from tests.support.waiting import eventually
 class Full:
     """A gate that can write nothing down the first time."""
 
-    asked: list[Ask] = field(default_factory=list[Ask])
+    asked: list[CallRequest] = field(default_factory=list[CallRequest])
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
-        self.asked.append(ask)
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+        self.asked.append(request)
         if len(self.asked) == 1:
             raise TryLater("nothing was written: the disk is full")
         verdict = Verdict(effect=Effect.ALLOW, because=(), reason="")
@@ -52,8 +52,8 @@ class Slow(Full):
 
     left: int = 0
 
-    async def request(self, session: SessionId, ask: Ask, *, wait: bool = True, save: Save | None = None) -> Answer:
-        await super().request(session, ask, wait=wait, save=save)
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+        await super().request(session, request, wait=wait, save=save)
         try:
             return await asyncio.Future()
         finally:

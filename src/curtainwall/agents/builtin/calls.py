@@ -11,12 +11,12 @@ from curtainwall.agents.builtin.program import CallReply, Given, Raised, Waits
 from curtainwall.agents.builtin.seal import Pending
 from curtainwall.model import (
     Answer,
-    Ask,
     CallDenied,
     CallDropped,
     CallFinished,
     CallId,
     CallLost,
+    CallRequest,
     Gate,
     Live,
     NotFound,
@@ -67,8 +67,8 @@ class TurnCalls:
     async def request(self, pending: Pending, save: Save) -> CallReply:
         """Make a call; where a human is asked, do not wait for the answer."""
         self.say(Live(kind="doing", text=_doing(pending)))
-        ask = Ask(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.turn)
-        return self._reply(await self.gate.request(self.session, ask, wait=False, save=save))
+        request = CallRequest(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.turn)
+        return self._reply(await self.gate.request(self.session, request, wait=False, save=save))
 
     async def settle(self, call: CallId) -> CallReply:
         """Return what became of a call that was made before; run it where it was granted meanwhile."""

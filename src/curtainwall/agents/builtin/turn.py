@@ -19,11 +19,11 @@ from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     AgentSpoke,
     AnyEvent,
-    Ask,
     Basis,
     Broken,
     BudgetExhausted,
     CallId,
+    CallRequest,
     Clock,
     CompactionSkipped,
     ContextMeasured,
@@ -218,8 +218,8 @@ class Turn:
         """Ask, once, whether changed instructions count. Nobody waits for the answer: until then it is the old ones, or none."""
         call = self.talk.following.get((path, digest))
         if call is None:
-            ask = Ask(tool=FOLLOW_INSTRUCTIONS, arguments={"path": path, "content": text}, turn=self.at.turn, by_house=True)
-            answer = await self.around.gate.request(self.at.session, ask, wait=False)
+            request = CallRequest(tool=FOLLOW_INSTRUCTIONS, arguments={"path": path, "content": text}, turn=self.at.turn, by_house=True)
+            answer = await self.around.gate.request(self.at.session, request, wait=False)
         elif call in self.talk.refused:
             return False
         else:

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import JsonValue, ValidationError
 
-from curtainwall.model import LEFT, Ask, CallId, Clock, CurtainwallError, Gate, SessionId, TurnId, ordered_id
+from curtainwall.model import LEFT, CallId, CallRequest, Clock, CurtainwallError, Gate, SessionId, TurnId, ordered_id
 from curtainwall.tools.mcp_in.bounds import Load
 from curtainwall.tools.mcp_in.frames import Fault, Params, Request, RequestId, complaint, is_id, reply
 from curtainwall.tools.mcp_in.greetings import Greetings
@@ -141,9 +141,9 @@ class Calls:
         tool = room.greetings.full_name(cast("str", params["name"]))
         try:
             watched = self._watched(call)
-            ask = _ask(tool, params.get("arguments"), watched.call if watched else None, room.turn)
+            request = _request(tool, params.get("arguments"), watched.call if watched else None, room.turn)
             with hearing(watched.teller.hear) if watched else nullcontext():
-                return result_of(await room.gate.request(room.session, ask), call.version)
+                return result_of(await room.gate.request(room.session, request), call.version)
         except CurtainwallError as error:
             return failure_of(error, call.version)
 
@@ -157,8 +157,8 @@ class Calls:
         return call.watched
 
 
-def _ask(tool: str, arguments: JsonValue, call: CallId | None, turn: TurnId | None) -> Ask:
+def _request(tool: str, arguments: JsonValue, call: CallId | None, turn: TurnId | None) -> CallRequest:
     try:
-        return Ask(tool=tool, arguments={} if arguments is None else arguments, call=call, turn=turn)
+        return CallRequest(tool=tool, arguments={} if arguments is None else arguments, call=call, turn=turn)
     except ValidationError:
         raise Fault(INVALID_PARAMS, "the arguments cannot be read") from None

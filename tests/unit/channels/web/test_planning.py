@@ -10,7 +10,7 @@ from curtainwall.app.callers import OutsideCaller
 from curtainwall.app.jobs import HouseFirings, jobs_in
 from curtainwall.channels.cron import CHANNEL, Firing
 from curtainwall.channels.cron.jobs import NOT_OVER, passed
-from curtainwall.model import HOUSE, Ask, ExtensionNoted, Mode, SessionQuery, Who
+from curtainwall.model import HOUSE, CallRequest, ExtensionNoted, Mode, SessionQuery, Who
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
 
@@ -103,7 +103,7 @@ def test_teams_and_their_conversations_are_shown_with_their_figures(web: Web, an
     assert "Nobody has asked a team yet" in page
     caller = OutsideCaller(web.served.wired, Who(name="ann"), "frontend", Mode.BYPASS)
     told = {"toTeam": "backend", "message": "hello", "waitForResponse": False}
-    assert web.do(caller.request(caller.session, Ask(tool="teams.send_message", arguments=told))).result
+    assert web.do(caller.request(caller.session, CallRequest(tool="teams.send_message", arguments=told))).result
     web.until(lambda: "frontend → backend" in ann.get("/teams").text)
     web.until(lambda: "1 message ·" in ann.get("/teams").text)
     caller_at = f"/sessions/{caller.session}"
