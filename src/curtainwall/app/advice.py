@@ -1,12 +1,13 @@
 """What a person can know and do about a call: why it is judged so, which tool was meant, and which hooks would hear of it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 
 from curtainwall.app.hooks import pins_of
 from curtainwall.app.judging import INVALID, POLICY_ERROR, Judge, Ruling
 from curtainwall.app.wiring import Setup, judging_tools
-from curtainwall.model import Broken, Verdict
+from curtainwall.model import Broken, Role, Subject, Verdict
 from curtainwall.policy import Explanation, explain
 from curtainwall.tools.hooks import Settings, Trust, workspace_hooks
 
@@ -36,9 +37,18 @@ def ways_to_a_call(setup: Setup, tool: str, verdict: Verdict) -> tuple[str, ...]
 def explained(setup: Setup, judge: Judge, ruling: Ruling, tool: str) -> Explanation:
     """Return why a ruling is what it is, also where the call meant nothing."""
     if ruling.subject is not None:
-        return explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
+        told = explain(judge.rules.policy, ruling.subject, judge.facts, ruling.verdict)
+        return replace(told, facts=(*_unknown_credentials(setup, ruling.subject), *told.facts))
     cards = tuple(card for rule in ruling.verdict.because if (card := judge.rules.policy.card(rule)) is not None)
     return Explanation(ruling.verdict.effect, cards, (), ways_to_a_call(setup, tool, ruling.verdict))
+
+
+def _unknown_credentials(setup: Setup, subject: Subject) -> Iterator[str]:
+    """Say of credentials that the configuration does not have that there are none: whatever the rules say, such a call fails."""
+    known = setup.config.credentials
+    for name in dict.fromkeys(it.value for it in subject.resources if it.role is Role.USE_CREDENTIAL and it.value not in known):
+        there = f"there are: {', '.join(sorted(known))}" if known else "the configuration has none"
+        yield f"there is no credential `{name}`, so the call would fail even if it was allowed; {there}"
 
 
 def similar_tools(setup: Setup, tool: str) -> tuple[str, ...]:

@@ -10,18 +10,23 @@ from curtainwall.model import CommandRefused, CurtainwallError, NotFound
 
 @dataclass(frozen=True, slots=True)
 class AgentStanding:
-    """One agent as `agents list` shows it; `why` says what is in the way of running it, and what to do."""
+    """One agent as `agents list` shows it; `lacks` says everything that is in the way of running it, and what to do."""
 
     name: str
     version: str
     image: str
     built: bool
-    why: str = ""
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """What it lacks, in one line; nothing where it lacks nothing."""
+        return "; ".join(self.lacks)
 
     @property
     def is_runnable(self) -> bool:
         """Tell whether a session could be started with it."""
-        return not self.why
+        return not self.lacks
 
 
 class AgentImages:
@@ -81,16 +86,16 @@ class AgentImages:
         try:
             image = self.of(agent)
         except NotFound:
-            return AgentStanding(agent, "", "", built=False, why=f"there is no recipe for it; name an image of yours in [agents.{agent}]")
+            nothing = f"there is no recipe for it; name an image of yours in [agents.{agent}]"
+            return AgentStanding(agent, "", "", built=False, lacks=(nothing,))
         version = "" if self.is_users(agent) else self.recipes(agent).version_of(agent)
-        if engine:
-            return AgentStanding(agent, version, image, built=False, why=engine)
+        built, lacks = False, [engine] if engine else []
         try:
-            built = await self._engine.has_image(image)
+            built = not engine and await self._engine.has_image(image)
+            if not engine and not built:
+                lacks.append(f"its image is not there; {self.remedy(agent)}")
         except CurtainwallError as fault:
-            return AgentStanding(agent, version, image, built=False, why=str(fault))
-        if not built:
-            return AgentStanding(agent, version, image, built=False, why=f"its image is not there; {self.remedy(agent)}")
+            lacks.append(str(fault))
         if providers and keys.isdisjoint(providers):
-            return AgentStanding(agent, version, image, built=True, why=f"there is no key for {' or '.join(providers)} (docs/models.md)")
-        return AgentStanding(agent, version, image, built=True)
+            lacks.append(f"there is no key for {' or '.join(providers)} (docs/models.md)")
+        return AgentStanding(agent, version, image, built=built, lacks=tuple(lacks))

@@ -1,7 +1,7 @@
 """The parts behind local agents, put together: program, confinement, pool, and their ways out."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from curtainwall.app.process_ways import ProcessWays
 from curtainwall.app.wiring import Wired
 from curtainwall.egress import Access, Authority, Egress
 from curtainwall.host import Dialler, Missing, find_bubblewrap
-from curtainwall.model import CommandRefused, Journal, NotFound, SessionId, Workspace
+from curtainwall.model import CommandRefused, CurtainwallError, Journal, NotFound, SessionId, Workspace
 from curtainwall.tools import scopes
 
 _MIB: Final = 1024 * 1024
@@ -85,11 +85,27 @@ def folders_of(home: Home, session: SessionId, workspace: Workspace) -> Folders:
 
 async def see_that_local_can(agent: str, config: Config, given: Mapping[str, Access]) -> None:
     """Raise, with what to do, where the program, the confinement or the key is missing; `given` is what the agent may be given."""
-    find_claude(config.processes.program)
+    async for fault in _faults_of_local(agent, config, given):
+        raise fault
+
+
+async def lacks_of_local(agent: str, config: Config, given: Mapping[str, Access]) -> tuple[str, ...]:
+    """Return everything that is missing, with what to do."""
+    return tuple([str(fault) async for fault in _faults_of_local(agent, config, given)])
+
+
+async def _faults_of_local(agent: str, config: Config, given: Mapping[str, Access]) -> AsyncIterator[CurtainwallError]:
+    try:
+        find_claude(config.processes.program)
+    except CurtainwallError as fault:
+        yield fault
     found = await asyncio.to_thread(find_bubblewrap)
     if isinstance(found, Missing):
-        raise NotFound(f"`{agent}` cannot be confined here: {found.reason}; {found.remedy}")
-    await see_that_a_key_is_there(agent, given, (_PROVIDER,))
+        yield NotFound(f"`{agent}` cannot be confined here: {found.reason}; {found.remedy}")
+    try:
+        await see_that_a_key_is_there(agent, given, (_PROVIDER,))
+    except CurtainwallError as fault:
+        yield fault
 
 
 def limits_of(config: Config) -> Limits:

@@ -236,3 +236,13 @@ def test_an_unknown_tool_is_answered_with_those_that_are_like_it(run: Run, place
     assert "did you mean `filesystem.read_file`" in run("tools", "show", "read_file").err
     bad = run("policy", "explain", "fetch.get", '{"url": 7}', "--output", "json").json
     assert "curtainwall tools show fetch.get" in bad["changes"][0]
+
+
+def test_a_credential_that_there_is_not_is_told_beside_what_the_rules_say(run: Run, places: Places) -> None:
+    places.home.mkdir(mode=0o700, exist_ok=True)
+    (places.home / "config.toml").write_text('[credentials.forge]\nenv = "FORGE"\nhosts = ["a.org"]\n')
+    call = ("policy", "explain", "fetch.get", '{"url": "https://a.org/x", "credential": "gone"}')
+    words = "there is no credential `gone`, so the call would fail even if it was allowed; there are: forge"
+    assert words in run(*call, "--output", "json").json["facts"]
+    assert words in run(*call).out
+    assert "there is no credential" not in run(*call[:-1], call[-1].replace("gone", "forge")).out

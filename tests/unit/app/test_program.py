@@ -42,6 +42,26 @@ def test_the_agents_are_listed_with_what_each_lacks(run: Run) -> None:
     assert listed[0]["runnable"] is True
 
 
+def test_everything_that_an_agent_lacks_is_named_and_a_key_file_that_cannot_be_read_is_no_key(
+    run: Run, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places.home.mkdir(mode=0o700, exist_ok=True)
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    unreadable = tmp_path / "a-directory"
+    unreadable.mkdir()
+    lists = "".join(f'[agents.{name}.keys.anthropic]\nfile = "{unreadable}"\n' for name in ("claude-code", "claude-local"))
+    (places.home / "config.toml").write_text(f'[processes]\nprogram = "{tmp_path}/no-claude"\n{lists}')
+    listed = {it["name"]: it for it in run("agents", "list", "--output", "json").json}
+    for words in ("does not answer", "there is no key for anthropic"):
+        assert words in listed["claude-code"]["why"]
+    for words in (f"{tmp_path}/no-claude", f"`claude-local` cannot get the key for its models: `{unreadable}` is not a file"):
+        assert words in listed["claude-local"]["why"]
+    told = run("agents", "list").out
+    assert sum("does not answer" in line for line in told.splitlines()) == 1, "what several lack is told once"
+
+
 def test_the_doctor_names_the_model_of_new_sessions(run: Run, places: Places) -> None:
     assert "set ANTHROPIC_API_KEY" in run("doctor").out
     places.home.mkdir(mode=0o700, exist_ok=True)

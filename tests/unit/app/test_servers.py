@@ -152,9 +152,10 @@ def test_a_bad_server_in_the_file_stops_every_command(run: Run, places: Places) 
 def test_what_is_wrong_with_a_server_is_said_in_one_line(run: Run, places: Places) -> None:
     run("servers", "add", "gone", "--", "no-such-program")
     run("servers", "add", "crash", "--", "/usr/bin/python3", str(TOOL_SERVER), "--crash")
-    run("servers", "add", "far", "--", "/bin/sh")
+    run("servers", "add", "far", "--", "/no/such/program")
     for name, why in (
         ("gone", "the program `no-such-program` of `gone` is not on the path; install it, or correct `servers.gone.command`"),
+        ("far", "the program `/no/such/program` of `far` is not there or cannot be run; install it, or correct `servers.far.command`"),
         ("crash", "I cannot start: the moon is full"),
         ("nobody", "there is no server `nobody`"),
     ):

@@ -296,3 +296,19 @@ def test_no_letter_crashes_the_parser() -> None:
     )
     runs = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(12)]
     assert [run.wait(60) for run in runs] == [0] * len(runs)
+
+
+def test_a_shell_in_a_shell_is_read_four_times_and_no_deeper() -> None:
+    text = "ls"
+    for _ in range(4):
+        text = f"bash -c {shlex.quote(text)}"
+    inner = parse_script(text).commands[-1]
+    assert (inner.program, inner.parsed) == ("ls", True)
+    last = parse_script(f"bash -c {shlex.quote(text)}").commands[-1]
+    assert (last.program, last.parsed) == ("", False), "what nobody read is not taken for read"
+
+
+def test_brackets_in_brackets_are_read_up_to_a_depth_and_no_deeper() -> None:
+    told = {deep: parse_script(f"{'( ' * deep}ls{' )' * deep}").commands[0] for deep in (147, 148)}
+    assert (told[147].program, told[147].parsed) == ("ls", True)
+    assert (told[148].program, told[148].parsed) == ("", False)

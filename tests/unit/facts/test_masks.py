@@ -257,12 +257,14 @@ def test_a_mask_in_arguments_is_found_wherever_it_is() -> None:
         deep = deep[0]
 
 
-def test_a_value_nested_too_deeply_is_refused() -> None:
+@pytest.mark.parametrize("key", [None, "key"])
+def test_a_value_nested_too_deeply_is_refused_and_one_of_200_levels_is_not(key: str | None) -> None:
     deep: JsonValue = "x"
-    for _ in range(300):
-        deep = [deep]
-    with pytest.raises(Unclear, match="nested"):
-        MASKER.mask_json(deep)
+    for _ in range(200):
+        deep = [deep] if key is None else {key: deep}
+    assert MASKER.mask_json(deep) == deep
+    with pytest.raises(Unclear, match="nested more than 200 levels deep"):
+        MASKER.mask_json([deep])
 
 
 def test_a_stream_shows_plain_words_at_once_and_holds_what_may_become_a_secret() -> None:

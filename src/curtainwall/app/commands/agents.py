@@ -13,11 +13,11 @@ from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.containers import adapters_of
-from curtainwall.app.processes import see_that_local_can
+from curtainwall.app.processes import lacks_of_local
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json
 from curtainwall.app.wiring import set_up
 from curtainwall.egress import Access
-from curtainwall.model import CurtainwallError, NotFound
+from curtainwall.model import NotFound
 from curtainwall.session import inert
 
 app = typer.Typer()
@@ -35,8 +35,8 @@ def list_agents(output: OutputOption = Output.TEXT) -> None:
     rows = [(each.name, each.version or "-", _image_word(each), "yes" if each.is_runnable else "no") for each in found]
     show(columns(("agent", "version", "image", "can run"), rows))
     # Several agents often lack the same thing; it is told once.
-    lacks = dict.fromkeys(each.why for each in found if each.why)
-    told = [f"{', '.join(each.name for each in found if each.why == why)}: {inert(why)}" for why in lacks]
+    lacks = dict.fromkeys(why for each in found for why in each.lacks)
+    told = [f"{', '.join(each.name for each in found if why in each.lacks)}: {inert(why)}" for why in lacks]
     if told:
         show("\n".join(["", *told]))
 
@@ -78,11 +78,7 @@ async def _keys_of(config: Config, agent: str) -> frozenset[str]:
 
 
 async def _local(config: Config) -> AgentStanding:
-    try:
-        await see_that_local_can(LOCAL, config, _given(config, LOCAL))
-    except CurtainwallError as fault:
-        return AgentStanding(LOCAL, "", "", built=False, why=str(fault))
-    return AgentStanding(LOCAL, "", "", built=False)
+    return AgentStanding(LOCAL, "", "", built=False, lacks=await lacks_of_local(LOCAL, config, _given(config, LOCAL)))
 
 
 async def _build(name: str | None, network: str | None) -> list[tuple[str, str, bool]]:
