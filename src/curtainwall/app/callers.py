@@ -46,6 +46,7 @@ class OutsideCaller:
     """
 
     def __init__(self, wired: Wired, by: Who, team: str = "", mode: Mode = Mode.DEFAULT, name: str = "") -> None:
+        team = "" if team == NOBODY else team
         if team:
             see_that_there_is(team, wired.setup.config.teams)
         self.session = SessionId(wired.house.mint())

@@ -17,11 +17,13 @@ from curtainwall.model import (
     CommandRefused,
     CurtainwallError,
     Lease,
+    Millis,
     SessionId,
     SessionQuery,
     StreamId,
     freed_lease,
     session_of,
+    session_stream,
 )
 from curtainwall.runtime import Turns
 
@@ -50,7 +52,7 @@ class Keeper:
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
         """Keep the teams' sessions, and fulfil wishes, until the context is left."""
-        made = {"keeper": self._keep(), "wishes": self._fulfil(), "warming": self._warm()}
+        made = {"keeper": self._keep(), "wishes": self._fulfil(), "warming": self._warm(), "rousing": self._rouse()}
         tasks = [asyncio.create_task(each, name=name) for name, each in made.items()]
         try:
             yield
@@ -90,12 +92,33 @@ class Keeper:
     async def _warm(self) -> None:
         """Get the agents of the most used pairs ready, one after the other; what goes wrong is told with their next message."""
         await self._has_lease.wait()
+        if not self._wired.setup.config.peers.warm:
+            return
         active = [told for told in self._wired.talk.figures() if told.status != "archived"]
         for told in active[: self._wired.setup.config.peers.warm]:
             try:
                 await self._crew.wake(told.session)
             except CurtainwallError as fault:
                 _LOG.warning("the agent of `%s` could not be got ready: %s", told.pair, fault)
+
+    async def _rouse(self) -> None:
+        """Take up the archived pairs in which a message has waited since nobody worked for the teams, one after the other."""
+        await self._has_lease.wait()
+        for row in self._wired.store.index.sessions(SessionQuery(channel=TEAMS, before=self._long_ago, limit=_MANY)):
+            # Each log is read from its beginning, and whoever asks now comes first.
+            await asyncio.sleep(0)
+            with suppress(CurtainwallError):
+                if row.session not in self._known and self._has_something_waiting(row.session):
+                    self._take_up(row.session)
+
+    def _has_something_waiting(self, session: SessionId) -> bool:
+        state = self._wired.peers.state(session)
+        return state.closed is None and bool(state.queue or self._wired.store.inbox.waiting(session_stream(session)))
+
+    @property
+    def _long_ago(self) -> Millis:
+        """When a pair was used last that counts as archived now."""
+        return self._wired.house.clock.now() - self._wired.setup.config.peers.archive_after * 1000
 
     async def _lease(self) -> Lease:
         while True:
@@ -105,8 +128,8 @@ class Keeper:
             await self._wired.house.until_free(KEEPER, _LOOK_AGAIN)
 
     def _take_up_all(self) -> None:
-        """Look after every pair that has been used lately, or has something waiting."""
-        long_ago = self._wired.house.clock.now() - self._wired.setup.config.peers.archive_after * 1000
+        """Look after every pair that has been used lately, or is in the middle of a turn."""
+        long_ago = self._long_ago
         for row in self._wired.store.index.sessions(SessionQuery(channel=TEAMS, limit=_MANY)):
             if row.status != "closed" and (row.changed > long_ago or row.status in ("working", "waiting")):
                 self._known.add(row.session)
@@ -146,6 +169,10 @@ class Keeper:
             self._take_up(wish.session)
             await self._crew.wake(wish.session)
             return "awake"
+        state = self._wired.peers.state(wish.session)
+        if (state.turn is not None and not state.turn_waits) or (state.queue and not state.exhausted):
+            # What is left in the middle would be taken up by nobody before the next message comes.
+            raise CommandRefused("its agent is at work; it rests by itself when it is done, and `cancel` stops it")
         await self._turns.leave(wish.session)
         await self._crew.sleep(wish.session)
         return "asleep"

@@ -13,11 +13,13 @@ from curtainwall.app.keeper import KEEPER
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
+from curtainwall.channels.tale import Tale
 from curtainwall.channels.teams import Pair, PairFigures
 from curtainwall.model import (
     OUTSIDE,
     SYSTEM,
     ApprovalQuery,
+    BudgetKind,
     CallRequest,
     CommandRefused,
     CurtainwallError,
@@ -45,6 +47,8 @@ class TeamReply:
     """The name of what went wrong, as `AgentSilent` (docs/process-agents.md); the text has it in words."""
     approvals: tuple[str, ...] = ()
     """What a human has to answer before the team goes on, where the reply is `waiting`."""
+    exhausted: tuple[str, ...] = ()
+    """The conversation's budgets that are used up, where the reply is `waiting` because of that: a human has to allow more."""
 
 
 class Teams:
@@ -117,6 +121,23 @@ class Teams:
                     told.add(approval)
                     yield approval
 
+    async def new_shortages(self, team: str, *, thread: str = "") -> AsyncGenerator[tuple[SessionId, BudgetKind]]:
+        """Yield for ever which budget of the conversation with a team is used up, so that nothing goes on there, as soon as it is known."""
+        pair, session, cursor = Pair(asker=self._caller.team, team=team, thread=thread), None, 0
+        tale, told = Tale(), set[BudgetKind]()
+        async for streams in self._wired.house.feed.changes():
+            session = session or self._wired.talk.session_of(pair)
+            if session is None or (streams and session_stream(session) not in streams):
+                continue
+            for recorded in self._wired.house.feed.read(session_stream(session), cursor):
+                tale.take(recorded.event)
+                cursor = recorded.seq
+            for kind in tale.short_of:
+                if kind not in told:
+                    told.add(kind)
+                    yield session, kind
+            told &= tale.exhausted
+
     def figures(self) -> Sequence[PairFigures]:
         """Return the figures of every conversation, the most active first."""
         return self._wired.talk.figures()
@@ -188,4 +209,6 @@ def _millis(seconds: float | None) -> int | None:
 
 def _reply(told: Told) -> TeamReply:
     text = told.get("answer") or told.get("reason") or told.get("note") or ""
-    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text), str(told.get("fault") or ""))
+    short_of = tuple(map(str, cast("Sequence[JsonValue]", told.get("exhausted") or ())))
+    fault = str(told.get("fault") or "")
+    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text), fault, exhausted=short_of)

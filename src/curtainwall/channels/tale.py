@@ -62,9 +62,15 @@ class Tale:
         return self.turn is not None and not self.waits
 
     @property
+    def short_of(self) -> tuple[BudgetKind, ...]:
+        """The budgets that are used up, where nothing will happen until a human allows more."""
+        is_stuck = self.waits or (self.turn is None and bool(self.queue))
+        return tuple(sorted(self.exhausted)) if is_stuck else ()
+
+    @property
     def is_parked(self) -> bool:
         """Whether nothing will happen until a human answers or allows more."""
-        if self.exhausted and (self.waits or (self.turn is None and bool(self.queue))):
+        if self.short_of:
             return True
         if self.works and self.holds_calls:
             return bool(self._asked) and not self.running

@@ -171,7 +171,20 @@ class Turns:
                     continue
                 pause = _A_MOMENT
                 with actor.followed_by(self._beginning(session)):
-                    await woken.wait()
+                    await self._until_news(woken, actor.state)
+
+    async def _until_news(self, woken: asyncio.Event, state: SessionState) -> None:
+        """Wait for news, at most until the time of a message that waits is over: whoever sent it is told then, whatever it waits behind."""
+        over = [state.expiries[message] for message in state.queue if message in state.expiries]
+        if not over:
+            await woken.wait()
+            return
+        waits = (asyncio.create_task(woken.wait()), asyncio.create_task(self._house.clock.sleep_until(min(over))))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
 
     async def _greet(self, session: SessionId, actor: Actor) -> None:
         """Have it told that the session has begun, before anything is done in it here."""

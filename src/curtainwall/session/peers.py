@@ -98,7 +98,8 @@ def send(state: SessionState, command: MessagePeer, rules: Rules, moment: Moment
     see_that_it_ends(state, command.team, rules)
     if state.exhausted:
         used = " and ".join(sorted(state.exhausted))
-        raise OverBudget(f"the budget of {used} is used up, and whoever asks pays for the answer; a human can allow more")
+        how = " and ".join(f"`curtainwall sessions budget {state.opened.session} {kind} AMOUNT`" for kind in sorted(state.exhausted))
+        raise OverBudget(f"the budget of {used} is used up, and whoever asks pays for the answer; a human can allow more: {how}")
     return (
         PeerMessageSent(
             at=moment.at,

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from curtainwall.agents.process import slug
-from curtainwall.model import AskCompaction, CallFinished, HistoryCompacted, InterruptTurn, TextStreamed, TurnStatus, session_stream
+from curtainwall.model import (
+    AskCompaction,
+    CallFinished,
+    CompactionSkipped,
+    HistoryCompacted,
+    InterruptTurn,
+    TextStreamed,
+    TurnStatus,
+    session_stream,
+)
 from curtainwall.runtime import SystemClock
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
@@ -130,6 +139,24 @@ def test_an_interrupt_keeps_half_an_answer_and_compacting_is_the_agents_own(shor
             assert turned.end.status is TurnStatus.INTERRUPTED
             assert "".join(event.text for event in turned.events if isinstance(event, TextStreamed)) == "one moment, and then more "
             assert rig.agent.alive == 1
+
+    run(scenario())
+
+
+@covers("process.compacts")
+def test_a_summary_that_could_not_be_made_is_told_with_the_agents_reason_and_the_conversation_goes_on(short_path: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path) as rig:
+            session = await rig.open()
+            await rig.say(session, "word=alpha")
+            # It tries more than once.
+            rig.provider.will(*[Fails(400, "no summary today", "invalid_request_error")] * 9)
+            await rig.house.send(session, AskCompaction(by=ANN))
+            await until(lambda: any(isinstance(event, CompactionSkipped) for event in rig.events(session)))
+            (skipped,) = [event for event in rig.events(session) if isinstance(event, CompactionSkipped)]
+            assert "no summary today" in skipped.why
+            rig.provider.turns.clear()
+            assert (await rig.say(session, "word=omega")).text == "HEARD: alpha, omega"
 
     run(scenario())
 

@@ -8,7 +8,7 @@ from curtainwall.agents.foreign import MOST_WORDS, Failed, Finished, Spoke
 from curtainwall.agents.process.faults import fault_of
 from curtainwall.agents.process.running import Running
 from curtainwall.agents.process.terms import AgentErred, AgentSilent
-from curtainwall.agents.process.wire import LoggedOut, Shortened, Signal, Summed, Wished, message
+from curtainwall.agents.process.wire import LoggedOut, NotShortened, Shortened, Signal, Summed, Wished, message
 
 _SUMMARISE: Final = (
     "This conversation is nearly too long. Write a summary for whoever goes on with it and has nothing else: what was asked and answered, "
@@ -52,7 +52,7 @@ async def _told(running: Running, text: str, mark: str, patience: float) -> list
                     match signal:
                         case Wished():
                             await running.send(signal.reply)
-                        case Failed() | LoggedOut():
+                        case Failed() | LoggedOut() | NotShortened():
                             raise AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
                         case Finished():
                             return heard

@@ -22,7 +22,19 @@ from curtainwall.agents.process.terms import (
     LoginNeeded,
 )
 from curtainwall.agents.process.watching import Watch
-from curtainwall.agents.process.wire import Answered, LoggedOut, Measured, Noise, Shortened, Signal, Summed, Wished, interrupt, message
+from curtainwall.agents.process.wire import (
+    Answered,
+    LoggedOut,
+    Measured,
+    Noise,
+    NotShortened,
+    Shortened,
+    Signal,
+    Summed,
+    Wished,
+    interrupt,
+    message,
+)
 from curtainwall.model import (
     LEFT,
     AgentSpoke,
@@ -176,7 +188,7 @@ class Turn:
                 await self.running.send(signal.reply)
             case Noise():
                 self._hear_noise(signal.line)
-            case Answered() | Shortened() | Summed():
+            case Answered() | Shortened() | Summed() | NotShortened():
                 pass
             case _:
                 assert_never(signal)

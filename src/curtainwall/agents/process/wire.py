@@ -40,6 +40,13 @@ class Summed:
 
 
 @dataclass(frozen=True, slots=True)
+class NotShortened:
+    """No summary could be made, and the conversation is as it was."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wished:
     """The agent wants something of us in the middle of its turn, and waits for this reply."""
 
@@ -67,7 +74,7 @@ class Noise:
     line: bytes
 
 
-Signal = Heard | Measured | Shortened | Summed | Wished | Answered | LoggedOut | Noise
+Signal = Heard | Measured | Shortened | Summed | NotShortened | Wished | Answered | LoggedOut | Noise
 
 
 def mark_of(turn: str, text: str) -> str:
@@ -117,6 +124,10 @@ class Listener:
                 self._is_summing = True
                 about = event.get("compact_metadata")
                 return (Shortened(_number(below(about, "pre_tokens")), _number(below(about, "post_tokens"))),)
+            case {"type": "system", "subtype": "status", "compact_result": "failed"}:
+                # It comes to a good end all the same, as where there was nothing to replace.
+                why = event.get("compact_error")
+                return (NotShortened(why if isinstance(why, str) else "no summary could be made"),)
             case {"type": "user"} if self._is_summing:
                 self._is_summing = False
                 return (Summed(text_below(event.get("message"), "content")),)

@@ -1,6 +1,8 @@
 """`curtainwall teams`: ask teams, tell them something, and see how their conversations go."""
 
 import asyncio
+import math
+import shlex
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -17,7 +19,7 @@ from curtainwall.app.teams import TeamReply, Teams, Told, is_worked_on, open_app
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Setup, Wired, is_served, open_house, set_up
 from curtainwall.channels.counting import counted
-from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json
+from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json, shortage
 from curtainwall.channels.when import when
 from curtainwall.model import NOBODY
 from curtainwall.session import inert
@@ -70,9 +72,12 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
         return
     rows = [(name, team.agent, team.mode.value, team.project, team.description) for name, team in sorted(teams.items())]
     show(columns(("team", "agent", "mode", "project", "about"), rows))
+    for name, team in sorted(teams.items()):
+        if not Path(team.project).expanduser().is_dir():
+            note(f"{name}: `{inert(team.project)}` is no directory here; the team can be asked once it is")
     if told:
         show("")
-        status = {it.session: "waiting for a human" if asks[it.session] else it.status for it in told}
+        status = {it.session: _status(it, asks[it.session]) for it in told}
         pairs = [(it.pair, status[it.session], it.messages, it.open, it.tokens, _lifetime(it), when(it.used)) for it in told]
         show(columns(("conversation", "status", "messages", "open", "tokens", "lifetime", "last used"), pairs))
         totals = _totals(told)
@@ -82,6 +87,8 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     for it in told:
         if asks[it.session]:
             note(f"{inert(str(it.pair))} {_waits_for(asks[it.session])}")
+        if it.exhausted:
+            note(f"{inert(str(it.pair))} waits, {shortage(it.session, it.exhausted)}")
         stands = standings.get(it.session)
         if stands is not None and stands.state == "broken":
             note(f"{inert(str(it.pair))}: the agent's conversation is lost ({stands.why}); the next message begins a new one")
@@ -107,13 +114,15 @@ def ask(
     known: set[str] = set()
 
     async def asked(teams: Teams) -> TeamReply:
-        watching = asyncio.create_task(_tell_of_approvals(teams, team, thread, known))
+        tellers = (_tell_of_approvals(teams, team, thread, known), _tell_of_shortages(teams, team, thread, known))
+        watching = [asyncio.create_task(each) for each in tellers]
         try:
             async with teams.leaving():
                 return await teams.ask(team, text, thread=thread, wait=wait)
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for each in watching:
+                each.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
 
     return _tell(_with(asker, asked), asker, thread, output, known)
 
@@ -138,6 +147,8 @@ def notify(
 ) -> int:
     """Tell a team something; it is delivered exactly once, as soon as an agent works for the team."""
     text = _message(message)
+    if days is not None and not math.isfinite(days):
+        raise Misuse("--days: write a number of days, as `7` or `0.5`")
     return _sent(_with(asker, lambda teams: teams.notify(team, text, thread=thread, days=days), works=False), asker, thread, output)
 
 
@@ -153,25 +164,29 @@ def history(
     setup = set_up()
     _see_that_there_are(setup, team, asker)
 
-    async def look() -> tuple[list[tuple[Exchange, dict[str, JsonValue]]], bool]:
+    async def look() -> tuple[list[tuple[Exchange, dict[str, JsonValue]]], str]:
         async with open_house(setup) as wired:
-            session = wired.talk.session_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
-            if session is None:
-                return [], False
-            asks, worked_on = open_approvals(wired, session), is_worked_on(wired, session)
-            found = exchanges(wired.house.feed, session)[-limit:]
-            return [(it, _told(it, asks, worked_on=worked_on)) for it in found], not worked_on and any(it.answer is None for it in found)
+            figures = wired.talk.figures_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
+            if figures is None:
+                return [], ""
+            asks, worked_on = open_approvals(wired, figures.session), is_worked_on(wired, figures.session)
+            found = exchanges(wired.house.feed, figures.session)[-limit:]
+            told = [(it, _told(it, asks, figures.exhausted, worked_on=worked_on)) for it in found]
+            if figures.exhausted:
+                return told, f"{inert(team)} waits, {shortage(figures.session, figures.exhausted)}"
+            return told, _NOBODY_WORKS if not worked_on and any(it.answer is None for it in found) else ""
 
-    told, is_idle = asyncio.run(look()) if setup.home.database.exists() else ([], False)
+    told, more = asyncio.run(look()) if setup.home.database.exists() else ([], "")
     if output is Output.JSON:
         show_json([it for _, it in told])
         return
     if not told:
-        note(f"there is no conversation with `{inert(team)}` yet; `curtainwall teams ask {inert(team)} …` begins one")
+        begins = inert(f"curtainwall teams ask {team}{_options(asker, thread)}")
+        note(f"there is no such conversation with `{inert(team)}` yet; `{begins} …` begins one")
     for each, it in told:
         show(_exchange(it, when(each.at)))
-    if is_idle:
-        note(_NOBODY_WORKS)
+    if more:
+        note(more)
 
 
 @app.command()
@@ -265,27 +280,42 @@ async def _tell_of_approvals(teams: Teams, team: str, thread: str, known: set[st
         note(f"{inert(team)} {_waits_for((approval,))}")
 
 
+async def _tell_of_shortages(teams: Teams, team: str, thread: str, known: set[str]) -> None:
+    async for session, kind in teams.new_shortages(team, thread=thread):
+        known.add(kind)
+        note(f"{inert(team)} waits, {shortage(session, (kind,))}")
+
+
+def _status(told: PairFigures, approvals: Sequence[str]) -> str:
+    return "waiting for a human" if approvals else "budget used up" if told.exhausted else told.status
+
+
 def _waits_for(approvals: Sequence[str]) -> str:
     return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
 
 
-def _told(exchange: Exchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
-    """Return a message and its answer, and where there is none yet, what a human is asked, or that nobody works on it now."""
+def _told(exchange: Exchange, approvals: Sequence[str], exhausted: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
+    """Return a message and its answer, and where there is none yet, what a human has to do, or that nobody works on it now."""
     told = exchange_json(exchange)
     if approvals and exchange.state in ("working", "held"):
         return {**told, "approvals": [*approvals]}
+    if exhausted and exchange.state == "working":
+        return {**told, "status": "begun", "exhausted": [*exhausted]}
     return {**told, "status": "begun"} if exchange.state == "working" and not worked_on else told
 
 
 def _tell(reply: TeamReply, asker: str, thread: str, output: Output, known: Collection[str] = ()) -> int:
-    """Tell what became of a message; `known` is what a human was told to answer already."""
+    """Tell what became of a message; `known` is what a human was told to answer, or to allow more of, already."""
     news = reply.approvals if output is Output.JSON else [approval for approval in reply.approvals if approval not in known]
     # The reply names a tool; from here it is fetched by a command, which is named below.
     unanswered = f"{reply.team} {_waits_for(news)}" if news else f"{reply.team} has not answered yet; nothing is lost"
+    if any(output is Output.JSON or kind not in known for kind in reply.exhausted):
+        unanswered = reply.text.partition(";")[0]
     text = unanswered if reply.status == "waiting" else reply.text
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
     if output is Output.JSON:
-        more = {**({"fault": reply.fault} if reply.fault else {}), **({"approvals": reply.approvals} if reply.approvals else {})}
+        extras = {"fault": reply.fault, "approvals": reply.approvals, "exhausted": reply.exhausted}
+        more = {key: value for key, value in extras.items() if value}
         show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **more, "text": text})
         return code
     if reply.status == "done":
@@ -295,9 +325,13 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, known: Coll
     else:
         note(f"{reply.status}: {inert(text)}")
     if reply.status == "waiting":
-        options = f"{f' --from {asker}' if asker else ''}{f' --thread {thread}' if thread else ''}"
-        note(f"`curtainwall teams history {reply.team}{options}` shows the answer to {reply.handle} when it is there")
+        note(f"`curtainwall teams history {reply.team}{_options(asker, thread)}` shows the answer to {reply.handle} when it is there")
     return code
+
+
+def _options(asker: str, thread: str) -> str:
+    """Return what names a conversation on the command line."""
+    return f"{f' --from {shlex.quote(asker)}' if asker else ''}{f' --thread {shlex.quote(thread)}' if thread else ''}"
 
 
 def _exchange(told: Told, at: str) -> str:
@@ -305,6 +339,8 @@ def _exchange(told: Told, at: str) -> str:
     answer, asks = told.get("answer") or told.get("reason"), told.get("approvals")
     if isinstance(asks, list):
         lines.append(f"  {_waits_for([str(it) for it in asks])}")
+    elif "exhausted" in told:
+        lines.append("  begun, and a budget is used up")
     elif told["status"] == "begun":
         lines.append("  begun, and nobody works on it now")
     else:

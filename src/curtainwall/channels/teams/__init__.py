@@ -1,6 +1,6 @@
 """Teams that ask each other: pairs and their conversations, and the tools with which agents and people talk to a team."""
 
-from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges, figures_of
+from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges, figures_of, shortage
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.channels.teams.talk import DAY, Answers, Caller, Finish, Peers, Talk, Tell, Terms, Told
 from curtainwall.channels.teams.tools import Card, Hands, Keeping, exchange_json, figures_json, team_closers, team_runners
@@ -25,6 +25,7 @@ __all__ = [
     "exchanges",
     "figures_json",
     "figures_of",
+    "shortage",
     "team_closers",
     "team_runners",
 ]

@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
+from curtainwall.channels.teams.figures import PairFigures, shortage
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.channels.teams.talk import Caller, Talk, Told
 from curtainwall.model import (
@@ -111,11 +112,15 @@ def _size(text: str) -> int:
     return len(text) if len(text) > 2 * _SMALL else len(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass")) - 2
 
 
-def told(team: str, heard: Told) -> ToolResult:
-    """Return what the caller is told of its message."""
+def told(team: str, heard: Told, figures: PairFigures | None = None) -> ToolResult:
+    """Return what the caller is told of its message, and of the figures of its conversation what keeps it waiting."""
     if heard.answer is None:
-        words = "the team has not answered yet; nothing is lost: fetch the answer with `reports` and this handle"
-        return ToolResult(ok=True, value={"team": team, "handle": heard.handle, "status": "waiting", "note": words})
+        later = "nothing is lost: fetch the answer with `reports` and this handle"
+        value: dict[str, JsonValue] = {"team": team, "handle": heard.handle, "status": "waiting"}
+        if figures is not None and figures.exhausted:
+            words = f"the conversation waits, {shortage(figures.session, figures.exhausted)}; {later}"
+            return ToolResult(ok=True, value={**value, "exhausted": [*figures.exhausted], "note": words})
+        return ToolResult(ok=True, value={**value, "note": f"the team has not answered yet; {later}"})
     return ToolResult(ok=heard.answer.status is PeerStatus.DONE, value=_value(team, heard.answer, heard.answer.text))
 
 

@@ -1,10 +1,14 @@
 """What a pair's log tells: the messages with their answers, and the figures of the conversation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.model import (
+    BudgetExhausted,
+    BudgetKind,
+    BudgetRaised,
     CompactionAsked,
     CompactionSkipped,
     Feed,
@@ -52,6 +56,14 @@ class PairFigures:
     tokens: int
     dollars: float
     status: PairStatus
+    exhausted: tuple[BudgetKind, ...] = ()
+    """The budgets that are used up while a message is open: it waits until a human allows more."""
+
+
+def shortage(session: SessionId, kinds: Sequence[str]) -> str:
+    """Return which budgets of a conversation are used up, and how a human allows more."""
+    commands = " and ".join(f"`curtainwall sessions budget {session} {kind} AMOUNT`" for kind in kinds)
+    return f"its budget of {' and '.join(kinds)} is used up: {commands} {'allow' if len(kinds) > 1 else 'allows'} more"
 
 
 def exchanges(feed: Feed, session: SessionId) -> list[Exchange]:
@@ -78,24 +90,35 @@ def exchanges(feed: Feed, session: SessionId) -> list[Exchange]:
 def figures_of(feed: Feed, pair: Pair, session: SessionId, now: Millis, archive_after: Millis) -> PairFigures:
     """Return the figures of one conversation, told from its log alone."""
     created = used = now
-    messages = answered = tokens = 0
+    messages = tokens = 0
+    waiting = set[MessageId]()
     dollars, is_pending = 0.0, False
+    used_up = set[BudgetKind]()
     for recorded in feed.read(session_stream(session)):
         match recorded.event:
             case SessionOpened() as opened:
                 created = used = opened.at
             case MessageAccepted(peer=peer) as said if peer is not None:
                 messages, used = messages + 1, said.at
+                waiting.add(said.message)
             case PeerAnswered() as told:
-                answered, used = answered + 1, told.at
+                used = told.at
+                # One that was refused as it came was never taken in.
+                waiting.discard(told.answer.message)
             case ModelResponded() | ModelFailed() as response:
                 tokens += response.usage.input_tokens + response.usage.output_tokens
                 dollars += response.usage.dollars
+            case BudgetExhausted() as over:
+                used_up.add(over.kind)
+            case BudgetRaised() as raised:
+                used_up.discard(raised.kind)
             case CompactionAsked():
                 is_pending = True
             case CompactionSkipped() | HistoryCompacted():
                 is_pending = False
             case _:
                 continue
-    status: PairStatus = "archived" if now - used > archive_after else "compact-pending" if is_pending else "active"
-    return PairFigures(pair, session, created, used, messages, max(messages - answered, 0), tokens, dollars, status)
+    is_old = now - used > archive_after and not waiting
+    status: PairStatus = "archived" if is_old else "compact-pending" if is_pending else "active"
+    short_of = tuple(sorted(used_up)) if waiting else ()
+    return PairFigures(pair, session, created, used, messages, len(waiting), tokens, dollars, status, short_of)

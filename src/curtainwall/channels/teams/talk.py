@@ -9,6 +9,7 @@ from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges,
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.model import (
     SYSTEM,
+    TEAMS,
     AddLabels,
     AnyCommand,
     AskCompaction,
@@ -23,6 +24,7 @@ from curtainwall.model import (
     NotFound,
     PeerAnswer,
     SessionId,
+    Who,
     WithdrawMessage,
     ordered_id,
 )
@@ -164,16 +166,15 @@ class Talk:
 
     async def cancel(self, caller: Caller, pair: Pair, handle: str | None = None) -> str:
         """Take back a message that waits, or stop the turn that works on it; without a handle, the newest that has no answer."""
-        del caller
-        session = self._existing(pair)
+        session, by = self._existing(pair), Who(name=caller.team, channel=TEAMS)
         unanswered = [it for it in exchanges(self._feed, session) if it.state != "answered" and handle in (None, it.message)]
         if not unanswered:
             raise NotFound(f"team `{pair.team}` has no message `{handle}` without an answer" if handle else "nothing is open there")
         wanted = unanswered[-1]
         if wanted.state == "queued":
-            await self.peers.send(session, WithdrawMessage(by=SYSTEM, message=wanted.message))
+            await self.peers.send(session, WithdrawMessage(by=by, message=wanted.message))
         elif wanted.state == "working":
-            await self.peers.send(session, InterruptTurn(by=SYSTEM))
+            await self.peers.send(session, InterruptTurn(by=by))
         else:
             raise CommandRefused(f"the answer to `{wanted.message}` waits for a human; only they can settle it now")
         return wanted.message
@@ -190,6 +191,11 @@ class Talk:
         now, after = self._clock.now(), self.terms.archive_after
         told = [figures_of(self._feed, pair, session, now, after) for pair, session in self.peers.pairs_of(asker)]
         return sorted(told, key=lambda it: (-it.messages, str(it.pair)))
+
+    def figures_of(self, pair: Pair) -> PairFigures | None:
+        """Return the figures of one pair, where it has talked."""
+        session = self.session_of(pair)
+        return None if session is None else figures_of(self._feed, pair, session, self._clock.now(), self.terms.archive_after)
 
     def session_of(self, pair: Pair) -> SessionId | None:
         """Return the pair's session where there is one."""

@@ -80,7 +80,7 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
         ending = Ending(call, hands.masked)
         message = await sent(call)
         heard = await talk.answer(call.caller, call.pair, message, seconds=call.seconds, tell=hands.teller(), finish=ending.finish)
-        return ending.logged or told(call.team, heard)
+        return ending.logged or told(call.team, heard, talk.figures_of(call.pair) if heard.answer is None else None)
 
     async def send_message(call: Call) -> ToolResult:
         if call.waits:
@@ -213,6 +213,7 @@ def figures_json(told: PairFigures) -> dict[str, JsonValue]:
         "status": told.status,
         "messages": told.messages,
         "open": told.open,
+        "exhausted": [*told.exhausted],
         "created": _time(told.created),
         "used": _time(told.used),
         "tokens": told.tokens,

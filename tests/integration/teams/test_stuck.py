@@ -1,0 +1,145 @@
+"""Conversations that do not go on by themselves: whoever asks is told why, whoever can help is told how, and nothing is forgotten."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from curtainwall import open_teams
+from curtainwall.app.teams import Teams
+from curtainwall.model import BudgetKind, CommandRefused, PeerAnswered, PeerStatus, RaiseBudget
+from tests.integration.app.conftest import Program, finished, make_program
+from tests.support import fake_claude
+from tests.support.covers import covers
+from tests.support.houses import ANN, run, until
+from tests.support.teams import LISTED, TeamHome, events_in, house_of, pair_sessions, serve_with, wired_of
+
+POOR = {"model": '"demo"', "tokens": "100"}
+"""A team whose budget is used up by the first request to its model."""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    """Return `curtainwall` with a team that is soon out of tokens, and one whose project is gone."""
+    made = make_program(tmp_path)
+    (tmp_path / "backend").mkdir()
+    made.configure(
+        f'{LISTED}[teams.backend]\nproject = "{tmp_path / "backend"}"\nmodel = "demo"\ntokens = 100\n'
+        f'[teams.gone]\nproject = "{tmp_path / "gone"}"\nmodel = "demo"\n'
+    )
+    try:
+        yield made
+    finally:
+        finished(made)
+
+
+def answers(teams: Teams) -> list[PeerAnswered]:
+    return [event for pair in pair_sessions(teams) for event in events_in(teams, pair) if isinstance(event, PeerAnswered)]
+
+
+@covers("teams.a-used-up-budget-is-told")
+def test_a_budget_that_is_used_up_is_told_at_once_and_the_answer_comes_when_a_human_allows_more(team_home: TeamHome) -> None:
+    team_home.write(backend=POOR)
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            asking = asyncio.create_task(teams.ask("backend", "list the files", wait=60))
+            session, kind = await anext(teams.new_shortages("backend"))
+            assert kind is BudgetKind.TOKENS
+            assert [it.exhausted for it in teams.figures()] == [(BudgetKind.TOKENS,)]
+            later = await teams.ask("backend", "list the files", wait=0.01)
+            assert (later.status, later.exhausted) == ("waiting", ("tokens",))
+            assert f"`curtainwall sessions budget {session} tokens AMOUNT` allows more" in later.text
+            await house_of(teams).send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
+            assert (await asking).status == "done"
+            await until(lambda: [it.exhausted for it in teams.figures()] == [()])
+
+    run(story())
+
+
+@covers("teams.a-used-up-budget-is-told")
+def test_the_command_line_says_which_budget_is_used_up_and_how_to_allow_more(program: Program) -> None:
+    done = program("teams", "ask", "backend", "--timeout", "1s", "list the files", fails=True)
+    (told,) = program.json("teams", "list")["conversations"]
+    how = f"`curtainwall sessions budget {told['session']} tokens AMOUNT` allows more"
+    assert (done.returncode, told["exhausted"], told["open"]) == (3, ["tokens"], 1)
+    assert how in done.stderr
+    listed = program("teams", "list")
+    assert "budget used up" in listed.stdout
+    assert how in listed.stderr
+    assert f"gone: `{program.scratch / 'gone'}` is no directory here" in listed.stderr
+    history = program("teams", "history", "backend")
+    assert "begun, and a budget is used up" in history.stdout
+    assert how in history.stderr
+    program("sessions", "budget", told["session"], "tokens", "1m")
+    assert program.json("teams", "ask", "backend", "--from", "nobody", "--timeout", "1m", "list the files")["status"] == "done"
+
+
+def test_a_number_of_days_that_is_none_is_misuse_and_no_fault_of_ours(program: Program) -> None:
+    for days in ("nan", "inf"):
+        done = program("teams", "notify", "backend", "--days", days, "hello", fails=True)
+        assert (done.returncode, "--days: write a number of days" in done.stderr) == (2, True)
+
+
+@covers("teams.an-agent-at-work-is-not-sent-to-sleep")
+def test_an_agent_at_work_is_not_sent_to_sleep_and_one_that_is_stopped_says_by_whom(short_home: TeamHome, fake: Path) -> None:
+    serve_with(short_home, fake, "silence = 60\n")
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            asking = asyncio.create_task(teams.ask("backend", fake_claude.HANGS, wait=60))
+            await until(lambda: bool(list(short_home.home.glob("sessions/*/state/hanging"))))
+            (pair,) = pair_sessions(teams)
+            with pytest.raises(CommandRefused, match="its agent is at work"):
+                await wired_of(teams).wishes.sleep(pair)
+            behind = await teams.send("backend", "second")
+            await teams.cancel("backend", behind.handle)
+            assert answers(teams)[-1].answer.text == "it was taken back by nobody on teams"
+            await teams.cancel("backend")
+            assert (await asking).status == "interrupted"
+            assert await wired_of(teams).wishes.sleep(pair) == "asleep"
+            assert (await teams.ask("backend", "third", wait=60)).status == "done"
+
+    run(story())
+
+
+@covers("teams.an-archived-message-is-worked-on")
+def test_a_message_that_waited_until_its_pair_counted_as_archived_is_worked_on_all_the_same(team_home: TeamHome) -> None:
+    team_home.more = f"{LISTED}[peers]\narchive-after = 1\n"
+    team_home.write(backend="demo")
+
+    async def left() -> None:
+        async with open_teams(works=False) as teams:
+            await teams.send("backend", "list the files")
+            (told,) = teams.figures()
+            await until(lambda: time.time() * 1000 > told.used + 1000)
+            assert [(it.status, it.open) for it in teams.figures()] == [("active", 1)], "something is still to be done there"
+
+    run(left())
+
+    async def next_one() -> None:
+        async with open_teams() as teams:
+            await until(lambda: [it.answer.status for it in answers(teams)] == [PeerStatus.DONE], 60)
+
+    run(next_one())
+
+
+@covers("teams.expiry-behind-a-wait")
+def test_a_notice_whose_time_ends_behind_a_turn_that_waits_is_told_then_and_never_delivered(team_home: TeamHome) -> None:
+    team_home.write(backend=POOR)
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            asking = asyncio.create_task(teams.ask("backend", "list the files", wait=60))
+            session, _ = await anext(teams.new_shortages("backend"))
+            notice = await teams.notify("backend", "write late to `late.txt`", days=1 / 86_400)
+            await until(lambda: [it.answer.status for it in answers(teams)] == [PeerStatus.EXPIRED])
+            (told,) = await teams.reports("backend", handle=notice.handle)
+            assert (told["status"], told["reason"]) == ("expired", "its time was over before the team came to it")
+            await house_of(teams).send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
+            assert (await asking).status == "done"
+            assert len(answers(teams)) == 2
+
+    run(story())
