@@ -110,7 +110,7 @@ class JsonEar:
         raise NotImplementedError
 
 
-def read_event(line: str | bytes) -> Event | None:
+def read_event(line: str) -> Event | None:
     """Return the object that a line is; None for anything else, and for one that is nested too deeply to be told of."""
     try:
         event = cast("JsonValue", json.loads(line))

@@ -107,7 +107,7 @@ class Listener:
 
     def hear(self, line: bytes) -> Sequence[Signal]:
         """Take a line of stdout."""
-        event = read_event(line)
+        event = read_event(line.decode("utf-8", errors="replace"))
         return (Noise(line[:200]),) if event is None else self._take(event)
 
     def overhear(self, line: str) -> Sequence[Heard]:
