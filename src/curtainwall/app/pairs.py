@@ -12,6 +12,7 @@ from curtainwall.channels.places import parse_place
 from curtainwall.channels.teams import DAY, Caller, Card, Finish, Pair, Terms
 from curtainwall.facts import Scene, Unclear, canonical_path
 from curtainwall.model import (
+    NO_LIMIT,
     SYSTEM,
     TEAMS,
     AnyCommand,
@@ -37,7 +38,7 @@ from curtainwall.runtime import House
 from curtainwall.session import SessionState, fold, in_words, lift, may_receive, see_that_it_ends
 
 _MANY = 100_000
-_UNBOUNDED = Limits(tokens=10**15, steps=10**12, seconds=10**12, dollars=1e12)
+_UNBOUNDED = Limits(tokens=NO_LIMIT, steps=NO_LIMIT, seconds=NO_LIMIT, dollars=NO_LIMIT)
 """What a pair may use where its team names no limit: whoever asks pays, and has limits."""
 
 DefaultModel = Callable[[str], str]

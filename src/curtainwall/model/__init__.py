@@ -13,6 +13,7 @@ from curtainwall.model.blobs import (
     Payload,
 )
 from curtainwall.model.budgets import (
+    NO_LIMIT,
     Basis,
     BudgetKind,
     Limits,
@@ -343,6 +344,7 @@ __all__ = [
     "LOAD_SKILL",
     "MCP",
     "NOBODY",
+    "NO_LIMIT",
     "OUTSIDE",
     "PROPOSE_PLAN",
     "RECEIVE",

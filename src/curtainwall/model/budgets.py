@@ -1,6 +1,7 @@
 """What a session may use up, and how sure we are of what it used."""
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
@@ -33,6 +34,10 @@ class Usage(Frozen):
     dollars: NonNegativeFloat = 0.0
     tokens_basis: Basis = Basis.UNKNOWN
     dollars_basis: Basis = Basis.UNKNOWN
+
+
+NO_LIMIT: Final = 10**12
+"""A limit that nobody reaches, and more than that, stands for none."""
 
 
 class Limits(Frozen):

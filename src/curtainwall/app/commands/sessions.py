@@ -40,6 +40,7 @@ from curtainwall.channels.when import when
 from curtainwall.model import (
     MCP,
     OUTSIDE,
+    TEAMS,
     BudgetKind,
     CommandRefused,
     RaiseBudget,
@@ -213,7 +214,8 @@ def budget(
         return
     show("\n".join(budget_lines(view.budget, view.exhausted)))
     if wanted is not None and state.turn_waits and not view.exhausted:
-        note(f"where the session is not open anywhere, `curtainwall start --resume {row.session}` goes on")
+        on = "`curtainwall serve`, or the next ask of the team," if row.channel == TEAMS else f"`curtainwall start --resume {row.session}`"
+        note(f"where the session is not open anywhere, {on} goes on")
 
 
 def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | None:

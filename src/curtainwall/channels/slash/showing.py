@@ -8,6 +8,7 @@ from curtainwall.channels.plain import plain, plain_line, short
 from curtainwall.channels.slash.words import WORDS
 from curtainwall.channels.when import when
 from curtainwall.model import (
+    NO_LIMIT,
     AgentSpoke,
     AnyEvent,
     ApprovalAsked,
@@ -133,7 +134,12 @@ def budget_lines(figures: Iterable[BudgetFigure], exhausted: Sequence[BudgetKind
     """Yield every budget, and how sure each figure is."""
     for figure in figures:
         over = "  used up" if figure.kind in exhausted else ""
-        yield f"{figure.kind:<8} {used_words(figure)} of {_amount(figure.kind, figure.limit)} ({figure.basis}){over}"
+        yield f"{figure.kind:<8} {used_words(figure)} {limit_words(figure)} ({figure.basis}){over}"
+
+
+def limit_words(figure: BudgetFigure) -> str:
+    """Return how much there is in all, as it is said behind what is used."""
+    return "without a limit" if figure.limit >= NO_LIMIT else f"of {_amount(figure.kind, figure.limit)}"
 
 
 def used_words(figure: BudgetFigure) -> str:

@@ -115,7 +115,7 @@ def _size(text: str) -> int:
 def told(team: str, heard: Told, figures: PairFigures | None = None) -> ToolResult:
     """Return what the caller is told of its message, and of the figures of its conversation what keeps it waiting."""
     if heard.answer is None:
-        later = "nothing is lost: fetch the answer with `reports` and this handle"
+        later = "nothing is lost: fetch the answer with the tool `reports` of `teams` and this handle"
         value: dict[str, JsonValue] = {"team": team, "handle": heard.handle, "status": "waiting"}
         if figures is not None and figures.exhausted:
             words = f"the conversation waits, {shortage(figures.session, figures.exhausted)}; {later}"

@@ -13,12 +13,12 @@ from pydantic import JsonValue
 from curtainwall.channels.cards import call_in_words
 from curtainwall.channels.cron import STOPPED
 from curtainwall.channels.plain import plain, plain_line, short
-from curtainwall.channels.slash.showing import MODES, duration, used_words
+from curtainwall.channels.slash.showing import MODES, duration, limit_words, used_words
 from curtainwall.channels.web.asked import asked
 from curtainwall.channels.web.breaking import cut
 from curtainwall.channels.web.items import scopes_for
 from curtainwall.channels.web.markdown import as_html
-from curtainwall.model import BudgetFigure, BudgetKind, Millis
+from curtainwall.model import BudgetFigure, Millis
 
 LONGEST_TEXT = 20_000
 _BIGGEST_RESULT = 200_000
@@ -59,17 +59,6 @@ def clock(at: Millis | None, *, seconds: bool = False) -> str:
     told, today = datetime.fromtimestamp(at / 1000, UTC).astimezone(), datetime.now(UTC).astimezone()
     day = "" if told.date() == today.date() else "%d %b " if told.year == today.year else "%d %b %Y "
     return told.strftime(f"{day}%H:%M{':%S' if seconds else ''}")
-
-
-def amount(kind: BudgetKind, value: float) -> str:
-    """Return so much of a budget in words."""
-    match kind:
-        case BudgetKind.DOLLARS:
-            return f"${value:,.2f}"
-        case BudgetKind.SECONDS:
-            return duration(value)
-        case BudgetKind.TOKENS | BudgetKind.STEPS:
-            return f"{value:,.0f}"
 
 
 def share(figure: BudgetFigure) -> int:
@@ -123,13 +112,14 @@ def templates() -> Environment:
             "as_text": as_text,
             "asked": asked,
             "words": call_in_words,
+            "limit": limit_words,
             "used": used_words,
             "share": share,
             "firing": firing,
             "as_duration": duration,
         }
     )
-    cast("dict[str, object]", made.globals).update({"MODES": MODES, "amount": amount, "scopes_for": scopes_for})
+    cast("dict[str, object]", made.globals).update({"MODES": MODES, "scopes_for": scopes_for})
     return made
 
 

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 import pytest
 
 from curtainwall.channels.slash import Control, Outcome
+from curtainwall.channels.slash.showing import limit_words
 from curtainwall.model import (
+    NO_LIMIT,
     AnswerApproval,
     ApprovalId,
     AskCompaction,
     Basis,
+    BudgetFigure,
+    BudgetKind,
     BudgetRaised,
     ChangeMode,
     CompactionSet,
@@ -211,6 +215,7 @@ def test_each_figure_of_the_budget_says_how_sure_it_is() -> None:
     tokens, steps, seconds, dollars = told(desk, "/budget").lines
     assert steps == "steps    0 of 200 (measured)"
     assert seconds == "seconds  0s of 2h (measured)"
+    assert limit_words(BudgetFigure(kind=BudgetKind.TOKENS, used=7, limit=NO_LIMIT, basis=Basis.MEASURED)) == "without a limit"
     hand.use(1_234, 0.0125, Basis.ESTIMATED)
     tokens, _, _, dollars = told(desk, "/budget").lines
     assert tokens == "tokens   ~1,234 of 1,000,000 (estimated)"
