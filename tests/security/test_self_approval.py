@@ -232,6 +232,6 @@ def test_ids_of_approvals_are_not_told_to_agents(places: Places) -> None:
             told = await wired.gate.request(session, reading("/etc/hosts"), wait=False)
             async with wired.house.hold(session) as actor:
                 (approval,) = actor.state.approvals
-            assert approval not in told.model_dump_json()
+            assert approval not in repr(told)
 
     asyncio.run(work())

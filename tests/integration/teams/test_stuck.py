@@ -61,7 +61,7 @@ def test_a_budget_that_is_used_up_is_told_at_once_and_the_answer_comes_when_a_hu
 
 @covers("teams.a-used-up-budget-is-told")
 def test_the_command_line_says_which_budget_is_used_up_and_how_to_allow_more(program: Program) -> None:
-    done = program("teams", "ask", "backend", "--timeout", "1s", "list the files", fails=True)
+    done = program("teams", "ask", "backend", "--timeout", "8s", "list the files", fails=True)
     (told,) = program.json("teams", "list")["conversations"]
     how = f"`curtainwall sessions budget {told['session']} tokens AMOUNT` allows more"
     assert (done.returncode, told["exhausted"], told["open"]) == (3, ["tokens"], 1)
