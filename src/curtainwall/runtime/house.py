@@ -244,6 +244,8 @@ class House:
                 raise TryLater(f"others keep writing to `{stream}` or to the house; try again")
             self._actors.pop(stream, None)
         await actor.stop()
+        # Its actor has taken nothing in that it could tell of.
+        self.wakes.wake(frozenset((stream,)))
 
     async def _deletion(self, session: SessionId, actor: Actor, by: Who) -> Batch:
         """Return what the house keeps of a session that ends here; it stands only as long as nothing more is written there."""

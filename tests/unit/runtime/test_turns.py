@@ -23,7 +23,7 @@ from curtainwall.model import (
 )
 from curtainwall.runtime import NoHooks, SystemClock, Turns
 from curtainwall.session import SessionState
-from curtainwall.store import MemoryDisk, MemoryStore
+from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FailingStore, house, kinds, open_session, run, until
 
@@ -241,6 +241,26 @@ def test_a_session_that_is_not_there_is_not_looked_after() -> None:
         async with house(FailingStore()) as here:
             turns = Turns(here, lambda _: Done(), NoHooks(), lambda _: "")
             turns.attend(SessionId("nowhere"))
+            await until(lambda: turns.attended == ())
+
+    run(story())
+
+
+@pytest.mark.parametrize("store", [MemoryStore, SqliteStore])
+def test_a_session_that_is_deleted_is_not_looked_after_any_more(tmp_path: Path, store: type[MemoryStore | SqliteStore]) -> None:
+    async def story() -> None:
+        opened = MemoryStore(SystemClock()) if store is MemoryStore else SqliteStore.open(tmp_path / "home", SystemClock())
+        async with opened, house(opened) as here:
+            session = await open_session(here, tmp_path)
+            turns = Turns(here, lambda _: Filling(FailingStore()), NoHooks(), lambda _: "")
+            turns.attend(session)
+            await until(lambda: session_stream(session) in here.wakes)
+            changes = here.feed.changes()
+            assert await anext(changes) == frozenset()
+            await here.delete(session, ANN)
+            told = set(await asyncio.wait_for(anext(changes), 30))
+            while session_stream(session) not in told:
+                told |= await asyncio.wait_for(anext(changes), 30)
             await until(lambda: turns.attended == ())
 
     run(story())
