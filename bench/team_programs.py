@@ -1,6 +1,5 @@
 """What a team's ask costs where a local program serves it: gate, message, turn and answer, around a program that answers at once."""
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,14 +8,14 @@ from pathlib import Path
 from bench.measuring import Figure, Seconds, Target, clock, interleave
 from bench.processing import PROGRAM, bare, none, round_trip, started
 from bench.staying import staying
-from bench.team_talk import ask, talk
+from bench.team_talk import ask, rate_of
 from curtainwall.app.callers import OutsideCaller
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work
 
-_ROUNDS, _WARM_UP, _EACH, _PAIRS, _MANY = 7, 2, 40, 9, 60
+_ROUNDS, _WARM_UP, _EACH, _PAIRS = 7, 2, 40, 9
 
 
 async def team_programs(home: Path) -> list[Figure]:
@@ -35,7 +34,7 @@ async def team_programs(home: Path) -> list[Figure]:
                 return [await round_trip(pipe) for _ in range(_EACH)]
 
             warm = await interleave({"ours": ours, "pipe": alone}, rounds=_ROUNDS, warm_up=_WARM_UP)
-        rate = await _rate(callers)
+        rate = await rate_of(callers)
 
         async def cold(number: int) -> Sequence[Seconds]:
             return [await _took(callers[0], f"thread{number}")]
@@ -70,15 +69,6 @@ async def _took(caller: OutsideCaller, thread: str) -> Seconds:
     began = clock()
     await ask(caller, "team0", thread)
     return clock() - began
-
-
-async def _rate(callers: Sequence[OutsideCaller]) -> float:
-    best = 0.0
-    for _ in range(5):
-        began = clock()
-        await asyncio.gather(*(talk(caller, f"team{number}") for number, caller in enumerate(callers)))
-        best = max(best, len(callers) * _MANY / (clock() - began))
-    return best
 
 
 @asynccontextmanager

@@ -94,7 +94,7 @@ async def team_talk(home: Path) -> list[Figure]:
 
         took = await interleave({"ours": ours, "peer": peer, "disk": disk}, rounds=7, warm_up=1)
         first = await interleave({"ours": cold, "peer": start}, rounds=5, warm_up=1)
-        rate = await _rate(callers)
+        rate = await rate_of(callers)
         spread = await _spread_rate(home, callers)
         bare.close()
     added = (took["ours"].p50 - took["peer"].p50) * 1e3
@@ -146,7 +146,8 @@ async def team_talk(home: Path) -> list[Figure]:
     ]
 
 
-async def _rate(callers: Sequence[OutsideCaller]) -> float:
+async def rate_of(callers: Sequence[OutsideCaller]) -> float:
+    """Return how many messages a second are answered when all ask at once, one question after the other."""
     best = 0.0
     for _ in range(5):
         began = clock()
