@@ -42,7 +42,7 @@ class Pen:
         self._version: int | None = None
         # The last one that was told, while there may be more.
         self._told_upto: int | None = None
-        self._looked = False
+        self._had_it = False
         self._pruning = Pruning()
 
     def commit(self, batches: Sequence[PreparedBatch], marks: Mapping[StreamId, int], now: Millis) -> list[Written]:
@@ -89,13 +89,13 @@ class Pen:
         return result
 
     def was_changed(self) -> bool:
-        """Tell whether another connection wrote since the last look; the first look tells nothing."""
+        """Tell whether another connection wrote since the last look, or before the first one since this has the database."""
         try:
-            before, self._version = self._version, self._healthy().data_version()
+            ledger = self._healthy()
+            before, self._version = self._version, ledger.data_version()
         except (sqlite3.Error, CurtainwallError):
             return False  # Whoever writes next is told.
-        first, self._looked = not self._looked, True
-        return before != self._version and not first
+        return before != self._version
 
     def prune(self, now: Millis) -> None:
         """Forget a few old keys."""
@@ -164,6 +164,9 @@ class Pen:
             self._inode, self._wal_inode = _inode_of(self._path), 0
             self._say_who_is_behind(self._db, 0)
             self._ledger = Ledger(self._db, self._key, self._busy_millis)
+            if not self._had_it:
+                # Later, nobody saw what others wrote in between.
+                self._version, self._had_it = self._ledger.data_version(), True
         if self._trouble is not None:
             self._try_out(self._db)
             self._trouble = None

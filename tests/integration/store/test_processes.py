@@ -171,6 +171,19 @@ def test_what_no_datagram_told_is_found_by_looking(disk: OnDisk) -> None:
     assert run(watch()) == frozenset()
 
 
+def test_what_no_datagram_told_before_anybody_looked_is_told_at_the_first_look(disk: OnDisk) -> None:
+    store = disk.open()
+
+    async def watch() -> frozenset[StreamId]:
+        await store.log.append(batch(A, 0, spoke()))
+        # As where the one who looks comes to it only after that.
+        await asyncio.to_thread(write_silently, disk.home)
+        async with store.log.watch() as changes:
+            return await next_change(changes)
+
+    assert run(watch()) == frozenset()
+
+
 def write_silently(home: Path) -> None:
     db = sqlite3.connect(home / "curtainwall.db")
     with db:
