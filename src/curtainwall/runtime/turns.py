@@ -306,28 +306,32 @@ class Turns:
 
     async def _worked(self, agent: Agent, at: TurnAt, actor: Actor) -> TurnResult:
         """Let the agent work until it stops by itself or somebody wants it to."""
-        working = asyncio.create_task(agent.work(at), name=f"turn {at.turn}")
-        stopping: asyncio.Handle | None = None
+        loop, here, until = asyncio.get_running_loop(), asyncio.current_task(), asyncio.timeout(None)
+        assert here is not None
+        is_stopping = False
 
         def stop_where_wanted(state: SessionState) -> None:
-            nonlocal stopping
-            # Once: whatever it writes down while it stops must not stop it a second time.
-            if stopping is None and (state.interrupting or state.turn != at.turn):
-                # Soon: where the agent waits for this very commit, it hears of that first.
-                stopping = asyncio.get_running_loop().call_soon(working.cancel, "interrupted")
+            nonlocal is_stopping
+            # Once: whatever it writes down while it stops must not stop it a second time. And one that leaves is not interrupted besides,
+            # which would take back what it asked.
+            if not is_stopping and (state.interrupting or state.turn != at.turn) and not here.cancelling():
+                is_stopping = True
+                # It comes about soon, not now: where the agent waits for this very commit, it hears of that first.
+                until.reschedule(loop.time())
 
         try:
-            with actor.heard_by(stop_where_wanted):
-                stop_where_wanted(actor.state)
-                await asyncio.wait((working,))
+            async with until:
+                with actor.heard_by(stop_where_wanted):
+                    stop_where_wanted(actor.state)
+                    return await agent.work(at)
         except asyncio.CancelledError:
-            # Nobody listens any more: an agent that leaves is not interrupted besides, which would take back what it asked.
-            if stopping is not None:
-                stopping.cancel()
-            working.cancel(LEFT)
-            await asyncio.wait((working,))
-            raise
-        return _result_of(working)
+            if here.cancelling():
+                raise
+            # The agent broke off by itself.
+            return _INTERRUPTED
+        except Exception as fault:  # noqa: BLE001 - whatever it was, the turn has ended by it
+            is_stopped = until.expired() and isinstance(fault, TimeoutError)
+            return _INTERRUPTED if is_stopped or isinstance(fault, Closed) else _failed(fault)
 
     async def _told(self, result: TurnResult, at: TurnAt, place: Place, *, is_again: bool) -> HookReply:
         """Tell the hooks how the agent stopped; they may send it back to work where it thinks that it is done."""
@@ -342,18 +346,14 @@ class Turns:
 
 
 _A_MOMENT, _LOOK_AGAIN = 0.05, 1.0
+_INTERRUPTED = TurnResult(status=TurnStatus.INTERRUPTED, failure="interrupted")
 
 
 def _place_of(session: SessionId, state: SessionState) -> Place:
     return Place(session=session, workspace=state.workspace, mode=state.mode)
 
 
-def _result_of(working: "asyncio.Task[TurnResult]") -> TurnResult:
-    if working.cancelled() or isinstance(working.exception(), Closed):
-        return TurnResult(status=TurnStatus.INTERRUPTED, failure="interrupted")
-    fault = working.exception()
-    if fault is None:
-        return working.result()
+def _failed(fault: Exception) -> TurnResult:
     name = type(fault).__name__
     why = str(fault) if isinstance(fault, CurtainwallError) else f"a fault of ours: {name}: {fault}"
     return TurnResult(status=TurnStatus.FAILED, failure=why, fault=name)

@@ -9,6 +9,7 @@ import pytest
 from curtainwall.model import (
     LEFT,
     Agent,
+    Closed,
     CloseSession,
     CommandRefused,
     InterruptTurn,
@@ -17,15 +18,21 @@ from curtainwall.model import (
     SendMessage,
     SessionId,
     TurnAt,
+    TurnEnded,
     TurnResult,
     TurnStatus,
     session_stream,
 )
-from curtainwall.runtime import NoHooks, SystemClock, Turns
+from curtainwall.runtime import House, NoHooks, SystemClock, Turns
 from curtainwall.session import SessionState
 from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FailingStore, house, kinds, open_session, run, until
+
+
+def ends(here: House, session: SessionId) -> list[TurnStatus]:
+    """Return how a session's turns ended."""
+    return [it.event.status for it in here.feed.read(session_stream(session)) if isinstance(it.event, TurnEnded)]
 
 
 @dataclass
@@ -176,6 +183,70 @@ class Done:
 
     def forget(self, session: SessionId) -> None:
         raise NotImplementedError
+
+
+def test_an_agent_is_interrupted_once_however_often_that_is_wanted(tmp_path: Path) -> None:
+    async def story() -> None:
+        agent = Slow()
+        async with house(FailingStore()) as here:
+            session = await open_session(here, tmp_path)
+            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns.attend(session)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: agent.is_working)
+            await here.send(session, InterruptTurn(by=ANN))
+            await until(lambda: len(agent.told) == 1)
+            # Whatever is written meanwhile says again that the turn is to end.
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m2"), text="are you done?"))
+            agent.may_stop.set()
+            await until(lambda: ends(here, session) == [TurnStatus.INTERRUPTED])
+            assert len(agent.told) == 1
+            await turns.close()
+
+    run(story())
+
+
+@dataclass
+class Raising:
+    """An agent that raises something, and then works."""
+
+    faults: list[BaseException]
+
+    async def work(self, at: TurnAt) -> TurnResult:
+        if self.faults:
+            raise self.faults.pop()
+        return TurnResult(status=TurnStatus.DONE)
+
+    async def compact(self, session: SessionId, instructions: str) -> None:
+        raise NotImplementedError
+
+    def forget(self, session: SessionId) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (asyncio.CancelledError("by itself"), TurnStatus.INTERRUPTED),
+        (TimeoutError("its own"), TurnStatus.FAILED),
+        (Closed("closed"), TurnStatus.INTERRUPTED),
+        (RuntimeError("broken"), TurnStatus.FAILED),
+    ],
+)
+def test_whatever_ends_a_turn_the_next_message_is_worked_on(tmp_path: Path, fault: BaseException, status: TurnStatus) -> None:
+    async def story() -> None:
+        async with house(FailingStore()) as here:
+            session = await open_session(here, tmp_path)
+            agent = Raising([fault])
+            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns.attend(session)
+            for number in (1, 2):
+                await here.send(session, SendMessage(by=ANN, message=MessageId(f"m{number}"), text="hello"))
+                await until(lambda number=number: len(ends(here, session)) == number)
+            assert ends(here, session) == [status, TurnStatus.DONE]
+            await turns.close()
+
+    run(story())
 
 
 @covers("runtime.lets-go-of-what-it-does-not-need")
