@@ -62,7 +62,8 @@ class Apart:
         self._thread = thread
         self._load = _Load(crowded)
         self._scribe: Scribe | None = None
-        self._with_thread = 0
+        # They are written in order: while the last one is not, others may not be either.
+        self._last_by_thread: asyncio.Future[Mapping[StreamId, int]] | None = None
         self._not_before = 0.0
         self._pause = _PAUSE
         self._is_closed = False
@@ -76,7 +77,8 @@ class Apart:
     def write(self, batch: PreparedBatch) -> "asyncio.Future[Mapping[StreamId, int]]":
         """Return where the batch's streams end once it is durable."""
         scribe = self._scribe
-        is_shared = self._with_thread > 0 or (scribe is not None and scribe.is_at_work)
+        last = self._last_by_thread
+        is_shared = (last is not None and not last.done()) or (scribe is not None and scribe.is_at_work)
         is_busy = self._load.note(is_shared)
         if scribe is None:
             if is_busy and time.monotonic() > self._not_before:
@@ -89,10 +91,8 @@ class Apart:
             scribe.take_turn()
             self._thread.reached(lambda: self.loop.call_soon_threadsafe(scribe.go))
             return scribe.write(batch)
-        future = self._thread.submit(batch)
-        self._with_thread += 1
-        future.add_done_callback(self._done)
-        return future
+        self._last_by_thread = self._thread.submit(batch)
+        return self._last_by_thread
 
     def look(self) -> None:
         """Have the process see whether another one wrote; called from any thread."""
@@ -111,9 +111,6 @@ class Apart:
         self.finish()
         if self._scribe is not None:
             self._scribe.close()
-
-    def _done(self, _: object) -> None:
-        self._with_thread -= 1
 
     def _start(self) -> None:
         hears = Hears(self._wrote, self._thread.changed, self._left, self._lost)
