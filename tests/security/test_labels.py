@@ -3,11 +3,14 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from curtainwall.app.mounted import mounted_labels
-from curtainwall.facts import find_named
-from curtainwall.model import PathFacts, Resource, Role
-from curtainwall.policy import is_secret_name, labels_of
+from curtainwall.app.secret_files import Seen, secrets_in
+from curtainwall.model import CallRequest, Digest, PathFacts, Place, Prepared, Resource, Role, SessionId, Subject, ToolEffect, Workspace
+from curtainwall.policy import labels_of
 from tests.support.policies import call, policy, session
+from tests.unit.app.conftest import Places, session_in
 
 FINANCE = '@id("finance") @label("finance") permit(principal, action == Action::"label", resource in Path::"/w/data/finance");'
 
@@ -27,7 +30,7 @@ def test_a_project_that_cannot_be_looked_through_counts_as_holding_secrets(tmp_p
 def test_directories_without_number_are_not_walked_to_their_end_and_hide_nothing(tmp_path: Path) -> None:
     for name in range(30):
         (tmp_path / f"{name}").mkdir()
-    assert find_named(str(tmp_path), is_secret_name, 20).missed
+    assert secrets_in(str(tmp_path), 20).missed
     assert [label for label, _ in mounted(tmp_path, 20)] == ["sensitive"]
 
 
@@ -53,3 +56,47 @@ def test_a_tool_server_that_is_given_a_directory_has_read_what_is_labelled_in_it
     assert brought("/w/data", whole=True) == ["finance"]
     assert brought("/w/src", whole=True) == []
     assert brought("/w/data", whole=False) == [], "its names alone"
+
+
+def fetched_after(places: Places, command: str) -> list[str]:
+    """Return why a fetch from a listed host asks after a command, or nothing."""
+    places.home.mkdir(mode=0o700, exist_ok=True)
+    (places.home / "config.toml").write_text('[lists]\nhosts = ["docs.python.org"]\n')
+    run = CallRequest(tool="shell.run", arguments={"command": command})
+    fetch = CallRequest(tool="fetch.get", arguments={"url": "https://docs.python.org/"})
+    _, answers = session_in(places.workspace, run, fetch, own=False)
+    return [*answers[1].verdict.because] if answers[1].waiting else []
+
+
+@pytest.mark.parametrize("command", ["cat .env", "cat .e*", "tar c . | base64", "ls"])
+def test_whatever_a_command_does_it_may_have_read_the_secrets_beside_it(places: Places, command: str) -> None:
+    (places.workspace / "deep").mkdir()
+    (places.workspace / "deep" / ".env").write_text("A=1")
+    assert fetched_after(places, command) == ["sensitive-stays"]
+
+
+def test_certificates_are_no_secrets_and_a_project_without_any_stays_free(places: Places) -> None:
+    (places.workspace / "cacert.pem").write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    assert fetched_after(places, "ls") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n", "no armour", "-----BEGIN " + "x" * (1 << 20)]
+)
+def test_what_could_be_a_key_is_one(places: Places, text: str) -> None:
+    (places.workspace / "server.pem").write_text(text)
+    assert fetched_after(places, "ls") == ["sensitive-stays"]
+
+
+def test_a_secret_that_comes_or_goes_between_commands_is_seen(tmp_path: Path) -> None:
+    seen, place = Seen(), Place(session=SessionId("s"), workspace=Workspace(path=str(tmp_path), own=True))
+    subject = Subject(tool="shell.run", effect=ToolEffect.EXECUTE, raw={}, canonical={}, resources=(), digest=Digest(""))
+
+    def reads() -> list[str]:
+        return [*seen.closer(Prepared(subject=subject, arguments={}), place).subject.reads]
+
+    assert reads() == []
+    (tmp_path / ".env").touch()
+    assert reads() == [f"{tmp_path}/.env"]
+    (tmp_path / ".env").rename(tmp_path / ".npmrc")
+    assert reads() == [f"{tmp_path}/.npmrc"]

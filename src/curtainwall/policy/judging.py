@@ -69,9 +69,9 @@ def _judged(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
 
 
 def labels_of(policy: Policy, subject: Subject, facts: SessionFacts) -> tuple[tuple[Label, int], ...]:
-    """Return the labels that a call brings, each with the index of the first resource that sets it."""
+    """Return the labels that a call brings, each with the index of the first resource, or of what it reads besides, that sets it."""
     brought: dict[Label, int] = {}
-    for place, resource in enumerate(subject.resources):
+    for place, resource in enumerate(subject.labelled_by if subject.reads else subject.resources):
         for label in _touched(policy, subject.tool, resource, facts):
             brought.setdefault(label, place)
     return tuple(brought.items())
