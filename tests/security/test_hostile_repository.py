@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.facts import canonical_remotes
-from curtainwall.model import HostFacts, Mode
+from curtainwall.model import BadCall, HostFacts, Mode, Scope
 from curtainwall.tools import git_network
 from curtainwall.tools.git_confined import read_marker
 from curtainwall.tools.running import CannotDo
@@ -364,3 +364,36 @@ def test_a_pipe_in_the_place_of_a_repository_keeps_nobody_waiting(tmp_path: Path
     os.mkfifo(tmp_path / ".git")
     with pytest.raises(CannotDo, match="no regular file"):
         read_marker(str(tmp_path / ".git"))
+
+
+def refused(machine: Machine, tool: str, **arguments: str) -> str:
+    with pytest.raises(BadCall) as bad:
+        machine.prepare(tool, **arguments)
+    return str(bad.value)
+
+
+def test_a_pointer_to_another_repository_tells_nothing_of_it(machine: Machine) -> None:
+    private = machine.root / "home/private"
+    git("init", "--quiet", str(private))
+    git("-C", str(private), "config", "remote.origin.url", "https://hush%40hush@git.private.example/onlyone")
+    planted = machine.workspace / "planted"
+    planted.mkdir()
+    for name in ("fetch", "push"):
+        (planted / ".git").write_text(f"gitdir: {private}/.git\n")
+        told = refused(machine, f"git.{name}", path="planted")
+        assert "leads out of" in told
+        assert "hush" not in told
+        assert "private.example" not in told
+
+
+def test_a_repository_above_the_workspace_tells_nothing_of_itself(machine: Machine) -> None:
+    git("init", "--quiet", str(machine.workspace.parent))
+    git("-C", str(machine.workspace.parent), "config", "remote.origin.url", "https://hush%40hush@git.private.example/onlyone")
+    told = refused(machine, "git.fetch")
+    assert "hush" not in told
+    assert "private.example" not in told
+
+
+def test_our_own_port_is_forbidden_ground_for_remotes_before_anybody_is_asked() -> None:
+    (remote,) = canonical_remotes("http://127.0.0.1:8765/a/b", repository=None, push=False, own_ports=frozenset({8765}))
+    assert remote.host.scope is Scope.FORBIDDEN

@@ -138,7 +138,9 @@ class LogSection(Section):
     """How much one session may write into the log; past it, calls are denied and counted."""
 
     calls: Count = Field(100_000, description="calls")
-    logged_bytes: Count = Field(1_000_000_000, alias="logged-bytes", description="bytes")
+    logged_bytes: Count = Field(
+        1_000_000_000, alias="logged-bytes", description="bytes, those of big results that are kept beside it included"
+    )
 
 
 class ProtectedSection(Section):

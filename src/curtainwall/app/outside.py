@@ -14,6 +14,7 @@ from curtainwall.app.metering import TurnMeter
 from curtainwall.app.mounted import mounted_labels
 from curtainwall.app.reaching import AtTheGate
 from curtainwall.app.seen_inside import SeenInside
+from curtainwall.app.standing import watch_in
 from curtainwall.app.wiring import INSIDE, Wired
 from curtainwall.egress import Access, Egress, Terms
 from curtainwall.model import SYSTEM, AddLabels, Journal, TurnAt
@@ -46,7 +47,7 @@ class Ways:
             seen = SeenInside(gate, actor.state.workspace.path, INSIDE)
             door = Door(at.session, seen, house.feed, self.wired.tools.listing, house.clock, turn=at.turn)
             await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))
-            asking = AtTheGate(gate, at)
+            asking = AtTheGate(gate, at, watch_in(house))
             accesses = self.accesses_of(actor.state.facts.agent, actor.state.facts.team)
             reached = tuple(accesses[name] for name in providers if name in accesses)
             terms = Terms(reached, meter, asking.judge, asking.decide)

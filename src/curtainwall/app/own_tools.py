@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from curtainwall.app.home import Home, user_homes
 from curtainwall.app.knowledge import notebook_of, shelf_of
+from curtainwall.app.secret_files import Seen
 from curtainwall.facts import Masker
 from curtainwall.host import Bubblewrap, Credentials, find_bubblewrap
-from curtainwall.model import Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
+from curtainwall.model import SHELL_RUN, Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
 from curtainwall.policy import Protection
 from curtainwall.tools import (
     CONFINED,
@@ -86,7 +87,8 @@ def run_tools(
 
 
 def _closers(home: Home, masker: Masker) -> dict[str, Closer]:
-    return {**git_closers(masker), **skill_closers(shelf_of(home), masker), **memory_closers(notebook_of(home), masker)}
+    shell = {SHELL_RUN: Seen().closer}
+    return {**shell, **git_closers(masker), **skill_closers(shelf_of(home), masker), **memory_closers(notebook_of(home), masker)}
 
 
 def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:

@@ -12,6 +12,7 @@ from curtainwall.app.free_hosts import told_hosts
 from curtainwall.app.metering import TurnMeter
 from curtainwall.app.outside import trusted_inside
 from curtainwall.app.reaching import AtTheGate
+from curtainwall.app.standing import watch_in
 from curtainwall.app.wiring import Wired
 from curtainwall.egress import Access, Counted, Egress, Ended, Handling, ModelCall, Ruling, Terms
 from curtainwall.egress import Reach as Wish
@@ -92,7 +93,7 @@ class ProcessWays:
         async def turn(at: TurnAt) -> AsyncGenerator[None]:
             async with house.hold(session) as actor:
                 meter = TurnMeter(at, lambda: actor.state, self.journal, house.clock, self.price)
-                present.meter, present.asking = meter, AtTheGate(self.wired.gate, at)
+                present.meter, present.asking = meter, AtTheGate(self.wired.gate, at, watch_in(house))
                 door.turn = None if at.turn == BETWEEN_TURNS else at.turn
                 try:
                     yield

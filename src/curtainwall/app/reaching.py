@@ -1,5 +1,6 @@
 """What a foreign agent wants from the network past its tools, at the one gate: connections to hosts, and what its provider would reach."""
 
+from curtainwall.app.standing import Watch, nobody_watches
 from curtainwall.egress import Handling, Reach, ReachKind, Ruling
 from curtainwall.model import EGRESS_SERVER, Answer, CallRequest, Gate, HostFacts, TurnAt
 
@@ -7,8 +8,9 @@ from curtainwall.model import EGRESS_SERVER, Answer, CallRequest, Gate, HostFact
 class AtTheGate:
     """Asks for one turn. A refusal stands until the turn is over; a yes is asked for every time, because labels may have come since."""
 
-    def __init__(self, gate: Gate, at: TurnAt) -> None:
+    def __init__(self, gate: Gate, at: TurnAt, watch: Watch = nobody_watches) -> None:
         self._gate = gate
+        self._watch = watch
         self._at = at
         self._refused: dict[tuple[str, str], str] = {}
 
@@ -21,7 +23,9 @@ class AtTheGate:
     async def decide(self, facts: HostFacts) -> Ruling:
         """Say whether a connection may be made whose content nobody sees."""
         refusal = await self._refusal("connect", "url", f"https://{facts.host}:{facts.port}")
-        return Ruling(allowed=True) if refusal is None else Ruling(allowed=False, reason=refusal)
+        if refusal is not None:
+            return Ruling(allowed=False, reason=refusal)
+        return Ruling(allowed=True, holds=await self._watch(self._at.session))
 
     async def _refusal(self, tool: str, key: str, value: str, **more: str) -> str | None:
         """Return why it is refused, or None where it may be."""

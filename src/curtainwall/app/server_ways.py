@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from curtainwall.app.standing import Watch, nobody_watches
 from curtainwall.host import Dialler
 from curtainwall.model import Answer, CallRequest, SessionId
 from curtainwall.tools.servers import ServerSpec, Way
@@ -19,11 +20,19 @@ AskGate = Callable[[SessionId, CallRequest], Awaitable[Answer]]
 class ServerWays:
     """Opens ways for servers; whoever made this must close it."""
 
-    def __init__(self, authority: Path, ask: AskGate, dialler: Dialler | None = None, own_ports: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        authority: Path,
+        ask: AskGate,
+        dialler: Dialler | None = None,
+        own_ports: frozenset[int] = frozenset(),
+        watch: Watch = nobody_watches,
+    ) -> None:
         self._authority = authority
         self._ask = ask
         self._dialler = dialler
         self._own_ports = own_ports
+        self._watch = watch
         self._egress: Egress | None = None
 
     async def open(self, spec: ServerSpec, session: SessionId, listener: socket.socket) -> Way:
@@ -35,7 +44,7 @@ class ServerWays:
 
         if self._egress is None:
             self._egress = Egress(Authority(self._authority), self._dialler or Dialler(scopes(self._own_ports)), self._own_ports)
-        decide = tunnels_of(self._ask, session, spec.name, spec.network)
+        decide = tunnels_of(self._ask, session, spec.name, spec.network, self._watch)
         return await self._egress.serve(Terms((), decide=decide), listener)
 
     async def aclose(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from curtainwall.app.standing import Holds, Watch, nobody_watches
 from curtainwall.egress import Decide, Ruling
 from curtainwall.model import CONNECT_SERVER, LEFT, Answer, CallRequest, CurtainwallError, HostFacts, SessionId
 from curtainwall.policy import covers_host
@@ -15,27 +16,34 @@ PATIENCE: Final = 20.0
 """Seconds that a connection waits for a human; after that it is refused, and the ask stays open."""
 
 REMEMBERED: Final = 10.0
-"""Seconds for which a yes holds for further connections to the same place; a tunnel that is open stays open for longer than that."""
+"""Seconds for which a yes holds for further connections to the same place, where nothing has happened since that could change it."""
 
 
-def tunnels_of(ask: AskGate, session: SessionId, by: str, hosts: Iterable[str] = ("*",)) -> Decide:
+def tunnels_of(ask: AskGate, session: SessionId, by: str, hosts: Iterable[str] = ("*",), watch: Watch = nobody_watches) -> Decide:
     """Return who decides about a session's tunnels: `hosts` (as in `lists.hosts`) may be asked for, and the gate judges each."""
-    named, allowed = frozenset(hosts), dict[tuple[str, int], float]()
+    named, allowed = frozenset(hosts), dict[tuple[str, int], tuple[float, Holds]]()
 
     async def decide(facts: HostFacts) -> Ruling:
         if not covers_host(named, facts.host, facts.port, facts.scope):
             return Ruling(allowed=False, reason=f"`{facts.host}:{facts.port}` is not among the hosts that `{by}` may ask for")
         place, now = (facts.host, facts.port), asyncio.get_running_loop().time()
-        if allowed.get(place, 0.0) > now:
-            return Ruling(allowed=True)
+        until, holds = allowed.get(place, (0.0, _never))
+        if until > now and holds():
+            return Ruling(allowed=True, holds=holds)
         ruling = await _asked(ask, session, CallRequest(tool=CONNECT_SERVER, arguments={"url": _url(facts), "by": by}, by_house=True))
         if ruling.allowed:
-            for old in [old for old, until in allowed.items() if until <= now]:
+            for old in [old for old, (until, _) in allowed.items() if until <= now]:
                 del allowed[old]
-            allowed[place] = asyncio.get_running_loop().time() + REMEMBERED
+            holds = await watch(session)
+            allowed[place] = asyncio.get_running_loop().time() + REMEMBERED, holds
+            return Ruling(allowed=True, holds=holds)
         return ruling
 
     return decide
+
+
+def _never() -> bool:
+    return False
 
 
 def _url(facts: HostFacts) -> str:

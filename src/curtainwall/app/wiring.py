@@ -29,6 +29,7 @@ from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
 from curtainwall.app.services import INSTANCE
 from curtainwall.app.session_tools import session_runners
+from curtainwall.app.standing import watch_in
 from curtainwall.app.wishes import Wishes
 from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_runners
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
@@ -347,7 +348,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams, closers=closers)
         )
         async with (
-            aclosing(ServerWays(setup.home.authority, ask_again, own_ports=setup.own_ports)) as ways,
+            aclosing(ServerWays(setup.home.authority, ask_again, own_ports=setup.own_ports, watch=watch_in(house))) as ways,
             aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways))) as tools,
         ):
             around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))

@@ -117,7 +117,7 @@ class Client:
             raise Refused(502, str(fault), fatal=True) from None
         house.counters.tunnels += 1
         self._wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await tunnel(self._wire, connection, house.bounds.idle)
+        await tunnel(self._wire, connection, house.bounds.idle, ruling.holds)
 
     async def _serve_requests(self, door: Door) -> None:
         house, wire = self._house, self._wire

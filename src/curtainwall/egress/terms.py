@@ -28,12 +28,19 @@ class Bounds:
     stalled: float = 120.0  # of a client that does not read
 
 
+def always() -> bool:
+    """Say that what was decided holds as long as anybody wants it."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What was decided about a host, and why; the reason is told to the agent."""
 
     allowed: bool
     reason: str = ""
+    holds: Callable[[], bool] = always
+    """Tells whether a yes still holds; asked before anything more goes out. Where it does not, it has to be asked for anew."""
 
 
 Decide = Callable[[HostFacts], Awaitable[Ruling]]

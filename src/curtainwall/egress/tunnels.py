@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Final
 
 from curtainwall.egress.refusal import Refused
+from curtainwall.egress.terms import always
 from curtainwall.facts import Unclear, canonical_url
 from curtainwall.host import Connection, Wire
 from curtainwall.model import HostFacts
@@ -37,8 +39,8 @@ def facts_of(host: str, port: int, own_ports: frozenset[int]) -> HostFacts:
     return facts.model_copy(update={"secure": False})
 
 
-async def tunnel(wire: Wire, connection: Connection, idle: float) -> None:
-    """Pass bytes both ways until both have ended, one is gone, or nothing came for a while."""
+async def tunnel(wire: Wire, connection: Connection, idle: float, holds: Callable[[], bool] = always) -> None:
+    """Pass bytes both ways until both have ended, one is gone, nothing came for a while, or nothing may go out any more."""
     loop = asyncio.get_running_loop()
 
     def heard() -> None:
@@ -49,6 +51,8 @@ async def tunnel(wire: Wire, connection: Connection, idle: float) -> None:
     async def out() -> None:
         while data := await wire.read():
             heard()
+            if not holds():
+                raise ConnectionAbortedError("it has to be asked for anew")
             connection.writer.write(data)
             await connection.writer.drain()
         connection.writer.write_eof()

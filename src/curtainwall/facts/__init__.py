@@ -5,6 +5,7 @@ from curtainwall.facts.commands import Command, Redirect, Script, parse_command,
 from curtainwall.facts.later import holds_what_runs, writes_what_runs
 from curtainwall.facts.mask_streams import StreamMasker
 from curtainwall.facts.masks import Masker, Piece, contains_mask
+from curtainwall.facts.names import MOST_NAMES, Named, find_named, is_without_key
 from curtainwall.facts.paths import Scene, ancestors, as_seen_inside, canonical_path, is_beneath, links_to
 from curtainwall.facts.pushes import Push, find_push
 from curtainwall.facts.refusal import Unclear, quoted
@@ -13,8 +14,10 @@ from curtainwall.facts.revisions import paths_in_revision
 from curtainwall.facts.urls import Url, canonical_host, canonical_url, host_parents
 
 __all__ = [
+    "MOST_NAMES",
     "Command",
     "Masker",
+    "Named",
     "Piece",
     "Push",
     "Redirect",
@@ -32,10 +35,12 @@ __all__ = [
     "canonical_remotes",
     "canonical_url",
     "contains_mask",
+    "find_named",
     "find_push",
     "holds_what_runs",
     "host_parents",
     "is_beneath",
+    "is_without_key",
     "links_to",
     "parse_command",
     "parse_script",

@@ -6,6 +6,7 @@ import stat
 from dataclasses import dataclass
 from typing import NoReturn
 
+from curtainwall.facts.paths import is_beneath
 from curtainwall.facts.refusal import Unclear, quoted
 
 # Everybody waits while it is read, and a plan may name many repositories; real ones have a few hundred lines.
@@ -117,23 +118,27 @@ def _refuse(text: str, at: int) -> NoReturn:
     raise Unclear(f"the repository's config cannot be read in line {line}")
 
 
-def find_repository(start: str) -> Repository | None:
-    """Return the repository that git, started in a directory, would find: there or above; None if there is none."""
+def find_repository(start: str, workspace: str = "/") -> Repository | None:
+    """Return the repository that git, started in a directory, would find: there or above; None if there is none.
+
+    Above a workspace nothing is looked for, and no pointer is followed out of it: whoever writes there would have us read elsewhere, and
+    tell of it. A directory outside of the workspace is looked at alone.
+    """
     if "\0" in start or not os.path.isabs(start):
         raise Unclear(f"{quoted(start)} is not the real path of a directory")
-    here = start
+    here, limit = start, workspace if is_beneath(start, workspace) else start
     while True:
-        own = _git_directory(here)
+        own = _git_directory(here, limit)
         if own is not None:
-            directory = _common(own)
+            directory = _common(own, limit)
             return Repository(directory, _entries_of(directory), own)
         above = os.path.dirname(here)
-        if above == here:
+        if here in (limit, above):
             return None
         here = above
 
 
-def _git_directory(here: str) -> str | None:
+def _git_directory(here: str, limit: str) -> str | None:
     """Return the directory with git's files, if a directory is the top of a working tree or a bare repository."""
     inside = os.path.join(here, ".git")
     try:
@@ -141,7 +146,7 @@ def _git_directory(here: str) -> str | None:
     except OSError:
         mode = 0
     if stat.S_ISREG(mode):
-        return _pointed_at(here, inside)
+        return _pointed_at(here, inside, limit)
     if stat.S_ISDIR(mode) and _is_git_directory(inside):
         return inside
     if mode:
@@ -153,27 +158,33 @@ def _is_git_directory(path: str) -> bool:
     return os.path.lexists(os.path.join(path, "HEAD")) and all(os.path.isdir(os.path.join(path, part)) for part in ("objects", "refs"))
 
 
-def _pointed_at(here: str, pointer: str) -> str:
+def _pointed_at(here: str, pointer: str, limit: str) -> str:
     """Follow a `.git` file, as worktrees and submodules have it."""
     text = _read(pointer, _MAX_POINTER)
     target = text.removeprefix("gitdir: ").rstrip("\r\n")
     if not text.startswith("gitdir: ") or not target or "\n" in target:
         raise Unclear(f"{quoted(pointer)} does not say which repository this is")
-    directory = os.path.realpath(os.path.join(here, target))
+    directory = _inside(os.path.realpath(os.path.join(here, target)), pointer, limit)
     if not os.path.lexists(os.path.join(directory, "HEAD")):
         raise Unclear(f"{quoted(pointer)} leads to {quoted(directory)}, which is no git directory")
     return directory
 
 
-def _common(directory: str) -> str:
+def _common(directory: str, limit: str) -> str:
     """Return the directory whose config counts: a worktree's files lie in `worktrees/NAME` of it, and nowhere else."""
     pointer = os.path.join(directory, "commondir")
     if not os.path.lexists(pointer):
         return directory
-    common = os.path.realpath(os.path.join(directory, _read(pointer, _MAX_POINTER).rstrip("\r\n")))
+    common = _inside(os.path.realpath(os.path.join(directory, _read(pointer, _MAX_POINTER).rstrip("\r\n"))), pointer, limit)
     if os.path.dirname(directory) != os.path.join(common, "worktrees"):
         raise Unclear(f"{quoted(pointer)} leads to {quoted(common)}, where this worktree does not belong")
     return common
+
+
+def _inside(directory: str, pointer: str, limit: str) -> str:
+    if not is_beneath(directory, limit):
+        raise Unclear(f"{quoted(pointer)} leads out of {quoted(limit)}, beyond what this call may touch")
+    return directory
 
 
 def _entries_of(directory: str) -> tuple[Entry, ...]:

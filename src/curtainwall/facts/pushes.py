@@ -33,12 +33,12 @@ class Push:
     told: str
 
 
-def find_push(path: str, remote: str, branch: str | None, mask: Callable[[str], str] = str) -> Push | None:
+def find_push(path: str, remote: str, branch: str | None, mask: Callable[[str], str] = str, workspace: str = "/") -> Push | None:
     """Return what a push from a directory would publish, None where there is no repository; raise `Unclear` where that cannot be told.
 
     What it quotes is masked as a whole, before it is cut: half a secret is known to nobody as one.
     """
-    repository = find_repository(path)
+    repository = find_repository(path, workspace)
     if repository is None:
         return None
     name = branch or current_branch(repository)
@@ -47,7 +47,7 @@ def find_push(path: str, remote: str, branch: str | None, mask: Callable[[str], 
     commit = commit_at(repository, f"{HEADS}{name}")
     if commit is None:
         return Push(name, None, None, f"nothing: there is no branch {quoted(mask(name))} yet")
-    since = _last_seen(repository, path, remote, name)
+    since = _last_seen(repository, path, remote, name, workspace)
     with Commits(repository.directory) as commits:
         found = commits.find(commit)
         title = "" if found is None else f" {json.dumps(mask(found.title)[:_LONGEST_TITLE], ensure_ascii=False)}"
@@ -55,11 +55,11 @@ def find_push(path: str, remote: str, branch: str | None, mask: Callable[[str], 
     return Push(name, commit, since, f"{commit[:_SHORT_ID]}{title} to {quoted(mask(name))}: {_in_words(counted, since, mask(remote))}")
 
 
-def _last_seen(repository: Repository, path: str, remote: str, branch: str) -> str | None:
+def _last_seen(repository: Repository, path: str, remote: str, branch: str, workspace: str) -> str | None:
     """Return where the remote's branch was when last fetched; nothing of a remote that is pushed to another place than it is read from."""
     if not any((entry.section, entry.subsection) == ("remote", remote) for entry in repository.entries):
         return None
-    places = {it.value for push in (True, False) for it in canonical_remotes(remote, repository=path, push=push)}
+    places = {it.value for push in (True, False) for it in canonical_remotes(remote, repository=path, push=push, workspace=workspace)}
     return commit_at(repository, f"refs/remotes/{remote}/{branch}") if len(places) == 1 else None
 
 

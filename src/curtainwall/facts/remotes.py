@@ -51,10 +51,13 @@ def canonical_remote(text: object, *, repository: str | None, push: bool) -> Rem
     return remotes[0]
 
 
-def canonical_remotes(text: object, *, repository: str | None, push: bool) -> tuple[Remote, ...]:
+def canonical_remotes(
+    text: object, *, repository: str | None, push: bool, workspace: str = "/", own_ports: frozenset[int] = frozenset()
+) -> tuple[Remote, ...]:
     """Return every repository that git would talk to: one to read from, or all that a push goes to.
 
-    `repository` is the real path that git would be started in, None where there is no repository yet.
+    `repository` is the real path that git would be started in, None where there is no repository yet; none above the `workspace` counts.
+    Our `own_ports` on this machine are forbidden ground.
     """
     if not isinstance(text, str):
         raise Unclear(f"a remote must be a string, not {quoted(text)}")
@@ -62,15 +65,15 @@ def canonical_remotes(text: object, *, repository: str | None, push: bool) -> tu
         raise Unclear(f"the remote {quoted(text)} is empty, too long or a local path, or holds a leading dash, a space, or a backslash")
     if not _is_encodable(text):
         raise Unclear(f"the remote {quoted(text)} is not valid text")
-    found = None if repository is None else find_repository(repository)
+    found = None if repository is None else find_repository(repository, workspace)
     if found is None:
-        return (_read_url(text),)
+        return (_read_url(text, own_ports),)
     remotes: dict[str, Remote] = {}
     addresses = _addresses(found, text, push=push)
     if len(addresses) > _MAX_PLACES:
         raise Unclear(f"the remote {quoted(text)} pushes to {len(addresses)} places, more than {_MAX_PLACES}")
     for address in addresses:
-        remote = _read_url(address)
+        remote = _read_url(address, own_ports)
         if _addresses(found, remote.url, push=push) != (remote.url,):
             raise Unclear(f"the repository's config would rewrite {quoted(remote.url)} once more")
         remotes.setdefault(remote.url, remote)
@@ -126,7 +129,7 @@ def _rewritten(url: str, bases: dict[str, list[str]]) -> str | None:
     return base + url[length:]
 
 
-def _read_url(text: str) -> Remote:
+def _read_url(text: str, own_ports: frozenset[int]) -> Remote:
     """Return the repository that a URL, in any of git's spellings, means."""
     if _TREACHEROUS.search(text) or text.startswith("-"):
         raise Unclear(f"the remote {quoted(text)} holds a leading dash, a space, a backslash or a control character")
@@ -148,16 +151,16 @@ def _read_url(text: str) -> Remote:
         user, host, path = parts[1], parts[2], parts[3]
         if "%" in path:
             raise Unclear(f"the remote {quoted(text)} holds a percent sign, which programs read differently")
-    return _judged(text, kind, user, _place(text, kind, host, port), path, absolute=scheme is not None or path.startswith("/"))
+    return _judged(text, kind, user, _place(text, kind, host, port, own_ports), path, absolute=scheme is not None or path.startswith("/"))
 
 
-def _place(text: str, kind: str, host: str, port: str | None) -> HostFacts:
+def _place(text: str, kind: str, host: str, port: str | None, own_ports: frozenset[int]) -> HostFacts:
     if host.startswith("-") or "%" in host:
         raise Unclear(f"the host of {quoted(text)} cannot be read in one way")
     number = int(port) if port else _DEFAULT_PORTS[kind]
     if not 0 < number < 65_536:
         raise Unclear(f"the remote {quoted(text)} names a port that does not exist")
-    facts = canonical_url(f"https://{host}:{number}/").facts
+    facts = canonical_url(f"https://{host}:{number}/", own_ports).facts
     if facts.host.startswith("-"):
         raise Unclear(f"the host of {quoted(text)} cannot be read in one way")
     return facts.model_copy(update={"secure": kind in ("https", "ssh")})

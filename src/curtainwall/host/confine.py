@@ -15,7 +15,8 @@ from curtainwall.host.bubblewrap import Missing, find_bubblewrap
 from curtainwall.host.cgroups import ProcessGroup
 from curtainwall.host.confine_limits import overuse, set_limits
 from curtainwall.host.confine_mounts import file_of, plan_of
-from curtainwall.host.confine_terms import MIB, Bounds, Confinement, ConfinementFailed, Finished
+from curtainwall.host.confine_room import Room
+from curtainwall.host.confine_terms import MIB, Confinement, ConfinementFailed, Finished
 from curtainwall.host.piped import Piped
 
 _CHUNK: Final = 65_536
@@ -32,7 +33,7 @@ GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift
 class ConfinedProcess(Piped):
     """A running confined process. Whoever started it must close it; when our own process ends, however it ends, it is killed."""
 
-    def __init__(self, process: Process, outer: int, status: asyncio.StreamReader, child: int, bounds: Bounds) -> None:
+    def __init__(self, process: Process, outer: int, status: asyncio.StreamReader, child: int, confinement: Confinement) -> None:
         super().__init__(process)
         self._status = status
         self._child = child
@@ -40,7 +41,8 @@ class ConfinedProcess(Piped):
         self._first = os.pidfd_open(child)
         self._group: ProcessGroup | None = None
         self._outer = outer
-        self._bounds = bounds
+        self._bounds = confinement.bounds
+        self._room = Room(confinement.writable, confinement.bounds.spare)
         self._watching = asyncio.create_task(self._watch())
         self._ended = asyncio.create_task(self._end())
         self._closing: asyncio.Task[None] | None = None
@@ -135,7 +137,7 @@ class ConfinedProcess(Piped):
             await asyncio.sleep(pause)
             # A server that has lived for long is looked at less often.
             pause = min(pause * 1.02, _LOOK * 5)
-            why = overuse(self._child, self._bounds)
+            why = overuse(self._child, self._bounds) or self._room.missing()
             if why is not None:
                 self.kill(why)
                 return
@@ -223,7 +225,7 @@ async def _admitted(
         os.close(outer)
         _, complaint = await process.communicate()
         raise ConfinementFailed(_complaint(complaint))
-    running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), confinement.bounds)
+    running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), confinement)
     try:
         running.bound()
         os.write(doors[0], b"1")

@@ -36,6 +36,8 @@ class Bounds:
     memory: int = 4096 * MIB
     file_size: int = 1024 * MIB
     scratch: int = 512 * MIB
+    spare: int = 256 * MIB
+    """Bytes that stay free on the disks it writes to; it is ended where it takes more."""
     output: int = 1 * MIB
     """Bytes kept of each of stdout and stderr; what is printed beyond is read and dropped, up to 256 times as much and at least 64 MiB."""
 

@@ -314,6 +314,7 @@ from curtainwall.model.verdicts import (
     Verdict,
     denial,
     resource_of,
+    stricter,
 )
 from curtainwall.model.views import (
     BUILTIN_AGENT,
@@ -611,6 +612,7 @@ __all__ = [
     "session_of",
     "session_stream",
     "short_id",
+    "stricter",
     "subject_digest",
     "version_of",
     "wanted_lease",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import Digest
@@ -106,12 +106,18 @@ class Resource(Frozen):
     facts: Facts | None = None
 
 
+def _is_empty(reads: Mapping[str, str]) -> bool:
+    # Most calls have none, and what they write into the log stays as it was.
+    return not reads
+
+
 class Subject(Frozen):
     """One exact request at the gate.
 
     `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `masked` tells that they
     are not all of it. `digest` is taken over the unmasked canonical arguments and the resources, so an approval is bound to exactly what
-    would run. A plan has `steps`: the calls that it lists, each as it would be on its own.
+    would run. A plan has `steps`: the calls that it lists, each as it would be on its own. `reads` are files that a command finds where it
+    runs, each with what people are told of it: nobody is asked about them, but they set labels as if they were read.
     """
 
     kind: SubjectKind = SubjectKind.TOOL_CALL
@@ -123,6 +129,17 @@ class Subject(Frozen):
     digest: Digest
     masked: bool = False
     steps: tuple["Subject", ...] = ()
+    reads: Mapping[str, str] = Field(default_factory=dict[str, str], exclude_if=_is_empty)
+
+    @property
+    def labelled_by(self) -> tuple[Resource, ...]:
+        """Return everything that can set a label: the resources, then what may be read besides."""
+        return (*self.resources, *(Resource(role=Role.READ_PATH, value=path) for path in self.reads))
+
+    def origin_of(self, place: int) -> str:
+        """Return what people are told of something that can set a label, by its index among all of that."""
+        touched = self.labelled_by[place].value
+        return touched if place < len(self.resources) else self.reads[touched]
 
 
 _SPELLING: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -60,6 +60,11 @@ class Mode(StrEnum):
     BYPASS = "bypass"
 
 
+def stricter(one: Mode, other: Mode) -> Mode:
+    """Return the one of two modes that leaves more to humans."""
+    return min(one, other, key=tuple(Mode).index)
+
+
 def denial(rule: str, reason: str) -> Verdict:
     """Return a structural denial, one that no rule file can switch."""
     return Verdict(effect=Effect.DENY, because=(RuleId(rule),), reason=reason)

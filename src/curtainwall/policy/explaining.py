@@ -81,7 +81,7 @@ def _label_words(policy: Policy, subject: Subject, facts: SessionFacts, verdict:
         if label in facts.labels:
             yield f"`{label}` is in force ({by})"
         elif (place := brought.get(Label(label))) is not None:
-            resource = subject.resources[place]
+            resource = subject.labelled_by[place]
             yield f"`{label}` is not in force; {sets}, by `{resource.role}` on `{resource.value}` ({by})"
         else:
             yield f"`{label}` is not in force ({by})"

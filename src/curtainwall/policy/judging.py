@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from curtainwall.model import Effect, Finding, Label, Mode, Resource, Role, RuleId, Subject, SubjectKind, Verdict, denial
+from curtainwall.model import Effect, Finding, Label, Mode, PathFacts, Resource, Role, RuleId, Subject, SubjectKind, Verdict, denial
 from curtainwall.policy.canonical import is_beneath
 from curtainwall.policy.cedar import LABEL
 from curtainwall.policy.entities import entity_of, is_judged, path_entity, question, surroundings
@@ -69,9 +69,9 @@ def _judged(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
 
 
 def labels_of(policy: Policy, subject: Subject, facts: SessionFacts) -> tuple[tuple[Label, int], ...]:
-    """Return the labels that a call brings, each with the index of the first resource that sets it."""
+    """Return the labels that a call brings, each with the index of the first resource, or of what it reads besides, that sets it."""
     brought: dict[Label, int] = {}
-    for place, resource in enumerate(subject.resources):
+    for place, resource in enumerate(subject.labelled_by if subject.reads else subject.resources):
         for label in _touched(policy, subject.tool, resource, facts):
             brought.setdefault(label, place)
     return tuple(brought.items())
@@ -157,6 +157,9 @@ def _read_whole(tool: str, resource: Resource, facts: SessionFacts) -> tuple[str
     if role is Role.READ_PATH and tool.startswith("git."):
         # Git shows any file of the repository, wherever in it one stands.
         return (workspace if is_beneath(resource.value, workspace) else resource.value,)
+    if role is Role.READ_PATH and isinstance(resource.facts, PathFacts) and resource.facts.whole:
+        # A tool server reads what it likes in a directory that it is given.
+        return (resource.value,)
     # What is moved away is read elsewhere, under a name that no rule knows.
     return (resource.value,) if role is Role.DELETE_PATH else ()
 

@@ -1,5 +1,6 @@
 """What one session knows, and what it makes of commands: nothing here waits, and nothing is written."""
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from itertools import chain
 
@@ -25,6 +26,8 @@ from curtainwall.session import ProjectState, Rules, SessionState, decide, fold,
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
+# A blob as the log names it. An agent that writes such a thing itself makes its own session heavier.
+_BLOB = re.compile(rb'"digest":"[0-9a-f]{64}","size":([0-9]{1,15})\}')
 
 RulesNow = Callable[[], Rules]
 """Gives the rules in force; a reload of the policy shows at the next command."""
@@ -54,7 +57,7 @@ class Deciding:
         state, seq, logged = SessionState(), 0, 0
         while page := self._log.read(self._stream, seq, _PAGE):
             state = fold(map(lift, page), state)
-            seq, logged = page[-1].seq, logged + sum(len(entry.payload) for entry in page)
+            seq, logged = page[-1].seq, logged + sum(_weight(entry.payload) for entry in page)
         self.state, self.tail, self._logged = state, Tail(self._stream, seq), logged
         self._project = ProjectState()
         self._look_at_project(state)
@@ -74,7 +77,7 @@ class Deciding:
             if write.stream == self._stream:
                 self.tail.extend(write.events)
                 for _, _, payload in write.encoded:
-                    self._logged += len(payload)
+                    self._logged += _weight(payload)
             else:
                 self._project = fold_project(write.events, self._project)
 
@@ -134,6 +137,13 @@ class Deciding:
         new = [lift(entry) for entry in self._log.read(stream, self._project.seq)]
         self._project = fold_project(new, self._project)
         return True
+
+
+def _weight(payload: bytes) -> int:
+    """Return how many bytes an entry takes of what a session may log, those that are kept beside the log included."""
+    if b'"blob":{' not in payload:
+        return len(payload)
+    return len(payload) + sum(int(size) for size in _BLOB.findall(payload))
 
 
 def _following(follows: Sequence[Follow], draft: SessionState, events: Sequence[AnyEvent]) -> Generator[AnyCommand]:

@@ -58,6 +58,7 @@ from curtainwall.model import (
     Who,
     canonical_json,
     denial,
+    stricter,
 )
 from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
@@ -365,6 +366,9 @@ class SessionGate:
 
     async def _run(self, actor: Actor, wish: _Wish, prepared: Prepared, permit: CallPermitted) -> Answer:
         """Steps 9 and 10: the permit is durable by now; run with the canonical arguments, then log what came of it."""
+        if actor.state.mode is not wish.place.mode:
+            # It changed while a human or a hook thought: no more than what was shown, and no more than what holds now.
+            wish = replace(wish, place=replace(wish.place, mode=stricter(wish.place.mode, actor.state.mode)))
         try:
             result = await self._tools.run(prepared, permit, wish.place)
         except asyncio.CancelledError:

@@ -241,9 +241,8 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
 
 def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...]) -> CallPermitted:
     brought = dict[Label, LabelSource]()
-    for label, resource in labels_of(case.rules.policy, case.subject, case.state.facts):
-        origin = case.subject.resources[resource].value
-        brought.setdefault(label, LabelSource(label=label, call=case.call, origin=origin))
+    for label, place in labels_of(case.rules.policy, case.subject, case.state.facts):
+        brought.setdefault(label, LabelSource(label=label, call=case.call, origin=case.subject.origin_of(place)))
     return CallPermitted(
         at=case.moment.at,
         call=case.call,

@@ -53,10 +53,10 @@ def git_runners(
 def git_closers(masker: Masker) -> Mapping[str, Closer]:
     """Return what finds out which commit a push is about; the call is bound to that commit."""
 
-    def push(prepared: Prepared, _place: Place) -> Prepared:
+    def push(prepared: Prepared, place: Place) -> Prepared:
         arguments = cast("Mapping[str, str]", prepared.arguments)
         try:
-            found = find_push(arguments["path"], arguments["remote"], arguments.get("branch"), masker.mask_text)
+            found = find_push(arguments["path"], arguments["remote"], arguments.get("branch"), masker.mask_text, place.workspace.path)
         except Unclear as fault:
             raise BadCall(RULE, masker.mask_text(fault.message)) from fault
         if found is None:

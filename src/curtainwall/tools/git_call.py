@@ -87,7 +87,13 @@ class Call:
         """Return the judged URLs; raise `CannotDo` where the repository would lead elsewhere by now."""
         urls = cast("list[str]", self.prepared.arguments["urls"])
         try:
-            now = canonical_remotes(self.text("remote"), repository=self.path, push=role is Role.WRITE_REMOTE)
+            now = canonical_remotes(
+                self.text("remote"),
+                repository=self.path,
+                push=role is Role.WRITE_REMOTE,
+                workspace=self.place.workspace.path,
+                own_ports=self.house.way_out.own_ports,
+            )
         except Unclear as fault:
             raise CannotDo(f"the remote changed after it was judged: {fault.message}") from fault
         if [one.url for one in now] != urls:

@@ -25,7 +25,7 @@ _QUIET = ("--no-recurse-submodules", "--no-auto-maintenance")
 async def clone(call: Call) -> JsonValue:
     """Clone a repository into a new directory."""
     path, url = call.path, call.text("url") or ""
-    remote = canonical_remotes(url, repository=None, push=False)[0]
+    remote = canonical_remotes(url, repository=None, push=False, own_ports=call.house.way_out.own_ports)[0]
     if remote.url != url:
         raise CannotDo(f"the URL {quoted(url)} is not the one that was judged")
     target = Target(url, call.judged(Role.READ_REMOTE, remote.value, remote.host))
@@ -100,7 +100,7 @@ async def _brought(call: Call, spot: Spot, branch: str | None = None) -> str:
 
 def _remote_name(call: Call) -> str | None:
     """Return the remote's name where it has one, None where the call gave a URL."""
-    repository = find_repository(call.path)
+    repository = find_repository(call.path, call.place.workspace.path)
     named = {entry.subsection for entry in repository.entries if entry.section == "remote"} if repository else set[str | None]()
     remote = call.text("remote") or "origin"
     return remote if remote in named else None

@@ -272,7 +272,8 @@ def _read_name(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role
 
 def _read_remote(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
     repository = None if meaning.within is None else reading.scene(meaning).cwd
-    remotes = canonical_remotes(text, repository=repository, push=Role.WRITE_REMOTE in roles)
+    setting, push = reading.setting, Role.WRITE_REMOTE in roles
+    remotes = canonical_remotes(text, repository=repository, push=push, workspace=setting.scene.workspace, own_ports=setting.own_ports)
     for remote in remotes:
         for role in roles:
             reading.add(role, remote.value, remote.host)

@@ -144,7 +144,8 @@ class Turn:
         files = {**attempt.launch.files, "ca.pem": self.reach.certificates, "message": _as_message(attempt.launch.preface, message)}
         await asyncio.to_thread(write_orientation, self.held.wish.folders, files)
         fleet = self.around.fleet
-        watch = Watch(fleet.engine, self.held.id, fleet.limits, self._worked)
+        folders = self.held.wish.folders
+        watch = Watch(fleet.engine, self.held.id, fleet.limits, self._worked, folders.workspace, folders.state)
         async with running(fleet.engine, self.held.id, attempt.launch.command, attempt.launch.environment) as run:
             try:
                 stopped = await self._listen_or_stop(run, attempt, watch)

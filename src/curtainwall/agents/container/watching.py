@@ -3,28 +3,32 @@
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
-from curtainwall.agents.container.engine import Engine
+from curtainwall.agents.container.engine import Engine, see_room
 from curtainwall.agents.container.terms import Limits
 from curtainwall.agents.foreign import TurnWatch
 from curtainwall.model import CurtainwallError
 
 _WRITTEN_EVERY: Final = 30.0
+_ROOM_EVERY: Final = 1.0
 
 Write = Callable[[float], Awaitable[None]]
 """Writes down seconds of work."""
 
 
 class Watch(TurnWatch):
-    """Pauses the container while a human is asked and the agent is silent."""
+    """Pauses the container while a human is asked and the agent is silent; stops the turn where the agent fills the disk."""
 
-    def __init__(self, engine: Engine, container: str, limits: Limits, write: Write) -> None:
+    def __init__(self, engine: Engine, container: str, limits: Limits, write: Write, *places: Path) -> None:
         super().__init__(limits.turn)
         self._engine = engine
         self._container = container
         self._pause_after = limits.pause_after
         self._write = write
+        self._free_disk = limits.free_disk
+        self._places = places
         self._written = 0.0
         self._is_paused = False
 
@@ -34,13 +38,14 @@ class Watch(TurnWatch):
         await self._write(seconds)
 
     def next_look(self) -> float | None:
-        """Return the seconds until the time is up, work has to be written down, or the container can be paused."""
+        """Return the seconds until the time is up, there may be no room any more, or the container can be paused."""
         if not self.asked:
-            return min(_WRITTEN_EVERY, self.left)
-        return None if self._is_paused else max(0.0, self.heard_at + self._pause_after - time.monotonic())
+            return min(_ROOM_EVERY, self.left)
+        return None if self._is_paused else min(_ROOM_EVERY, max(0.0, self.heard_at + self._pause_after - time.monotonic()))
 
     async def look(self) -> None:
-        """Pause the container or let it go on, and write down what was worked."""
+        """Pause the container or let it go on, and write down what was worked; raise `TryLater` where a disk is full."""
+        see_room(self._free_disk, *self._places)
         await self._pause_or_go_on()
         if self.worked - self._written >= _WRITTEN_EVERY:
             await self.write_down()

@@ -1,0 +1,52 @@
+"""Files of a workspace that are named like secrets: whoever runs in it may read them, so they count as read."""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from curtainwall.facts import MOST_NAMES, Named, find_named, is_without_key
+from curtainwall.model import Place, Prepared
+from curtainwall.policy import is_secret_name
+
+_FEW: Final = 16
+_MOST_REMEMBERED: Final = 256
+
+
+def secrets_in(workspace: str, most: int = MOST_NAMES) -> Named:
+    """Look for files that are named like secrets, and are not seen to be something else."""
+    return find_named(workspace, lambda path: is_secret_name(path) and not is_without_key(path), most)
+
+
+def may_read(workspace: str, secrets: Named) -> Mapping[str, str]:
+    """Return what counts as read by whoever runs in a workspace, each with what people are told of it; a few stand for all."""
+    reads = {path: path for path in [*secrets.found.values()][:_FEW]}
+    if secrets.missed:
+        # INVARIANT: what nobody could look at counts as a secret, or one would be free of its label behind files enough.
+        reads.setdefault(f"{workspace}/.env", f"{workspace}, which cannot be looked through for secrets: {secrets.missed}")
+    return reads
+
+
+class Seen:
+    """What commands may read in each workspace. As long as the secrets that were found are there, nobody looks for others."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Named] = {}
+
+    def closer(self, prepared: Prepared, place: Place) -> Prepared:
+        """Return a command with the secrets that it would find in the workspace."""
+        root = place.workspace.path
+        known = self._known.get(root)
+        if known is None or not (known.missed or all(map(os.path.lexists, known.found.values()))):
+            known = secrets_in(root)
+            self._remember(root, known)
+        reads = may_read(root, known)
+        if not reads:
+            return prepared
+        return prepared.model_copy(update={"subject": prepared.subject.model_copy(update={"reads": reads})})
+
+    def _remember(self, root: str, known: Named) -> None:
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        # That there is none now says nothing of the next command.
+        if known.found or known.missed:
+            self._known[root] = known
