@@ -150,7 +150,7 @@ class Talk:
         if session is None:
             return []
         await self._touch(caller.session, pair.team, session)
-        return exchanges(self._feed, session)
+        return self._exchanges(session)
 
     async def reports(self, caller: Caller, team: str | None = None, handle: str | None = None) -> list[tuple[Pair, Exchange]]:
         """Return what became of this asker's messages, to one team or to all, oldest first."""
@@ -158,7 +158,7 @@ class Talk:
         for pair, session in self.peers.pairs_of(caller.team):
             if team not in (None, pair.team):
                 continue
-            told = [(pair, it) for it in exchanges(self._feed, session) if handle in (None, it.message)]
+            told = [(pair, it) for it in self._exchanges(session) if handle in (None, it.message)]
             if told:
                 await self._touch(caller.session, pair.team, session)
             found += told
@@ -167,7 +167,7 @@ class Talk:
     async def cancel(self, caller: Caller, pair: Pair, handle: str | None = None) -> str:
         """Take back a message that waits, or stop the turn that works on it; without a handle, the newest that has no answer."""
         session, by = self._existing(pair), Who(name=caller.team, channel=TEAMS)
-        unanswered = [it for it in exchanges(self._feed, session) if it.state != "answered" and handle in (None, it.message)]
+        unanswered = [it for it in self._exchanges(session) if it.is_open and handle in (None, it.message)]
         if not unanswered:
             raise NotFound(f"team `{pair.team}` has no message `{handle}` without an answer" if handle else "nothing is open there")
         wanted = unanswered[-1]
@@ -200,6 +200,9 @@ class Talk:
     def session_of(self, pair: Pair) -> SessionId | None:
         """Return the pair's session where there is one."""
         return next((session for found, session in self.peers.pairs_of(pair.asker) if found == pair), None)
+
+    def _exchanges(self, session: SessionId) -> list[Exchange]:
+        return exchanges(self._feed, session, self._clock.now())
 
     def _existing(self, pair: Pair) -> SessionId:
         session = self.session_of(pair)
