@@ -361,9 +361,9 @@ def _standings(wired: Wired) -> dict[str, "Standing"]:
     if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
         return {}
     # Start-up time: local agents take long to load.
-    from curtainwall.app.adopting import on_disk
+    from curtainwall.app.adopting import lately_on_disk
 
-    return {str(told.session): told.standing for told in on_disk(wired)}
+    return {str(told.session): told.standing for told in lately_on_disk(wired)}
 
 
 def _transcript_json(stands: "Standing | None") -> dict[str, object]:
