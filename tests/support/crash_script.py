@@ -85,7 +85,7 @@ class DyingStore:
 
     def __init__(self, store: SqliteStore, nth: int, when: str) -> None:
         self.log = DyingLog(store, nth, when)
-        self.inbox, self.leases, self.blobs, self.index = store.inbox, store.leases, store.blobs, store.index
+        self.inbox, self.leases, self.blobs, self.index, self.marks = store.inbox, store.leases, store.blobs, store.index, store.marks
 
 
 async def play(house: House, far: FarSide, workspace: Path) -> None:

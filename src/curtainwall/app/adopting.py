@@ -20,9 +20,22 @@ from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.processes import folders_of
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.teams import Pair
-from curtainwall.model import SYSTEM, AddLabels, CommandRefused, Label, LabelSource, RecordProgress, SessionId, session_stream
+from curtainwall.model import (
+    SYSTEM,
+    TEAMS,
+    AddLabels,
+    CommandRefused,
+    Label,
+    LabelSource,
+    Millis,
+    RecordProgress,
+    SessionId,
+    SessionQuery,
+    session_stream,
+)
 from curtainwall.runtime import HouseJournal
 
+_MANY = 100_000
 _UNKNOWN = (Label("sensitive"), Label("untrusted-content"))
 """What a conversation counts as having touched of which no log of ours tells."""
 
@@ -36,11 +49,17 @@ class OnDisk:
     standing: Standing
 
 
-def on_disk(wired: Wired) -> list[OnDisk]:
-    """Compare log and disk for every pair that a local agent serves."""
-    return [
-        OnDisk(pair, session, _standing(wired, session)) for pair, session in wired.peers.pairs_of(None) if wired.names.of(session) == LOCAL
-    ]
+def on_disk(wired: Wired, since: Millis = 0) -> list[OnDisk]:
+    """Compare log and disk for every pair that a local agent serves, or those of which the log has changed since then."""
+    index = wired.store.index
+    rows = index.sessions(SessionQuery(channel=TEAMS, agent=LOCAL, since=since, limit=_MANY))
+    pairs = ((Pair.at(route), row.session) for row in rows for route in index.routes_to(row.session))
+    return [OnDisk(pair, session, _standing(wired, session)) for pair, session in pairs if pair is not None]
+
+
+def lately_on_disk(wired: Wired) -> list[OnDisk]:
+    """Compare log and disk for every such pair that does not count as archived."""
+    return on_disk(wired, wired.house.clock.now() - wired.talk.terms.archive_after)
 
 
 def unclaimed(wired: Wired, pair: Pair) -> Sequence[Found]:

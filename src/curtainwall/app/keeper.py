@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 
+from curtainwall.app.archive import Rest
 from curtainwall.app.crew import Crew
 from curtainwall.app.forking import fork
 from curtainwall.app.wiring import Wired, local_user
 from curtainwall.app.wishes import Wish
+from curtainwall.channels.teams import Pair
 from curtainwall.model import (
     SYSTEM,
     TEAMS,
@@ -20,6 +22,7 @@ from curtainwall.model import (
     Millis,
     SessionId,
     SessionQuery,
+    SessionRow,
     StreamId,
     freed_lease,
     session_of,
@@ -32,6 +35,7 @@ _LOG = logging.getLogger(__name__)
 _INBOX = "inbox:"
 _MANY = 100_000
 _LOOK_AGAIN = 1.0
+_AT_ONCE = 100
 
 
 class Keeper:
@@ -94,26 +98,49 @@ class Keeper:
         await self._has_lease.wait()
         if not self._wired.setup.config.peers.warm:
             return
-        active = [told for told in self._wired.talk.figures() if told.status != "archived"]
-        for told in active[: self._wired.setup.config.peers.warm]:
+        rows = self._wired.store.index.sessions(SessionQuery(channel=TEAMS, since=self._long_ago, limit=_MANY))
+        used = sorted((row for row in rows if row.status != "closed" and self._pair_of(row.session)), key=lambda row: -row.turns)
+        for row in used[: self._wired.setup.config.peers.warm]:
             try:
-                await self._crew.wake(told.session)
+                await self._crew.wake(row.session)
             except CurtainwallError as fault:
-                _LOG.warning("the agent of `%s` could not be got ready: %s", told.pair, fault)
+                _LOG.warning("the agent of `%s` could not be got ready: %s", row.name, fault)
 
     async def _rouse(self) -> None:
         """Take up the archived pairs in which a message has waited since nobody worked for the teams, one after the other."""
         await self._has_lease.wait()
-        for row in self._wired.store.index.sessions(SessionQuery(channel=TEAMS, before=self._long_ago, limit=_MANY)):
-            # Each log is read from its beginning, and whoever asks now comes first.
-            await asyncio.sleep(0)
-            with suppress(CurtainwallError):
-                if row.session not in self._known and self._has_something_waiting(row.session):
-                    self._take_up(row.session)
+        store, archive = self._wired.store, self._wired.archive
+        rows = store.index.sessions(SessionQuery(channel=TEAMS, before=self._long_ago, limit=_MANY))
+        await archive.forget_all_but({row.session for row in rows})
+        at_rest, read = archive.at_rest(), list[Rest]()
+        for row in rows:
+            if row.session in self._known or row.status == "closed":
+                continue
+            if store.inbox.waiting(session_stream(row.session)):
+                self._take_up(row.session)
+            elif at_rest.get(row.session) != row.changed:
+                # Each such log is read from its beginning, once, and whoever asks now comes first.
+                await asyncio.sleep(0)
+                with suppress(CurtainwallError):
+                    read += self._looked_at(row)
+            if len(read) >= _AT_ONCE:
+                await archive.keep(read)
+                read.clear()
+        await archive.keep(read)
 
-    def _has_something_waiting(self, session: SessionId) -> bool:
-        state = self._wired.peers.state(session)
-        return state.closed is None and bool(state.queue or self._wired.store.inbox.waiting(session_stream(session)))
+    def _looked_at(self, row: SessionRow) -> Iterator[Rest]:
+        """Take up an archived pair in which a message waits; yield what is to be remembered of any other."""
+        head, pair = self._wired.house.feed.head(session_stream(row.session)), self._pair_of(row.session)
+        if self._wired.peers.state(row.session).queue:
+            self._take_up(row.session)
+            return
+        figures = None if pair is None else self._wired.talk.figures_of(pair)
+        if figures is None or figures.status == "archived":
+            yield Rest(row.session, row.changed, head, figures)
+
+    def _pair_of(self, session: SessionId) -> Pair | None:
+        """Return the pair that leads to a session."""
+        return next((pair for route in self._wired.store.index.routes_to(session) if (pair := Pair.at(route))), None)
 
     @property
     def _long_ago(self) -> Millis:

@@ -220,9 +220,9 @@ def _broken(wired: Wired) -> list[str]:
     if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
         return []
     # Start-up time: local agents take long to load.
-    from curtainwall.app.adopting import on_disk
+    from curtainwall.app.adopting import lately_on_disk
 
-    broken = [told for told in on_disk(wired) if told.standing.state == "broken"]
+    broken = [told for told in lately_on_disk(wired) if told.standing.state == "broken"]
     return [f"the conversation of `{told.pair}` is lost ({told.standing.why}); the next message begins a new one" for told in broken]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
 from curtainwall.app.approving import approver_files, approver_of
+from curtainwall.app.archive import Archive
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN, contained_agents, own_choice
 from curtainwall.app.config_reading import load_config
@@ -174,6 +175,7 @@ class Wired:
     peers: HousePeers
     talk: Talk
     wishes: Wishes
+    archive: Archive
 
     @property
     def setup(self) -> Setup:
@@ -332,7 +334,8 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         names = AgentNames(store.log)
         model = partial(_model_of_new_sessions, setup.config, masker)
         peers = HousePeers(house, setup.home, lambda: in_force.setup.config, protection, model, Ways(heard, listens))
-        talk = Talk(peers, peers, house.feed, clock, terms_of(setup.config))
+        archive = Archive(store.marks, house.feed)
+        talk = Talk(peers, peers, house.feed, clock, terms_of(setup.config), archive.figures)
         hands = Hands(talk, wishes, cards_of(setup.config), peers.team_of, _teller, masker.mask_json)
         of_teams: Mapping[str, Runner] = team_runners(hands) if teams else {}
         closers = team_closers(hands) if teams else None
@@ -355,7 +358,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             hooks = user_hooks(setup.hooks, around, setup.home, house)
             gate = SessionGate(house, tools, hooks, parts.approver or approver_of(lambda: in_force.setup.config, around, setup.home))
             async with aclosing(lifecycle_of(hooks, setup.home, house)) as lifecycle:
-                yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes)
+                yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes, archive)
 
 
 def _teller() -> Tell | None:

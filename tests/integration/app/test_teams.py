@@ -110,6 +110,17 @@ def test_what_nobody_works_on_any_more_is_not_called_work(program: Program) -> N
         assert [it["status"] for it in program.json("teams", "history", "backend")] == ["begun"]
 
 
+@covers("teams.expiry-is-told-while-nobody-works")
+def test_a_notice_whose_time_is_over_is_not_shown_as_queued(program: Program) -> None:
+    write(program, f'[models.local]\nurl = "http://127.0.0.1:9/v1"\nkey = "{KEY}"\n', "backend")
+    program("teams", "notify", "backend", "--days", "0.00005", "we deploy at five")
+    until(lambda: program.json("teams", "history", "backend")[0]["status"] == "expired" or None)
+    shown, listed = program("teams", "history", "backend"), program("teams", "list")
+    assert "\n  expired: its time was over before the team came to it\n" in shown.stdout
+    assert re.search(r"nobody → backend +active +1 +0 ", listed.stdout)
+    assert "nobody works for the teams now" not in shown.stderr + listed.stderr, "nothing waits for anybody"
+
+
 @covers("teams.import")
 def test_teams_of_iris_are_imported_and_listed(program: Program) -> None:
     frontend = {"project": str(program.workspace), "path": "/old", "description": "the pages", "skipPermissions": True, "color": "#E91E63"}

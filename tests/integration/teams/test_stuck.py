@@ -9,7 +9,7 @@ import pytest
 
 from curtainwall import open_teams
 from curtainwall.app.teams import Teams
-from curtainwall.model import BudgetKind, CommandRefused, PeerAnswered, PeerStatus, RaiseBudget
+from curtainwall.model import BudgetKind, CommandRefused, PeerAnswered, PeerStatus, RaiseBudget, TurnFailed
 from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
@@ -52,6 +52,8 @@ def test_a_budget_that_is_used_up_is_told_at_once_and_the_answer_comes_when_a_hu
             later = await teams.ask("backend", "list the files", wait=0.01)
             assert (later.status, later.exhausted) == ("waiting", ("tokens",))
             assert f"`curtainwall sessions budget {session} tokens AMOUNT` allows more" in later.text
+            begun, queued = await teams.reports("backend")
+            assert (begun["status"], begun.get("exhausted"), queued["status"]) == ("begun", ["tokens"], "queued"), "no work goes on there"
             await house_of(teams).send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
             assert (await asking).status == "done"
             await until(lambda: [it.exhausted for it in teams.figures()] == [()])
@@ -122,6 +124,33 @@ def test_a_message_that_waited_until_its_pair_counted_as_archived_is_worked_on_a
     async def next_one() -> None:
         async with open_teams() as teams:
             await until(lambda: [it.answer.status for it in answers(teams)] == [PeerStatus.DONE], 60)
+
+    run(next_one())
+
+
+@covers("teams.expiry-is-told-while-nobody-works")
+def test_a_notice_whose_time_is_over_waits_for_nobody_also_while_nobody_works(team_home: TeamHome) -> None:
+    team_home.write(backend="demo")
+
+    async def left() -> None:
+        async with open_teams(works=False) as teams:
+            notice = await teams.notify("backend", "write late to `late.txt`", days=1 / 86_400)
+            await teams.send("backend", "list the files", thread="aside")
+            (told,) = [it for it in teams.figures() if not it.pair.thread]
+            await until(lambda: time.time() * 1000 > told.created + 2000)
+            (over,) = await teams.history("backend")
+            assert (over["handle"], over["status"]) == (notice.handle, "expired")
+            assert over["reason"] == "its time was over before the team came to it"
+            assert {it.pair.thread: it.open for it in teams.figures()} == {"": 0, "aside": 1}
+            with pytest.raises(TurnFailed, match="nothing is open there"):
+                await teams.cancel("backend")
+
+    run(left())
+
+    async def next_one() -> None:
+        async with open_teams() as teams:
+            await until(lambda: {it.answer.status for it in answers(teams)} == {PeerStatus.EXPIRED, PeerStatus.DONE}, 60)
+            assert not (team_home.project("backend") / "late.txt").exists()
 
     run(next_one())
 

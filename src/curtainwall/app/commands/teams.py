@@ -170,11 +170,11 @@ def history(
             if figures is None:
                 return [], ""
             asks, worked_on = open_approvals(wired, figures.session), is_worked_on(wired, figures.session)
-            found = exchanges(wired.house.feed, figures.session)[-limit:]
-            told = [(it, _told(it, asks, figures.exhausted, worked_on=worked_on)) for it in found]
+            found = exchanges(wired.house.feed, figures.session, wired.house.clock.now())[-limit:]
+            told = [(it, _told(it, asks, worked_on=worked_on)) for it in found]
             if figures.exhausted:
                 return told, f"{inert(team)} waits, {shortage(figures.session, figures.exhausted)}"
-            return told, _NOBODY_WORKS if not worked_on and any(it.answer is None for it in found) else ""
+            return told, _NOBODY_WORKS if not worked_on and any(it.is_open for it in found) else ""
 
     told, more = asyncio.run(look()) if setup.home.database.exists() else ([], "")
     if output is Output.JSON:
@@ -294,13 +294,11 @@ def _waits_for(approvals: Sequence[str]) -> str:
     return f"waits for a human: {', '.join(f'`curtainwall approve {approval}`' for approval in approvals)}"
 
 
-def _told(exchange: Exchange, approvals: Sequence[str], exhausted: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
+def _told(exchange: Exchange, approvals: Sequence[str], *, worked_on: bool) -> dict[str, JsonValue]:
     """Return a message and its answer, and where there is none yet, what a human has to do, or that nobody works on it now."""
     told = exchange_json(exchange)
     if approvals and exchange.state in ("working", "held"):
         return {**told, "approvals": [*approvals]}
-    if exhausted and exchange.state == "working":
-        return {**told, "status": "begun", "exhausted": [*exhausted]}
     return {**told, "status": "begun"} if exchange.state == "working" and not worked_on else told
 
 
@@ -363,9 +361,9 @@ def _standings(wired: Wired) -> dict[str, "Standing"]:
     if not any(team.agent == LOCAL for team in wired.setup.config.teams.values()):
         return {}
     # Start-up time: local agents take long to load.
-    from curtainwall.app.adopting import on_disk
+    from curtainwall.app.adopting import lately_on_disk
 
-    return {str(told.session): told.standing for told in on_disk(wired)}
+    return {str(told.session): told.standing for told in lately_on_disk(wired)}
 
 
 def _transcript_json(stands: "Standing | None") -> dict[str, object]:

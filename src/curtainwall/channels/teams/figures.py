@@ -38,9 +38,16 @@ class Exchange:
     by: str
     text: str
     at: Millis
-    state: Literal["queued", "working", "held", "answered"] = "queued"
+    state: Literal["queued", "working", "held", "expired", "answered"] = "queued"
     answer: PeerAnswer | None = None
     answered: Millis | None = None
+    exhausted: tuple[BudgetKind, ...] = ()
+    """The budgets that are used up, where that keeps the work on it from going on."""
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether something may still come of it."""
+        return self.state not in ("expired", "answered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +73,20 @@ def shortage(session: SessionId, kinds: Sequence[str]) -> str:
     return f"its budget of {' and '.join(kinds)} is used up: {commands} {'allow' if len(kinds) > 1 else 'allows'} more"
 
 
-def exchanges(feed: Feed, session: SessionId) -> list[Exchange]:
-    """Return every message of the pair with its answer, oldest first."""
+def exchanges(feed: Feed, session: SessionId, now: Millis) -> list[Exchange]:
+    """Return every message of the pair with its answer, oldest first.
+
+    A notice whose time is over is told so as soon as somebody works for the team; until then it is `expired` all the same.
+    """
     found: dict[MessageId, Exchange] = {}
+    until: dict[MessageId, Millis] = {}
+    used_up = set[BudgetKind]()
     for recorded in feed.read(session_stream(session)):
         match recorded.event:
             case MessageAccepted(peer=peer) as said if peer is not None:
                 found[said.message] = Exchange(said.message, peer.team, said.text, said.at)
+                if said.expires is not None:
+                    until[said.message] = said.expires
             case TurnStarted() as started:
                 for message in started.messages:
                     if message in found:
@@ -82,8 +96,17 @@ def exchanges(feed: Feed, session: SessionId) -> list[Exchange]:
             case PeerAnswered() as told:
                 exchange = found.setdefault(told.answer.message, Exchange(told.answer.message, told.peer.team, "", told.at))
                 exchange.state, exchange.answer, exchange.answered = "answered", told.answer, told.at
+            case BudgetExhausted() as over:
+                used_up.add(over.kind)
+            case BudgetRaised() as raised:
+                used_up.discard(raised.kind)
             case _:
                 continue
+    for exchange in found.values():
+        if exchange.state == "queued" and until.get(exchange.message, now + 1) <= now:
+            exchange.state = "expired"
+        elif exchange.state == "working":
+            exchange.exhausted = tuple(sorted(used_up))
     return list(found.values())
 
 
@@ -91,7 +114,7 @@ def figures_of(feed: Feed, pair: Pair, session: SessionId, now: Millis, archive_
     """Return the figures of one conversation, told from its log alone."""
     created = used = now
     messages = tokens = 0
-    waiting = set[MessageId]()
+    waiting, until = set[MessageId](), dict[MessageId, Millis]()
     dollars, is_pending = 0.0, False
     used_up = set[BudgetKind]()
     for recorded in feed.read(session_stream(session)):
@@ -101,6 +124,12 @@ def figures_of(feed: Feed, pair: Pair, session: SessionId, now: Millis, archive_
             case MessageAccepted(peer=peer) as said if peer is not None:
                 messages, used = messages + 1, said.at
                 waiting.add(said.message)
+                if said.expires is not None:
+                    until[said.message] = said.expires
+            case TurnStarted() as started:
+                # What has begun is worked on to its end.
+                for message in started.messages:
+                    until.pop(message, None)
             case PeerAnswered() as told:
                 used = told.at
                 # One that was refused as it came was never taken in.
@@ -118,6 +147,7 @@ def figures_of(feed: Feed, pair: Pair, session: SessionId, now: Millis, archive_
                 is_pending = False
             case _:
                 continue
+    waiting -= {message for message, over in until.items() if over <= now}
     is_old = now - used > archive_after and not waiting
     status: PairStatus = "archived" if is_old else "compact-pending" if is_pending else "active"
     short_of = tuple(sorted(used_up)) if waiting else ()

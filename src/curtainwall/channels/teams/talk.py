@@ -67,8 +67,8 @@ class Peers(Protocol):
         """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
         ...
 
-    def pairs_of(self, asker: str | None) -> Sequence[tuple[Pair, SessionId]]:
-        """Return the pairs that somebody began, or all there are."""
+    def pairs_of(self, whose: str | Pair | None) -> Sequence[tuple[Pair, SessionId]]:
+        """Return the pairs that somebody began, this one pair, or all there are."""
         ...
 
     async def send(self, session: SessionId, command: AnyCommand) -> int:
@@ -78,6 +78,10 @@ class Peers(Protocol):
     def labels(self, session: SessionId) -> tuple[LabelSource, ...]:
         """Return what a session has touched."""
         ...
+
+
+Archived = Callable[[Pair, SessionId], PairFigures | None]
+"""Returns the figures of a conversation, where they are known and nothing has happened there since."""
 
 
 class Answers(Protocol):
@@ -104,12 +108,13 @@ def no_call(_answer: PeerAnswer) -> FinishCall | None:
 class Talk:
     """The talk of every session of one house with its teams."""
 
-    def __init__(self, peers: Peers, answers: Answers, feed: Feed, clock: Clock, terms: Terms) -> None:
+    def __init__(self, peers: Peers, answers: Answers, feed: Feed, clock: Clock, terms: Terms, archived: Archived) -> None:
         self.peers = peers
         self._answers = answers
         self._feed = feed
         self._clock = clock
         self.terms = terms
+        self._archived = archived
 
     def message(self, pair: Pair, text: str, days: float | None = None) -> MessagePeer | None:
         """Return a message that can leave together with the permit for it; None where something has to be seen to before."""
@@ -150,7 +155,7 @@ class Talk:
         if session is None:
             return []
         await self._touch(caller.session, pair.team, session)
-        return exchanges(self._feed, session)
+        return self._exchanges(session)
 
     async def reports(self, caller: Caller, team: str | None = None, handle: str | None = None) -> list[tuple[Pair, Exchange]]:
         """Return what became of this asker's messages, to one team or to all, oldest first."""
@@ -158,7 +163,7 @@ class Talk:
         for pair, session in self.peers.pairs_of(caller.team):
             if team not in (None, pair.team):
                 continue
-            told = [(pair, it) for it in exchanges(self._feed, session) if handle in (None, it.message)]
+            told = [(pair, it) for it in self._exchanges(session) if handle in (None, it.message)]
             if told:
                 await self._touch(caller.session, pair.team, session)
             found += told
@@ -167,7 +172,7 @@ class Talk:
     async def cancel(self, caller: Caller, pair: Pair, handle: str | None = None) -> str:
         """Take back a message that waits, or stop the turn that works on it; without a handle, the newest that has no answer."""
         session, by = self._existing(pair), Who(name=caller.team, channel=TEAMS)
-        unanswered = [it for it in exchanges(self._feed, session) if it.state != "answered" and handle in (None, it.message)]
+        unanswered = [it for it in self._exchanges(session) if it.is_open and handle in (None, it.message)]
         if not unanswered:
             raise NotFound(f"team `{pair.team}` has no message `{handle}` without an answer" if handle else "nothing is open there")
         wanted = unanswered[-1]
@@ -188,18 +193,25 @@ class Talk:
 
     def figures(self, asker: str | None = None) -> list[PairFigures]:
         """Return the figures of an asker's pairs, or of all, the most active first."""
-        now, after = self._clock.now(), self.terms.archive_after
-        told = [figures_of(self._feed, pair, session, now, after) for pair, session in self.peers.pairs_of(asker)]
+        told = [self._figures(pair, session) for pair, session in self.peers.pairs_of(asker)]
         return sorted(told, key=lambda it: (-it.messages, str(it.pair)))
 
     def figures_of(self, pair: Pair) -> PairFigures | None:
         """Return the figures of one pair, where it has talked."""
         session = self.session_of(pair)
-        return None if session is None else figures_of(self._feed, pair, session, self._clock.now(), self.terms.archive_after)
+        return None if session is None else self._figures(pair, session)
 
     def session_of(self, pair: Pair) -> SessionId | None:
         """Return the pair's session where there is one."""
-        return next((session for found, session in self.peers.pairs_of(pair.asker) if found == pair), None)
+        return next((session for _, session in self.peers.pairs_of(pair)), None)
+
+    def _figures(self, pair: Pair, session: SessionId) -> PairFigures:
+        now, after = self._clock.now(), self.terms.archive_after
+        known = self._archived(pair, session)
+        return known if known is not None and now - known.used > after else figures_of(self._feed, pair, session, now, after)
+
+    def _exchanges(self, session: SessionId) -> list[Exchange]:
+        return exchanges(self._feed, session, self._clock.now())
 
     def _existing(self, pair: Pair) -> SessionId:
         session = self.session_of(pair)

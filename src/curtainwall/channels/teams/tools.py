@@ -224,6 +224,10 @@ def figures_json(told: PairFigures) -> dict[str, JsonValue]:
 def exchange_json(told: Exchange) -> dict[str, JsonValue]:
     """Return a message and its answer for other programs."""
     value: dict[str, JsonValue] = {"handle": told.message, "by": told.by, "at": _time(told.at), "message": told.text}
+    if told.exhausted:
+        return {**value, "status": "begun", "exhausted": [*told.exhausted]}
+    if told.state == "expired":
+        return {**value, "status": told.state, "reason": "its time was over before the team came to it"}
     if told.answer is None or told.answered is None:
         return {**value, "status": told.state}
     key = "answer" if told.answer.status is PeerStatus.DONE else "reason"
