@@ -14,7 +14,7 @@ from curtainwall.app.home import Home, user_homes
 from curtainwall.app.plain_files import read_plain
 from curtainwall.model import SYSTEM, Broken, CurtainwallError, ExtensionNoted, Place, RecordProgress, SessionId, Undecided
 from curtainwall.runtime import House
-from curtainwall.tools.hooks import FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
+from curtainwall.tools.hooks import Copies, FileClaims, Lifecycle, Pins, Settings, Surroundings, UserHooks, read_settings
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,11 @@ def user_hooks(configured: Settings, around: Surroundings, home: Home, house: Ho
         with suppress(Undecided):
             await house.send(session, RecordProgress(by=SYSTEM, events=(noted,)))
 
-    return UserHooks(configured, around, pins_of(home), note)
+    pins = pins_of(home)
+    # Pins that cannot be read are told as soon as a hook would have to run; until then they keep everything.
+    with suppress(Broken):
+        Copies.of(pins).sweep(pins)
+    return UserHooks(configured, around, pins, note)
 
 
 class HookedLifetimes:

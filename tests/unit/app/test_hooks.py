@@ -143,7 +143,7 @@ def test_trusting_tells_of_programs_that_run_as_copies_and_of_those_that_an_agen
     guard = shell(places.workspace / "guard.sh", "exit 0")
     bring(places, guard)
     said = run("hooks", "trust", places.workspace, "--yes")
-    copied = f"with the program {guard} (run as a copy, which finds nothing beside itself)"
+    copied = f"with the program {guard} (run as a copy, which finds beside itself only what is listed here)"
     assert copied in said.out
     assert said.err.count("\n") == 1, "all is well"
     assert copied in run("hooks", "list").out
@@ -154,6 +154,43 @@ def test_trusting_tells_of_programs_that_run_as_copies_and_of_those_that_an_agen
         assert said.code == 0
         assert told in said.err
         assert copied not in said.out
+
+
+@covers("hooks.what-a-copy-misses-is-told")
+def test_trusting_shows_what_programs_need_where_links_lead_and_what_will_not_be_found(run: Run, places: Places) -> None:
+    (places.workspace / "lib.sh").write_text("")
+    system = f"{os.path.realpath('/bin')}/sh"
+    (places.workspace / "sh").symlink_to(system)
+    guard = shell(places.workspace / "guard.sh", '. "$(dirname "$0")/lib.sh"\ncd "$(dirname "$0")"')
+    bring(places, f"./sh {guard} && {guard}")
+    told = f'`{guard}` goes to the directory that it lies in, which is that of its copy; write `cd "$CLAUDE_PROJECT_DIR"` there'
+    for said in (run("hooks", "trust", places.workspace, "--yes"), run("hooks", "list")):
+        assert f"with the file {places.workspace}/lib.sh, which guard.sh needs\n" in said.out
+        assert f"with the program {places.workspace}/sh (run as {system})\n" in said.out
+        assert f"{told}; otherwise it fails, and each call that it stands before is denied\n" in said.err
+    [found] = run("hooks", "list", "--output", "json").json["workspaces"]
+    assert found["leads_to"] == {f"{places.workspace}/sh": system}
+    assert found["files"] == [guard, f"{places.workspace}/sh", f"{places.workspace}/lib.sh"]
+
+
+@covers("hooks.old-copies-go")
+def test_trusting_anew_taking_it_back_and_opening_a_house_leave_no_old_copies(run: Run, places: Places) -> None:
+    pinned = places.home / "pinned"
+
+    def copies_of(body: str) -> set[str]:
+        bring(places, shell(places.workspace / "guard.sh", body))
+        assert run("hooks", "trust", places.workspace, "--yes").code == 0
+        (places.workspace / "a").write_text("x")
+        session_in(places.workspace, read("a"))
+        return {path.name for path in pinned.iterdir()} - {".lock"}
+
+    first, second = copies_of("exit 0"), copies_of("exit 0 # again")
+    assert (len(first), len(second), first & second) == (1, 1, set())
+    (pinned / "of-nobody").mkdir()
+    session_in(places.workspace)
+    assert {path.name for path in pinned.iterdir()} == {".lock", *second}
+    assert run("hooks", "untrust", places.workspace).out == f"forgot {places.workspace}\n"
+    assert {path.name for path in pinned.iterdir()} == {".lock"}
 
 
 def test_a_program_that_only_the_workspace_has_on_the_way_is_told_to_be_missing(

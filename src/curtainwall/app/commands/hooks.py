@@ -13,16 +13,29 @@ from curtainwall.app.screen import Output, OutputOption, YesOption, columns, con
 from curtainwall.app.wiring import set_up
 from curtainwall.model import Broken, CommandRefused
 from curtainwall.session import inert
-from curtainwall.tools.hooks import FILES, Found, Hook, Settings, Trust, copied_programs, not_found, within_reach, workspace_hooks
+from curtainwall.tools.hooks import (
+    FILES,
+    Copies,
+    Found,
+    Hook,
+    Settings,
+    Trust,
+    copied_programs,
+    not_found,
+    standing_alone,
+    within_reach,
+    workspace_hooks,
+)
 
 app = typer.Typer()
+_Workspace = Annotated[Path, typer.Argument(metavar="DIR", help="the workspace that brings them")]
 
 _WHAT_TO_DO = {
     Trust.UNTRUSTED: "brings hooks that do not run; read them, then `curtainwall hooks trust {path}`",
     Trust.PINNED: "brings hooks that you trusted; `curtainwall hooks forget {path}` takes that back",
     Trust.CHANGED: "has other hooks than you trusted: they do not run, and calls ask; read them, then `curtainwall hooks trust {path}`",
 }
-_ALONE = " (run as a copy, which finds nothing beside itself)"
+_ALONE = " (run as a copy, which finds beside itself only what is listed here)"
 
 
 @app.command("list")
@@ -52,7 +65,11 @@ def list_hooks(
 
 
 @app.command()
-def trust(workspace: Annotated[Path, typer.Argument(metavar="DIR")], yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
+def trust(
+    workspace: _Workspace,
+    yes: YesOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
     """Let the hooks that a directory brings along run as they are now; after any change they are asked about again."""
     see_that_it_is_a_directory(workspace, "DIR")
     home = find_home()
@@ -64,18 +81,25 @@ def trust(workspace: Annotated[Path, typer.Argument(metavar="DIR")], yes: YesOpt
     note("these programs will run as you, outside any sandbox; whatever else they start or read in there is not watched")
     confirm("Trust them?", yes=yes)
     home.prepare()
-    pins_of(home).set(found.workspace, found.digest)
+    pins = pins_of(home)
+    pins.set(found.workspace, found.digest)
+    Copies.of(pins).sweep(pins)
     show_json(_found_as_json(found) | {"trust": Trust.PINNED.value}) if output is Output.JSON else show(f"trusted {found.workspace}")
 
 
 @app.command()
-def forget(workspace: Annotated[Path, typer.Argument(metavar="DIR")], output: OutputOption = Output.TEXT) -> None:
+def forget(workspace: _Workspace, output: OutputOption = Output.TEXT) -> None:
     """Take back the trust in a directory's own hooks."""
     pins, real = pins_of(find_home()), os.path.realpath(workspace)
     if real not in pins.all():
         raise CommandRefused(f"the hooks of `{real}` are not trusted; `curtainwall hooks list` shows those that are")
     pins.set(real, None)
+    Copies.of(pins).sweep(pins)
     show_json({"workspace": real, "trust": None}) if output is Output.JSON else show(f"forgot {real}")
+
+
+# Whoever looks for the other half of `trust` finds it, rather than being told of `trust` itself.
+app.command("untrust", hidden=True)(forget)
 
 
 def _found(path: str, pins: dict[str, str]) -> Found:
@@ -88,18 +112,20 @@ def _found(path: str, pins: dict[str, str]) -> Found:
 
 
 def _with_notes(found: Found) -> Found:
-    """Return the hooks with a note for each whose program is not where it is looked for, or may not be what was looked at."""
+    """Return the hooks with a note for each whose program is not there, will not find what it needs, or may not be what was looked at."""
     settings = found.settings
-    told = map(inert, (*not_found(settings.hooks, found.workspace), *within_reach(found)))
+    told = map(inert, (*not_found(settings.hooks, found.workspace), *standing_alone(found), *within_reach(found)))
     return replace(found, settings=Settings(settings.hooks, (*settings.notes, *told)))
 
 
 def _show_found(found: Found) -> None:
     if found.settings.hooks:
         show(_table(found.settings.hooks))
-    copied = copied_programs(found)
-    for file in found.files:
-        show(f"with the program {inert(file)}{_ALONE if file in copied else ''}")
+    copied, needed = copied_programs(found), {each: path for path, files in found.beside.items() for each in files}
+    for file, looked in found.looked.items():
+        leads_to = f" (run as {inert(looked.leads_to)})" if looked.leads_to is not None else ""
+        by = f", which {inert(os.path.basename(needed[file]))} needs" if file in needed else ""
+        show(f"with the {'file' if by else 'program'} {inert(file)}{by}{_ALONE if file in copied else leads_to}")
     for told in found.settings.notes:
         note(told)
 
@@ -124,4 +150,5 @@ def _found_as_json(found: Found) -> dict[str, object]:
         **_as_json(found.settings),
         "files": list(found.files),
         "copied": sorted(copied_programs(found)),
+        "leads_to": {path: looked.leads_to for path, looked in found.looked.items() if looked.leads_to is not None},
     }

@@ -1,6 +1,7 @@
 """The user's own programs around calls and sessions, in Claude Code's format. They can only make a verdict stricter."""
 
-from curtainwall.tools.hooks.copies import copied_programs, within_reach
+from curtainwall.tools.hooks.alone import standing_alone
+from curtainwall.tools.hooks.copies import Copies, copied_programs, within_reach
 from curtainwall.tools.hooks.lifecycle import Claims, FileClaims, Lifecycle
 from curtainwall.tools.hooks.pins import FILES, Found, Pins, Trust, workspace_hooks
 from curtainwall.tools.hooks.presence import not_found
@@ -11,6 +12,7 @@ __all__ = [
     "EVENTS",
     "FILES",
     "Claims",
+    "Copies",
     "Endpoint",
     "FileClaims",
     "Found",
@@ -25,6 +27,7 @@ __all__ = [
     "copied_programs",
     "not_found",
     "read_settings",
+    "standing_alone",
     "within_reach",
     "workspace_hooks",
 ]

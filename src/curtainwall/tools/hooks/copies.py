@@ -1,27 +1,42 @@
 """Programs of a workspace, run as what was looked at: as copies in a directory of ours, where no agent can exchange them."""
 
+import asyncio
+import fcntl
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import suppress
+import shutil
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from curtainwall.facts import is_beneath
 from curtainwall.tools.hooks.lines import Word, assigned, started, with_words
-from curtainwall.tools.hooks.pins import Found, Looked, named_by, path_in
+from curtainwall.tools.hooks.looking import Looked, path_in
+from curtainwall.tools.hooks.neighbours import interpreter_of, place_of
+from curtainwall.tools.hooks.pins import Found, Pins, named_by
 from curtainwall.tools.hooks.running import SEARCHED
 from curtainwall.tools.hooks.settings import Hook, Program
 
 _KEPT: Final = ".claude"
+_LOCK: Final = ".lock"
+_A_MOMENT, _MOST_MOMENTS = 0.01, 500
 
 
 class Copies:
-    """Copies by the digest of their content, each under its own name; what is there already is compared, and not made again."""
+    """Copies of what pins name: a directory for each pin, in which they lie as in the workspace, and nothing else does.
+
+    What is there already is compared, and not made again.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+
+    @classmethod
+    def of(cls, pins: Pins) -> Self:
+        """Return the copies that lie beside pins."""
+        return cls(pins.directory / "pinned")
 
     def hooks(self, found: Found, event: str, *, is_free: bool) -> tuple[Hook, ...]:
         """Return a workspace's hooks of an event as they may run: with copies of their programs, but for those that are kept from agents.
@@ -30,40 +45,83 @@ class Copies:
         """
         return tuple(self._with_copies(hook, found, is_free=is_free) for hook in found.settings.of(event))
 
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[None]:
+        """Keep what is there from being removed. Where that cannot be done, a copy that is gone makes its hook fail, as it should."""
+        lock: int | None = None
+        try:
+            with suppress(OSError):
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = os.open(self._directory / _LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                for _ in range(_MOST_MOMENTS):
+                    with suppress(BlockingIOError):
+                        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                        break
+                    await asyncio.sleep(_A_MOMENT)
+            yield
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def sweep(self, pins: Pins) -> None:
+        """Remove the copies that no pin names any more; while any hook runs, all of them stay, and a later sweep removes them.
+
+        INVARIANT: whoever runs a copy has looked at the pin while it held the lock, so what is removed under the lock is nobody's.
+        """
+        with suppress(OSError), open(self._directory / _LOCK, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            named = {_LOCK, *pins.all().values()}
+            for place in self._directory.iterdir():
+                if place.name not in named:
+                    shutil.rmtree(place, ignore_errors=True)
+
     def _with_copies(self, hook: Hook, found: Found, *, is_free: bool) -> Hook:
         if not isinstance(hook.action, Program):
             return hook
         instead: dict[int, str] = {}
-        for word, path in _exchangeable(hook.action, found, is_free=is_free):
-            looked = found.looked.get(path)
-            # What is not there when it is looked for must not have come until it runs.
-            instead[word.start] = str(self._directory / "missing" / os.path.basename(path)) if looked is None else self._copy(path, looked)
+        for word, path in exchangeable(hook.action, found, is_free=is_free):
+            instead[word.start] = self._instead(path, found)
         return replace(hook, runs=with_words(hook.action, instead)) if instead else hook
 
-    def _copy(self, path: str, looked: Looked) -> str:
+    def _instead(self, path: str, found: Found) -> str:
+        """Return what runs in the place of a program: where its link leads out of the workspace, or a copy with what it needs beside it."""
+        looked = found.looked.get(path)
+        if looked is None:
+            # What is not there when it is looked for must not have come until it runs.
+            return str(self._directory / "missing" / os.path.basename(path))
+        if looked.leads_to is not None:
+            return looked.leads_to
+        for needed in found.beside.get(path, ()):
+            if found.looked[needed].leads_to is None:
+                self._copy(needed, found.looked[needed], found)
+        return self._copy(place_of(looked, path), looked, found)
+
+    def _copy(self, place: str, looked: Looked, found: Found) -> str:
         """Return the path of a copy that holds exactly what was looked at."""
         mode = 0o500 if looked.is_executable else 0o400
-        place = self._directory / f"{looked.digest}{'-x' if looked.is_executable else ''}" / os.path.basename(path)
+        copy = self._directory / found.digest / os.path.relpath(place, found.workspace)
         with suppress(OSError):
-            if place.read_bytes() == looked.content and place.stat().st_mode & 0o777 == mode:
-                return str(place)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = place.with_name(f".{secrets.token_hex(8)}")
+            if copy.read_bytes() == looked.content and copy.stat().st_mode & 0o777 == mode:
+                return str(copy)
+        for above in reversed(copy.relative_to(self._directory).parents):
+            (self._directory / above).mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = copy.with_name(f".{secrets.token_hex(8)}")
         try:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(looked.content)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
-            draft.replace(place)
+            draft.replace(copy)
         finally:
             draft.unlink(missing_ok=True)
-        return str(place)
+        return str(copy)
 
 
 def copied_programs(found: Found) -> frozenset[str]:
     """Return the files that run as copies, wherever they are named."""
     programs = [hook.action for hook in found.settings.hooks if isinstance(hook.action, Program)]
-    return frozenset(path for program in programs for _, path in _exchangeable(program, found) if path in found.looked)
+    named = {path for program in programs for _, path in exchangeable(program, found) if path in found.looked}
+    return frozenset(path for path in named if found.looked[path].leads_to is None)
 
 
 def within_reach(found: Found) -> Iterator[str]:
@@ -73,39 +131,38 @@ def within_reach(found: Found) -> Iterator[str]:
 
 
 def _reached(program: Program, found: Found) -> Iterator[str]:
-    copied = {path for _, path in _exchangeable(program, found)}
+    copied = {path for _, path in exchangeable(program, found)}
     for path in named_by(program, found.workspace):
         looked = found.looked.get(path)
-        if looked is not None and path not in copied and not _is_kept(path, found):
+        if looked is not None and path not in copied and not is_kept(path, found):
             yield (
                 f"`{path}` is not run as a copy: an agent that may edit there can exchange it between the look and the run; "
                 "start it by its own path in the line, or keep it in `.claude`"
             )
-        interpreter = None if looked is None else _interpreter(looked)
+        interpreter = None if looked is None else interpreter_of(looked)
         if interpreter is not None and path_in(found.workspace, interpreter) is not None:
-            yield f"`{path}` is run by `{interpreter}` in the workspace, which is not pinned: an agent that may edit there can exchange it"
+            yield (
+                f"`{path}` is run by `{interpreter}` in the workspace, and whatever that loads there: "
+                "an agent that may edit there can exchange it between the look and the run"
+            )
     words = started(program, found.workspace)
     if words is None or any(word.value is None for word in words) or not SEARCHED.isdisjoint(assigned(program, found.workspace)):
         yield f"only a shell can tell what `{program}` starts; what it finds in the workspace so is neither pinned nor copied"
 
 
-def _interpreter(looked: Looked) -> str | None:
-    """Return what the first line of a script says that runs it."""
-    first = looked.content[:256].partition(b"\n")[0]
-    words = os.fsdecode(first[2:]).split(maxsplit=1) if first.startswith(b"#!") else []
-    return words[0] if words else None
-
-
-def _exchangeable(program: Program, found: Found, *, is_free: bool = False) -> Iterator[tuple[Word, str]]:
+def exchangeable(program: Program, found: Found, *, is_free: bool = False) -> Iterator[tuple[Word, str]]:
     """Yield the words that start something which an agent could exchange before it runs, each with the path that it names."""
     for word in started(program, found.workspace) or ():
         path = path_in(found.workspace, word.value or "")
         if path is None:
             continue
-        if (is_free or not _is_kept(path, found)) if path in found.looked else not word.may_be_a_value:
+        if (is_free or not is_kept(path, found)) if path in found.looked else not word.may_be_a_value:
             yield word, path
 
 
-def _is_kept(path: str, found: Found) -> bool:
-    """Tell whether a file is kept from agents where it lies: in `.claude`, without a link on the way, and under no other name."""
-    return is_beneath(path, f"{found.workspace}/{_KEPT}") and os.path.realpath(path) == path and found.looked[path].has_one_name
+def is_kept(path: str, found: Found) -> bool:
+    """Tell whether a program is kept from agents where it lies, with what it needs: in `.claude`, without links and second names."""
+    return all(
+        is_beneath(each, f"{found.workspace}/{_KEPT}") and os.path.realpath(each) == each and found.looked[each].has_one_name
+        for each in (path, *found.beside.get(path, ()))
+    )

@@ -4,8 +4,7 @@ import hashlib
 import json
 import os
 import shlex
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -13,14 +12,16 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.facts import is_beneath
 from curtainwall.host import replace_file
 from curtainwall.model import Broken, canonical_json
+from curtainwall.tools.hooks.lines import started
+from curtainwall.tools.hooks.looking import Looked, look, look_at, path_in
+from curtainwall.tools.hooks.neighbours import configuration, files_beside, interpreter_of, language_of, needs_of, place_of
 from curtainwall.tools.hooks.settings import Program, Settings, read_settings
 
 FILES: Final = (".claude/settings.json", ".claude/settings.local.json")
 _BIGGEST: Final = 4 * 1024 * 1024
-_BIGGEST_PROGRAM: Final = 64 * 1024 * 1024
+_MOST_BESIDE: Final = 200
 
 
 class Trust(StrEnum):
@@ -33,28 +34,18 @@ class Trust(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A file as it was when it was looked at: opened once, and all of this is of what was open."""
-
-    content: bytes
-    is_executable: bool
-    has_one_name: bool
-
-    @property
-    def digest(self) -> str:
-        """Return the digest of its content."""
-        return hashlib.sha256(self.content).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
-    """The hooks of a workspace: how they stand, what they are, their digest, and the files of the workspace that it covers."""
+    """The hooks of a workspace: how they stand, what they are, their digest, and the files of the workspace that it covers.
+
+    `beside` has, for each program that is started, those of them that it needs beside itself.
+    """
 
     workspace: str
     trust: Trust
     settings: Settings
     digest: str = ""
     looked: Mapping[str, Looked] = field(default_factory=dict[str, Looked])
+    beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -119,12 +110,12 @@ def workspace_hooks(path: str | Path, pins: Mapping[str, str]) -> Found:
     settings = Settings(tuple(hook for each in hooks for hook in each.hooks), tuple(note for each in hooks for note in each.notes))
     if not settings.hooks:
         return Found(workspace, Trust.NONE, settings)
-    looked = _looked_at(workspace, settings)
+    looked, beside = _looked_at(workspace, settings)
     programs: dict[str, JsonValue] = {path: each.digest for path, each in looked.items()}
     digest = hashlib.sha256(canonical_json({"settings": parts, "programs": programs})).hexdigest()
     pinned = pins.get(workspace)
     trust = Trust.UNTRUSTED if pinned is None else Trust.PINNED if pinned == digest else Trust.CHANGED
-    return Found(workspace, trust, settings, digest, looked)
+    return Found(workspace, trust, settings, digest, looked, beside)
 
 
 def named_by(program: Program, workspace: str) -> Iterator[str]:
@@ -140,18 +131,8 @@ def named_by(program: Program, workspace: str) -> Iterator[str]:
                 yield path
 
 
-def path_in(workspace: str, word: str) -> str | None:
-    """Return the path in the workspace that a word names there, be it by another way in; None where it names none."""
-    if not word or "\0" in word:
-        return None
-    path = os.path.normpath(os.path.join(workspace, word))
-    if not is_beneath(path, workspace):
-        path = os.path.realpath(path)
-    return path if path != workspace and is_beneath(path, workspace) else None
-
-
 def _settings_in(path: Path) -> dict[str, JsonValue] | None:
-    found = _look(path, _BIGGEST)
+    found = look(path, _BIGGEST)
     if found is None:
         return None
     try:
@@ -163,14 +144,54 @@ def _settings_in(path: Path) -> dict[str, JsonValue] | None:
     return cast("dict[str, JsonValue]", told)
 
 
-def _looked_at(workspace: str, settings: Settings) -> dict[str, Looked]:
-    """Return every file of the workspace that a command names.
+def _looked_at(workspace: str, settings: Settings) -> tuple[dict[str, Looked], dict[str, tuple[str, ...]]]:
+    """Return every file of the workspace that a command names, and what the programs that it starts need beside themselves.
 
-    What those in turn read or start is not covered: trusting a workspace's hooks is trusting its programs.
+    What those find in other ways, or start in turn, is not covered: trusting a workspace's hooks is trusting its programs.
     """
-    named = {path for hook in settings.hooks if isinstance(hook.action, Program) for path in named_by(hook.action, workspace)}
-    looked = {path: _look(Path(path), _BIGGEST_PROGRAM) for path in sorted(named)}
-    return {path: found for path, found in looked.items() if found is not None}
+    programs = [hook.action for hook in settings.hooks if isinstance(hook.action, Program)]
+    looked: dict[str, Looked] = {}
+    for path in sorted({path for program in programs for path in named_by(program, workspace)}):
+        found = look_at(path, workspace)
+        if found is not None:
+            looked[path] = found
+    words = [word.value or "" for program in programs for word in started(program, workspace) or ()]
+    run = [path for word in words if (path := path_in(workspace, word)) is not None and path in looked]
+    return looked, {path: _look_beside(path, workspace, looked) for path in dict.fromkeys(run)}
+
+
+def _look_beside(program: str, workspace: str, looked: dict[str, Looked]) -> tuple[str, ...]:
+    """Look at what a program needs beside itself, and at what that needs; return all of it."""
+    needed, left = list[str](), [program]
+    origin = os.path.dirname(place_of(looked[program], program))
+    while left:
+        path = left.pop()
+        directories = (origin,) if path == program else (os.path.dirname(path), origin)
+        for candidate in _wanted(path, looked[path], dict.fromkeys(directories), workspace):
+            found = looked.get(candidate) or look_at(candidate, workspace)
+            if found is None or candidate == program or candidate in needed:
+                continue
+            if len(needed) >= _MOST_BESIDE:
+                raise Broken(
+                    f"`{program}` needs more than {_MOST_BESIDE} files beside itself, which cannot all be pinned; "
+                    "name a program outside the workspace, or one that needs less"
+                )
+            looked[candidate] = found
+            needed.append(candidate)
+            left.append(candidate)
+    return tuple(sorted(needed))
+
+
+def _wanted(path: str, looked: Looked, directories: Iterable[str], workspace: str) -> Iterator[str]:
+    language = language_of(path, looked.content)
+    if language is not None:
+        needs = needs_of(language, looked.content)
+        for directory in directories:
+            yield from files_beside(needs, language, directory, workspace)
+    interpreter = path_in(workspace, interpreter_of(looked) or "")
+    for program in filter(None, (path, interpreter)):
+        if program == interpreter or os.path.basename(program).startswith("python"):
+            yield from (program, configuration(program))
 
 
 def words_of(program: Program) -> list[str]:
@@ -184,22 +205,3 @@ def words_of(program: Program) -> list[str]:
         return list(lexer)
     except ValueError:
         return program.line.split()
-
-
-def _look(path: Path, most: int) -> Looked | None:
-    """Return a regular file as it is now, or None where there is no such file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
-    except OSError as fault:
-        raise Broken(f"`{path}` cannot be read: {(fault.strerror or '').lower()}") from None
-    about = os.fstat(descriptor)
-    if not stat.S_ISREG(about.st_mode):
-        os.close(descriptor)
-        return None
-    with open(descriptor, "rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise Broken(f"`{path}` is bigger than {most} bytes")
-    return Looked(content, bool(about.st_mode & 0o111), about.st_nlink == 1)

@@ -59,7 +59,7 @@ class Endpoint:
 class Hook:
     """One hook: when, for what, doing what, for how long at most, and in which directory.
 
-    `runs` is the same command with copies of its programs, where it must not be run as it is written.
+    `runs` is the same command with copies of its programs, where it must not be run as it is written, and `alone` what those do not find.
     """
 
     event: str
@@ -68,6 +68,7 @@ class Hook:
     seconds: float
     directory: str
     runs: Program | None = None
+    alone: str = ""
 
     @property
     def name(self) -> str:

@@ -30,6 +30,7 @@ from curtainwall.model import (
     ToolResult,
     UserPromptSubmit,
 )
+from curtainwall.tools.hooks.alone import explained, with_what_is_missing
 from curtainwall.tools.hooks.copies import Copies
 from curtainwall.tools.hooks.matching import CLAUDE_NAMES, names_of
 from curtainwall.tools.hooks.pins import Pins, Trust, workspace_hooks
@@ -66,7 +67,7 @@ class UserHooks:
         self._configured = configured
         self._around = around
         self._pins = pins
-        self._copies = None if pins is None else Copies(pins.directory / "pinned")
+        self._copies = None if pins is None else Copies.of(pins)
         self._note = note
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -107,7 +108,15 @@ class UserHooks:
         return bool(self._configured.of(event)) or (self._pins is not None and place.workspace.path in self._pins.all())
 
     async def _fire(self, event: str, names: Sequence[str], told: Mapping[str, JsonValue], place: Place) -> HookReply:
-        configured, complaint = await self._hooks_of(event, place)
+        if self._pins is None or self._copies is None or place.workspace.path not in self._pins.all():
+            return await self._run(event, names, told, place, (self._configured.of(event), None))
+        async with self._copies.held():
+            return await self._run(event, names, told, place, await self._hooks_of(event, place))
+
+    async def _run(
+        self, event: str, names: Sequence[str], told: Mapping[str, JsonValue], place: Place, found: tuple[tuple[Hook, ...], Said | None]
+    ) -> HookReply:
+        configured, complaint = found
         if not configured and complaint is None:
             return _NOTHING
         # The same program that stands in two files runs once.
@@ -141,7 +150,8 @@ class UserHooks:
             if found.trust is not Trust.PINNED or self._copies is None:
                 return (), Said(effect="ask", refusal=changed)
             is_free = place.workspace.own or place.mode is Mode.BYPASS
-            return self._copies.hooks(found, event, is_free=is_free), None
+            hooks = self._copies.hooks(found, event, is_free=is_free)
+            return tuple(with_what_is_missing(hook, found, is_free=is_free) for hook in hooks), None
         except Broken:
             return (), Said(effect="ask", refusal=changed)
         except OSError as fault:
@@ -163,7 +173,7 @@ class UserHooks:
             except Exception as fault:  # noqa: BLE001 - whatever goes wrong around a hook, it has not said yes
                 ran = Ran(failure=f"it could not be run ({type(fault).__name__})")
         said = await asyncio.to_thread(read_reply, hook.event, ran)
-        return _masked(said, self._around.masker)
+        return _masked(explained(said, hook, ran), self._around.masker)
 
     async def _remember(self, event: str, name: str, said: Said, place: Place) -> None:
         """Note what would otherwise be nowhere: a denial or an ask stands in the log by itself."""

@@ -94,7 +94,7 @@ def test_whatever_could_be_exchanged_is_told(work: Path, line: str, copied: list
 def test_an_interpreter_in_the_workspace_is_told(work: Path, first: str) -> None:
     (work / "b.sh").write_text(first.format(work) + "\n")
     (told,) = within_reach(bring(work, "./b.sh"))
-    assert "in the workspace, which is not pinned" in told
+    assert "in the workspace, and whatever that loads there: an agent that may edit there can exchange it" in told
 
 
 def test_another_way_into_the_workspace_leads_to_the_same_programs(tmp_path: Path, work: Path) -> None:
