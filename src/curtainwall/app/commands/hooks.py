@@ -22,6 +22,7 @@ _WHAT_TO_DO = {
     Trust.PINNED: "brings hooks that you trusted; `curtainwall hooks forget {path}` takes that back",
     Trust.CHANGED: "has other hooks than you trusted: they do not run, and calls ask; read them, then `curtainwall hooks trust {path}`",
 }
+DirArgument = Annotated[Path, typer.Argument(metavar="DIR", help="the directory whose `.claude` has them")]
 _ALONE = " (run as a copy, which finds nothing beside itself)"
 
 
@@ -52,7 +53,7 @@ def list_hooks(
 
 
 @app.command()
-def trust(workspace: Annotated[Path, typer.Argument(metavar="DIR")], yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
+def trust(workspace: DirArgument, yes: YesOption = False, output: OutputOption = Output.TEXT) -> None:
     """Let the hooks that a directory brings along run as they are now; after any change they are asked about again."""
     see_that_it_is_a_directory(workspace, "DIR")
     home = find_home()
@@ -69,7 +70,7 @@ def trust(workspace: Annotated[Path, typer.Argument(metavar="DIR")], yes: YesOpt
 
 
 @app.command()
-def forget(workspace: Annotated[Path, typer.Argument(metavar="DIR")], output: OutputOption = Output.TEXT) -> None:
+def forget(workspace: DirArgument, output: OutputOption = Output.TEXT) -> None:
     """Take back the trust in a directory's own hooks."""
     pins, real = pins_of(find_home()), os.path.realpath(workspace)
     if real not in pins.all():
