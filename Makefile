@@ -11,6 +11,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
+unexport TASK
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -20,7 +21,7 @@ help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUNS) ## talk to an agent in a scratch project, offline (TASK="read notes.txt" for one task)
-	@$(BIN)/python examples/first_minute.py $(if $(TASK),'$(subst ','\'',$(TASK))')
+	@$(BIN)/python examples/first_minute.py $(if $(strip $(value TASK)),'$(subst ','\'',$(value TASK))')
 
 test: venv ## run every test (ARGS="tests/habits -k doors" for some)
 	$(BIN)/python -m tests.support.second_look $(ARGS)
@@ -60,6 +61,6 @@ define install
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "This Python cannot make environments. On Debian: sudo apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --require-hashes -r $(1)
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python -W ignore -m pip install --quiet --require-hashes -r $(1)
+	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --no-build-isolation -e .
 endef

@@ -9,6 +9,7 @@ Everything lies in `.scratch`: a project to work in, and a home of its own for t
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 SCRATCH = Path(__file__).resolve().parent.parent / ".scratch"
 HOME, PROJECT = SCRATCH / "home", SCRATCH / "project"
 PROGRAM = Path(sys.executable).parent / "curtainwall"
-PARKED = 3
+PARKED, INTERRUPTED, PIPE_CLOSED = 3, 130, 141
 
 FILES = {
     "notes.txt": "Shopping: milk, eggs, bread.\nTODO: call the plumber about the kitchen tap.\n",
@@ -37,7 +38,11 @@ def lay_out() -> None:
 def curtainwall(*words: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:
     """Run the program as a person would, in the scratch home."""
     environ = {**os.environ, "CURTAINWALL_HOME": str(HOME)}
-    return subprocess.run([str(PROGRAM), *words], env=environ, check=False, text=True, stdout=subprocess.PIPE if quiet else None)
+    done = subprocess.run([str(PROGRAM), *words], env=environ, check=False, text=True, stdout=subprocess.PIPE if quiet else None)
+    if done.returncode in (INTERRUPTED, PIPE_CLOSED):
+        # Ctrl-C, or a reader that has gone, as in `make run | head`: nobody wants the rest.
+        sys.exit(done.returncode)
+    return done
 
 
 def start(*words: str) -> int:
@@ -49,7 +54,7 @@ def one_task(task: str) -> int:
 
     The exit code is 0 then: whoever calls `make run` would otherwise read that make failed. `curtainwall start` itself ends with 3.
     """
-    code = start(task)
+    code = start("--", task)
     if code == PARKED:
         print(f"\nTo answer, write these before the commands above:\n{way_in()}", file=sys.stderr)
         return 0
@@ -94,7 +99,12 @@ def step(title: str, task: str) -> None:
     start(*words)
 
 
+def go_on_waiting(_signal: int, _frame: object) -> None:
+    """Leave Ctrl-C to the program, which hears it as well and says itself what became of the work."""
+
+
 def main() -> int:
+    signal.signal(signal.SIGINT, go_on_waiting)
     lay_out()
     tell_whose_home()
     task = " ".join(sys.argv[1:])
@@ -108,4 +118,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)

@@ -25,7 +25,7 @@ _BY_NAME: dict[str, str | list[str]] = {
     "grant": "grant",
     "model": "model",
     "kind": [kind.value for kind in BudgetKind],
-    "status": list(get_args(SessionStatus)),
+    "status": [*get_args(SessionStatus), "failed", "interrupted"],
     "tool": sorted(spec.full_name for spec in NATIVE_TOOLS),
     "agent": "agent",
     "team": "teams",

@@ -47,4 +47,4 @@ def _entry(number: int, line: str) -> Entry:
         digest = bytes.fromhex(told["hash"])
         return Entry(StreamId(told["stream"]), int(told["seq"]), str(told["type"]), int(told["version"]), payload[:-1].encode(), digest)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Broken(f"line {number} is no exported entry: {error}") from None
+        raise Broken(f"line {number} is no entry that `curtainwall sessions export` wrote: {error}") from None

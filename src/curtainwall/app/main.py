@@ -114,7 +114,7 @@ def _run(arguments: list[str]) -> int:
             raise SystemExit(0)
 
     app = typer.Typer(name=NAME, add_completion=False, no_args_is_help=True, rich_markup_mode=None, context_settings=_HELP)
-    app.callback(help="A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is.")(root)
+    app.callback(help=_ABOUT)(root)
     for name, command in COMMANDS.items():
         # Only the wanted command is imported; the others stand in the overview by name, so that `--help` stays fast.
         module = import_module(f"curtainwall.app.commands.{command.module}") if name == wanted else None
@@ -124,7 +124,8 @@ def _run(arguments: list[str]) -> int:
                 below.cls = HelpedCommand
             app.add_typer(made, name=name, help=command.about, no_args_is_help=True)
         else:
-            app.command(name, cls=HelpedCommand, help=command.about)(getattr(module, name.replace("-", "_")) if module else _elsewhere)
+            made = getattr(module, name.replace("-", "_")) if module else _elsewhere
+            app.command(name, cls=HelpedCommand, help=made.__doc__ or command.about, short_help=command.about)(made)
     group = cast("TyperGroup", get_command(app))
     # The overview as it is written above, where a newcomer's first commands come first; typer puts groups last.
     group.commands = {name: group.commands[name] for name in COMMANDS}
@@ -148,6 +149,10 @@ def _wanted_path() -> str:
 
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_ABOUT = """A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is.
+
+Everything is kept in ~/.curtainwall, or where CURTAINWALL_HOME says.
+"""
 
 
 def _elsewhere() -> None:

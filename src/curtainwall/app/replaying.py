@@ -39,6 +39,8 @@ def replay_file(path: Path) -> Replayed:
         told = read_export(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise Broken(f"`{path}` is not UTF-8 and so no export of ours") from None
+    except Broken as error:
+        raise Broken(f"`{path}`: {error}") from None
     if not told.entries:
         raise Broken(f"`{path}` holds no whole entry; give a file that `curtainwall sessions export` wrote to its end")
     with open_to_look(find_home()) as store:

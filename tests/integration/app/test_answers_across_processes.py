@@ -277,7 +277,11 @@ def test_a_long_ask_can_be_read_in_full_before_it_is_answered_and_as_it_was_afte
     assert f"`curtainwall approvals show {row['id']}` shows all of it" in listed
     shown = program("approvals", "show", row["id"]).stdout.splitlines()
     assert [line for line in shown if line.startswith("+")] == [f"+line {number}" for number in range(500)]
+    document = program.json("approvals", "show", row["id"])
+    assert {key: document[key] for key in row} == row
+    assert document["whole"].splitlines() == shown
     program("deny", row["id"])
     settled = program("approvals", "show", row["id"])
     assert settled.stdout.strip() == row["shown"]
+    assert program.json("approvals", "show", row["id"])["whole"] == row["shown"]
     assert "already answered by" in settled.stderr

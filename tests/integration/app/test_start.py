@@ -1,17 +1,12 @@
 """`curtainwall start` with one task, as a script or a person at a shell uses it: what it says where, exit codes, parking and going on."""
 
 import json
-import re
-import shutil
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import ROOT, Program
+from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.waiting import until
 
@@ -81,67 +76,6 @@ def test_an_approver_of_the_configuration_answers_what_it_was_made_for_and_leave
     assert list(waits_for(program)) == ["closed.txt"]
     refused = program("start", "--workspace", guard.parent, "list the files", fails=True)
     assert f"protected path `{guard}`" in refused.stderr
-
-
-# The first minute
-
-
-@pytest.fixture
-def first_minute(program: Program) -> Path:
-    """Copy what `make run` starts, so that its scratch place is the test's own."""
-    copy = program.scratch / "clone" / "examples" / "first_minute.py"
-    copy.parent.mkdir(parents=True)
-    shutil.copyfile(ROOT / "examples" / "first_minute.py", copy)
-    return copy
-
-
-def run_first_minute(program: Program, copy: Path, *task: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, str(copy), *task],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=program.environ, timeout=180, check=False,
-    )  # fmt: skip
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-    return done
-
-
-@covers("start.first-minute")
-def test_the_first_task_reads_one_file_and_asks_for_the_other(program: Program, first_minute: Path) -> None:
-    done = run_first_minute(program, first_minute, "read notes.txt and tell me what is in /etc/hostname")
-    assert "✓ filesystem.read_file notes.txt" in done.stderr
-    assert "filesystem.read_file /etc/hostname waits for an answer: `curtainwall approve " in done.stderr
-    home = first_minute.parents[1] / ".scratch" / "home"
-    assert f"CURTAINWALL_HOME ({program.home}) is not used here: this project has a home of its own, {home}\n" in done.stderr
-    assert f" CURTAINWALL_HOME={home}\n" in done.stderr
-    program.scratch.joinpath("cw").symlink_to(home)
-    approval = program.open_approval()
-    (session,) = program.sessions()
-    assert f"curtainwall approve {approval}" in done.stderr
-    program("approve", approval)
-    answer = program("start", "--resume", session["id"]).stdout
-    assert "Shopping: milk, eggs, bread." in answer
-    assert HOSTNAME.read_text().strip() in answer
-
-
-@covers("start.first-minute")
-def test_without_a_terminal_the_first_minute_is_a_tour(program: Program, first_minute: Path) -> None:
-    told = run_first_minute(program, first_minute)
-    project = first_minute.parents[1] / ".scratch" / "project"
-    for words in (
-        f"$ curtainwall start --workspace {project} --model demo 'read notes.txt and search for TODO'\n",
-        "notes.txt:2",
-        f"I read `/etc/hostname`: {socket.gethostname()}",
-        "denied by `protected-path`",
-        "cannot follow “compose a symphony”",
-        "ok: ",
-    ):
-        assert words in told.stdout, words
-    assert "\x1b" not in told.stdout + told.stderr
-    assert not program.home.exists()
-    denied = re.search(r"\(protected-path\); `curtainwall (sessions why \S+ \S+)`", told.stderr)
-    assert denied, told.stderr
-    program.scratch.joinpath("cw").symlink_to(project.parent / "home")
-    assert "because of protected-path" in program(*denied[1].split()).stdout, "what is named can be typed"
-    assert program.json(*denied[1].split()[:3])["now"] == "deny", "without a call, the last one"
 
 
 # Parking and going on

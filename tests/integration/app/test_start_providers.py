@@ -196,7 +196,9 @@ def test_a_local_server_that_is_not_there_is_told_at_once_and_given_up_soon(prog
     assert done.returncode == 1
     why = f"`ollama:x` cannot be reached: nothing listens at `{url}`"
     told = done.stderr.splitlines()
-    assert [line for line in told if why in line] == told[-3:]
-    assert re.fullmatch(rf"trying again in \d s \(2 of 3\): {re.escape(why)}", told[-3])
-    assert re.fullmatch(rf"trying again in \d s \(3 of 3\): {re.escape(why)}", told[-2])
-    assert told[-1] == f"the turn failed: {why}"
+    assert [line for line in told if why in line] == told[-4:-1]
+    assert re.fullmatch(rf"trying again in \d s \(2 of 3\): {re.escape(why)}", told[-4])
+    assert re.fullmatch(rf"trying again in \d s \(3 of 3\): {re.escape(why)}", told[-3])
+    assert told[-2] == f"the turn failed: {why}"
+    [session] = program.sessions()
+    assert told[-1] == f"`curtainwall start --resume {session['id']} TASK` goes on with this session"

@@ -112,6 +112,18 @@ def test_the_help_shows_what_a_user_writes_and_no_types(run: Run, words: str) ->
     assert re.findall(r"<(?:\w+\[|\w+>|\w+ range|[\w-]+\|)|x[<>]=|=x", told) == []
 
 
+@pytest.mark.parametrize("words", [words for words, it in _described().items() if not it["commands"]])
+def test_the_help_says_what_each_argument_is(words: str) -> None:
+    assert [it for it in _described()[words]["arguments"] if not it["about"]] == []
+
+
+def test_the_help_of_a_command_says_more_than_the_overview(run: Run) -> None:
+    started = " ".join(run("start", "--help").out.split())
+    assert "Exit codes: 0 done, 1 failed, 2 usage, 3 parked on an approval or a budget" in started
+    assert "a second signal ends the process at once" in " ".join(run("serve", "--help").out.split())
+    assert "or where CURTAINWALL_HOME says" in run("--help").out
+
+
 def test_the_help_names_files_directories_and_what_may_be_written_again(run: Run) -> None:
     told = run("start", "--help").out
     assert told.startswith("Usage: curtainwall start [OPTIONS] [TASK]…\n")

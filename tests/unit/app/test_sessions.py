@@ -225,6 +225,9 @@ def test_an_export_without_a_whole_entry_is_no_sound_session(run: Run, places: P
     assert (said.code, said.out) == (1, "")
     assert "holds no whole entry" in said.err
     assert "no such file" in run("sessions", "replay", tmp_path / "gone.jsonl").err
+    (tmp_path / "notes").write_text("milk\n")
+    said = run("sessions", "replay", tmp_path / "notes")
+    assert f"`{tmp_path / 'notes'}`: line 1 is no entry that `curtainwall sessions export` wrote: " in said.err
 
 
 def test_a_replay_names_what_is_broken(run: Run, places: Places, tmp_path: Path) -> None:
@@ -408,6 +411,8 @@ def test_a_turn_that_failed_or_was_interrupted_is_told_from_one_that_is_done(
     (row,) = run("sessions", "list", "--output", "json").json
     assert (row["status"], row["last_turn"]) == ("ready", status.value)
     assert f"status     {told}\n" in run("sessions", "show", session).out
+    found = {word: run("sessions", "list", "--status", word, "--output", "json").json for word in ("ready", "failed", "interrupted")}
+    assert [word for word, rows in found.items() if rows] == list(dict.fromkeys(("ready", stands)))
 
 
 def test_a_turn_that_nobody_works_on_is_told_with_what_to_do(run: Run, places: Places) -> None:

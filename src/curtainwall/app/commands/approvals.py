@@ -97,17 +97,22 @@ def list_approvals(
 
 
 @app.command("show")
-def show_approval(approval: IdArgument, session: SessionOption = None) -> None:
+def show_approval(approval: IdArgument, session: SessionOption = None, output: OutputOption = Output.TEXT) -> None:
     """Show an ask: exactly what its answer is about and, while it is open, in full whatever that leaves out."""
     with open_store(find_home()) as store:
         row = find_approval(store.index, approval, session)
         told = Tale()
         for entry in store.log.read(session_stream(row.session)):
             told.take(lift(entry))
-        words = _may_answer(store.index).words(row)
+        may = _may_answer(store.index)
+        origin, joined = origin_of(store.index.routes_to(row.session)), open_joined(store)
     ask = told.asks.get(row.approval)
+    if output is Output.JSON:
+        whole = "\n".join(line.text for line in whole_card(ask)) if ask else row.shown
+        show_json({**_as_json(row), "origin": origin, "identical": _others(row, joined), "may_answer": may.as_json(row), "whole": whole})
+        return
     show(card_text(line.text for line in whole_card(ask)) if ask else card(row.shown))
-    if words:
+    if words := may.words(row):
         show(words)
     if row.settled is not None:
         note(f"{row.approval} {_settled_words(row)}")

@@ -9,7 +9,10 @@ from curtainwall.session import inert
 
 
 def doctor(output: OutputOption = Output.TEXT) -> None:
-    """Say which guarantees hold on this machine."""
+    """Say which guarantees hold on this machine, which do not, and what to do about these.
+
+    Exit codes: 0, or 1 where something that is needed does not hold.
+    """
     findings = list(examine(find_home()))
     failed = any(finding.standing == "fail" for finding in findings)
     if output is Output.JSON:

@@ -58,6 +58,8 @@ app = typer.Typer()
 
 _MANY = 1_000_000_000
 _ENDED = {"failed": "failed", "interrupted": "was interrupted"}
+# What the list says of a session: one whose last turn failed or was interrupted is ready all the same, and found under both words.
+_STATUSES = (*get_args(SessionStatus), *_ENDED)
 IdArgument = Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")]
 
 
@@ -70,7 +72,7 @@ def _ago(text: str) -> int:
 
 @app.command("list")
 def list_sessions(
-    status: Annotated[str | None, typer.Option(help="opening, ready, working, waiting or closed")] = None,
+    status: Annotated[str | None, typer.Option(help=f"{', '.join(_STATUSES[:-1])} or {_STATUSES[-1]}")] = None,
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="with this agent")] = None,
     channel: Annotated[str | None, typer.Option(help="born on this channel")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="changed within this time, as 2h or 7d")] = None,
@@ -80,8 +82,8 @@ def list_sessions(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List sessions, newest first."""
-    if status is not None and status not in get_args(SessionStatus):
-        raise Misuse(f"`{status}` is no status; there are {', '.join(get_args(SessionStatus))}")
+    if status is not None and status not in _STATUSES:
+        raise Misuse(f"`{status}` is no status; there are {', '.join(_STATUSES)}")
     query = SessionQuery(
         status=cast("SessionStatus | None", status),
         agent=agent,
@@ -92,7 +94,7 @@ def list_sessions(
         limit=limit,
     )
     with open_to_look(find_home()) as store:
-        rows = store.index.sessions(query)
+        rows = [row for row in store.index.sessions(query) if status not in _ENDED or row.stands == status]
         stopped = [row.session for row in rows if is_stopped(store, row)]
     if output is Output.JSON:
         show_json([_as_json(row) for row in rows])
@@ -190,7 +192,7 @@ def why(
 @app.command()
 def budget(
     session: IdArgument,
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="tokens, steps, seconds or dollars")] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="tokens, steps, time (or seconds), money (or dollars)")] = None,
     amount: Annotated[str | None, typer.Argument(metavar="AMOUNT", help="how much in all, as 2m, 500, 4h or 10")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -224,13 +226,17 @@ def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | 
     try:
         read = read_budget(f"{kind} {amount or ''}".strip())
     except Misspoken as error:
-        raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `seconds 4h` or `dollars 10`") from None
+        raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `time 4h` or `money 10`") from None
     assert read.kind is not None
     return read.kind, read.limit
 
 
 @app.command()
-def rename(session: IdArgument, name: Annotated[str, typer.Argument(metavar="NAME")], output: OutputOption = Output.TEXT) -> None:
+def rename(
+    session: IdArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="what to call it from now on")],
+    output: OutputOption = Output.TEXT,
+) -> None:
     """Give a session another name."""
     setup = set_up()
     with open_store(setup.home) as store:
@@ -324,7 +330,9 @@ def fork(
 
 @app.command()
 def delete(
-    sessions: Annotated[list[str], typer.Argument(metavar="SESSION…")], yes: YesOption = False, output: OutputOption = Output.TEXT
+    sessions: Annotated[list[str], typer.Argument(metavar="SESSION…", help="their whole ids")],
+    yes: YesOption = False,
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Delete sessions for good, with their logs and their own workspaces; never one with open approvals."""
     with open_store(find_home()) as store:

@@ -37,7 +37,9 @@ def list_skills(workspace: WorkspaceOption = Path(), output: OutputOption = Outp
 
 @app.command("show")
 def show_skill(
-    name: Annotated[str, typer.Argument(metavar="NAME")], workspace: WorkspaceOption = Path(), output: OutputOption = Output.TEXT
+    name: Annotated[str, typer.Argument(metavar="NAME", help="as `skills list` names it")],
+    workspace: WorkspaceOption = Path(),
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Show one skill as agents get it, with its files."""
     setup = set_up()

@@ -196,7 +196,9 @@ def adopt(
     asker: FromOption = "",
     thread: ThreadOption = "",
     file: Annotated[Path | None, typer.Option(help="the transcript, where it lies elsewhere; it is copied")] = None,
-    clean: Annotated[bool, typer.Option(help="nothing sensitive was read in it; left out, it counts as if something was")] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="nothing sensitive was read in it; left out, it counts as if something was")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Let a team that Claude Code serves go on with a conversation: one that lost its log, or one of your own in the project."""

@@ -138,7 +138,7 @@ class OneShot:
             await self._take(recorded)
         await self._see_what_waits()
         if self._message is None and self._tale.turn is None and not self._tale.queue:
-            self._note("nothing waits in this session")
+            self._note("nothing waits in this session; give a TASK to go on with it")
             self._finish(End(Status.DONE))
         async for recorded in self._line.feed.follow(stream, known[-1].seq if known else cursor):
             await self._take(recorded)
@@ -300,6 +300,10 @@ class OneShot:
             for words in (*open_words(view.pending), *budget_words(view)):
                 self._note(words)
             self._note(f"then {resume_words(self._session)} goes on")
+        elif end.status in (Status.FAILED, Status.INTERRUPTED) and view.status != "closed":
+            # Where nothing waits for its turn, going on takes another message.
+            task = "TASK" if view.status == "ready" and not view.queue else ""
+            self._note(f"{resume_words(self._session, task)} goes on with this session")
 
     def _write(self, text: str) -> None:
         self._settings.out.write(f"{text}\n")

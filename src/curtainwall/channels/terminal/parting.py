@@ -38,6 +38,6 @@ def silence_words(session: SessionId, owner: int, seconds: float, *, is_kept: bo
     yield f"if it was stopped, `kill -CONT {owner or 'PID'}` lets it go on; {leaving}"
 
 
-def resume_words(session: SessionId) -> str:
+def resume_words(session: SessionId, task: str = "") -> str:
     """Return the command that goes on with a session."""
-    return f"`curtainwall start --resume {session}`"
+    return f"`curtainwall start --resume {session}{f' {task}' if task else ''}`"

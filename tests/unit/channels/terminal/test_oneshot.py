@@ -157,7 +157,8 @@ def test_a_failed_turn_is_one_and_says_why() -> None:
     shot = Shot(play).take("json")
     assert (shot.code, shot.document["status"], shot.document["text"]) == (1, "failed", "half a")
     assert shot.document["failure"] == "the provider is gone"
-    assert "the turn failed: the provider is gone" in shot.err.getvalue()
+    on = f"`curtainwall start --resume {SESSION} TASK` goes on with this session"
+    assert shot.err.getvalue().splitlines()[-2:] == ["the turn failed: the provider is gone", on]
 
 
 @covers("oneshot.exit-codes")
@@ -167,6 +168,7 @@ def test_a_refused_task_is_one() -> None:
     shot = Shot(lambda _: None, desk=desk).take("json")
     assert (shot.code, shot.document["status"]) == (1, "failed")
     assert "this session is closed: enough" in shot.err.getvalue()
+    assert "--resume" not in shot.err.getvalue()
 
 
 @covers("oneshot.parked")
@@ -222,7 +224,11 @@ def test_a_turn_with_one_of_two_answers_goes_on_before_it_is_parked_again() -> N
 
 def test_without_a_task_and_with_nothing_to_go_on_with_it_is_done() -> None:
     shot = Shot(lambda _: None, None).take("json")
-    assert (shot.code, shot.document["text"], shot.err.getvalue()) == (0, "", "nothing waits in this session\n")
+    assert (shot.code, shot.document["text"], shot.err.getvalue()) == (
+        0,
+        "",
+        "nothing waits in this session; give a TASK to go on with it\n",
+    )
 
 
 @covers("oneshot.parked")
