@@ -80,6 +80,22 @@ def test_certificates_are_no_secrets_and_a_project_without_any_stays_free(places
     assert fetched_after(places, "ls") == []
 
 
+@pytest.mark.parametrize("package", ["node_modules/tls", ".venv/lib/python3.11/site-packages/tls"])
+def test_keys_that_packages_bring_along_are_no_secrets(places: Places, package: str) -> None:
+    (places.workspace / package).mkdir(parents=True)
+    (places.workspace / package / "test.key").write_text("-----BEGIN PRIVATE KEY-----\n")
+    assert fetched_after(places, "ls") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [("save-exact=true\n", []), ("//registry.example/:_authToken=${TOKEN}\n", ["sensitive-stays"]), ("KEY = x\n", ["sensitive-stays"])],
+)
+def test_settings_of_npm_are_a_secret_where_they_let_somebody_in(places: Places, text: str, rules: list[str]) -> None:
+    (places.workspace / ".npmrc").write_text(text)
+    assert fetched_after(places, "ls") == rules
+
+
 @pytest.mark.parametrize(
     "text", ["-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n", "no armour", "-----BEGIN " + "x" * (1 << 20)]
 )
@@ -98,5 +114,5 @@ def test_a_secret_that_comes_or_goes_between_commands_is_seen(tmp_path: Path) ->
     assert reads() == []
     (tmp_path / ".env").touch()
     assert reads() == [f"{tmp_path}/.env"]
-    (tmp_path / ".env").rename(tmp_path / ".npmrc")
-    assert reads() == [f"{tmp_path}/.npmrc"]
+    (tmp_path / ".env").rename(tmp_path / ".netrc")
+    assert reads() == [f"{tmp_path}/.netrc"]

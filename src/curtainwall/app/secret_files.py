@@ -10,11 +10,18 @@ from curtainwall.policy import is_secret_name
 
 _FEW: Final = 16
 _MOST_REMEMBERED: Final = 256
+# What packages bring along, keys for their own tests among it, everybody can download.
+_PACKAGES: Final = ("/node_modules/", "/site-packages/")
 
 
 def secrets_in(workspace: str, most: int = MOST_NAMES) -> Named:
     """Look for files that are named like secrets, and are not seen to be something else."""
-    return find_named(workspace, lambda path: is_secret_name(path) and not is_without_key(path), most)
+
+    def is_one(path: str) -> bool:
+        within = path[len(workspace) :]
+        return is_secret_name(path) and not any(part in within for part in _PACKAGES) and not is_without_key(path)
+
+    return find_named(workspace, is_one, most)
 
 
 def may_read(workspace: str, secrets: Named) -> Mapping[str, str]:

@@ -13,6 +13,8 @@ MOST_NAMES: Final = 500_000
 _AT_ONCE: Final = 10_000
 # A bundle of all the world's certificates is a quarter of this.
 _LONGEST_PUBLIC: Final = 1 << 20
+# Under these npm keeps what lets it in: `_auth`, `_authToken`, `_password`, `key`.
+_IN_NPMRC: Final = (b"_auth", b"_password", b"key")
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -50,15 +52,20 @@ def find_named(root: str, is_wanted: Callable[[str], bool], most: int = MOST_NAM
 
 
 def is_without_key(path: str) -> bool:
-    """Tell whether a text that could hold a private key is known to hold none: certificates and public keys have the same endings."""
-    if not path.casefold().endswith((".pem", ".asc")):
+    """Tell whether a file of such a name is known to hold neither key nor password: certificates and settings are named like that, too."""
+    name = path.rpartition("/")[2].casefold()
+    if not name.endswith((".pem", ".asc", ".npmrc")):
         return False
     try:
         with open(os.open(path, _OPEN), "rb") as file:
             content = file.read(_LONGEST_PUBLIC + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     except OSError:
         return False
-    return content is not None and len(content) <= _LONGEST_PUBLIC and b"-----BEGIN" in content and b"PRIVATE KEY" not in content
+    if content is None or len(content) > _LONGEST_PUBLIC:
+        return False
+    if name.endswith(".npmrc"):
+        return not any(word in content.lower() for word in _IN_NPMRC)
+    return b"-----BEGIN" in content and b"PRIVATE KEY" not in content
 
 
 def _portions(directory: str) -> Iterator[list[tuple[str, bool]]]:
