@@ -196,8 +196,9 @@ def test_no_privileges_and_no_way_to_gain_them(machine: Machine) -> None:
         assert machine.sh(f"timeout 5 {attack} </dev/null")["exit_code"] != 0, attack
     nested = "import ctypes; c = ctypes.CDLL(None, use_errno=True); print([c.unshare(flag) for flag in (0x10000000, 0x20000, 0x40000000)])"
     assert inside(machine, nested) == "[-1, -1, -1]\n"
-    # A program with the bit set, of our own making, gives nothing.
-    machine.out("cp /usr/bin/id . && chmod 4755 id")
+    # A program with the bit set, that somebody else made, gives nothing.
+    machine.out("cp /usr/bin/id .")
+    (machine.workspace / "id").chmod(0o4755)
     assert "euid=" not in machine.out("./id")
 
 
@@ -303,3 +304,48 @@ def test_a_cancelled_command_leaves_nothing_planted(project: Machine) -> None:
     asyncio.run(main())
     assert not (project.workspace / ".envrc").exists()
     assert (project.workspace / ".envrc.held").exists()
+
+
+AS_OWNER = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+os.close(os.open("there", os.O_CREAT | os.O_WRONLY, 0o755))
+there = os.open("there", os.O_RDONLY)
+def call(*words):
+    return libc.syscall(*(ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word) for word in words))
+def tried(do):
+    try:
+        do()
+    except OSError:
+        pass
+for bits in (0o4755, 0o2755, 0o6755):
+    tried(lambda: os.chmod("there", bits))
+    tried(lambda: os.fchmod(there, bits))
+    tried(lambda: os.chmod("there", bits, dir_fd=os.open(".", os.O_RDONLY)))
+    call(452, -100, b"there", bits, 0)
+    tried(lambda: os.open(f"made{bits}", os.O_CREAT | os.O_WRONLY, bits))
+    tried(lambda: os.mknod(f"node{bits}", 0o100000 | bits))
+    call(437, -100, f"new{bits}".encode(), (os.O_CREAT | os.O_WRONLY).to_bytes(8, "little") + bits.to_bytes(8, "little") + bytes(8), 24)
+    if os.uname().machine == "x86_64":
+        call(85, f"creat{bits}".encode(), bits)
+        call(2, f"open{bits}".encode(), os.O_CREAT | os.O_WRONLY, bits)
+    try:
+        loose = os.open(".", os.O_TMPFILE | os.O_WRONLY, bits)
+        os.link(f"/proc/self/fd/{loose}", f"loose{bits}", follow_symlinks=True)
+    except OSError:
+        pass
+print("tried")
+"""
+
+
+def test_no_program_is_left_that_runs_as_its_owner(machine: Machine) -> None:
+    (machine.workspace / "tries.py").write_text(AS_OWNER)
+    assert machine.out("/usr/bin/python3 tries.py") == "tried\n"
+    left = [path.name for path in machine.workspace.iterdir() if path.stat().st_mode & 0o6000]
+    assert left == []
+
+
+def test_ordinary_modes_are_set_as_ever(machine: Machine) -> None:
+    machine.out("touch a; chmod 1777 a; mkdir -m 0700 d; install -m 0755 a b; (umask 077; echo > c)")
+    modes = {path.name: oct(path.stat().st_mode & 0o7777) for path in machine.workspace.iterdir()}
+    assert modes == {"a": "0o1777", "b": "0o755", "c": "0o600", "d": "0o700"}

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.agents.container.engine import Engine
+from curtainwall.agents.container.terms import Limits
+from curtainwall.agents.container.watching import Watch
 from curtainwall.facts import Masker
 from curtainwall.host import MIB, Bounds
-from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
+from curtainwall.model import CallPermitted, Place, Prepared, ToolResult, TryLater
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
@@ -43,6 +46,20 @@ def test_a_command_that_fills_the_disk_is_ended_while_there_is_room(tmp_path: Pa
 def test_a_disk_that_was_nearly_full_before_is_still_worked_on(tmp_path: Path) -> None:
     machine = Machine.at(tmp_path, bounds=Bounds(seconds=60, spare=shutil.disk_usage(tmp_path).total))
     assert machine.sh("echo a > f; sleep 0.5; cat f")["stdout"] == "a\n"
+
+
+def test_a_turn_in_a_container_is_stopped_when_the_disk_runs_full(tmp_path: Path) -> None:
+    async def wrote(seconds: float) -> None:
+        return
+
+    async def work() -> None:
+        async with house(MemoryStore(SystemClock())) as opened:
+            session = await open_session(opened, tmp_path)
+            limits = Limits(free_disk=shutil.disk_usage(tmp_path).total)
+            await Watch(Engine(), "none", limits, wrote, tmp_path).until_stop(opened.feed, session, 0)
+
+    with pytest.raises(TryLater, match="is full"):
+        run(work())
 
 
 def test_names_run_out_as_well(tmp_path: Path) -> None:

@@ -397,3 +397,18 @@ def test_a_repository_above_the_workspace_tells_nothing_of_itself(machine: Machi
 def test_our_own_port_is_forbidden_ground_for_remotes_before_anybody_is_asked() -> None:
     (remote,) = canonical_remotes("http://127.0.0.1:8765/a/b", repository=None, push=False, own_ports=frozenset({8765}))
     assert remote.host.scope is Scope.FORBIDDEN
+
+
+def test_a_clone_brings_no_repository_of_another_name_into_a_project(machine: Machine, server: GitServer, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    git("init", "--quiet", "--initial-branch=main", str(source))
+    for name in ("HEAD", "config", "objects/x", "refs/x"):
+        (source / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / "docs" / name).write_text("ref: refs/heads/main\n" if name == "HEAD" else "[core]\n\tfsmonitor = touch /tmp/pwned\n")
+    git("add", ".", cwd=source)
+    git("commit", "--quiet", "-m", "gift", cwd=source)
+    git("push", "--quiet", str(server.make("eve/nested.git")), "main", cwd=source)
+    project = Machine.at(tmp_path / "p", own=False, mode=Mode.ACCEPT_EDITS)
+    assert "`docs/HEAD`, which run later by themselves" in project.fault("git.clone", url=server.url("eve/nested.git"), path="g")
+    assert not (project.workspace / "g").exists()
+    machine.done("git.clone", url=server.url("eve/nested.git"), path="own")

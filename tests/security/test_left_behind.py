@@ -1,5 +1,6 @@
 """What a confined command leaves in a project to run later is taken back, however it is hidden, named or locked."""
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.agents.container.guarding import guarded
+from curtainwall.agents.container.terms import Folders
 from curtainwall.host import TooMany, find_later, move_entry, set_aside
 
 
@@ -127,3 +130,27 @@ def test_a_git_directory_that_lies_elsewhere_in_the_project_keeps_its_config(pro
     (project / "store/hooks/pre-commit").touch()
     set_aside(str(project), before, ())
     assert not (project / "store/hooks/pre-commit").exists()
+
+
+def test_an_agent_in_a_container_leaves_no_program_that_runs_as_its_owner(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "deep").mkdir(parents=True)
+    for name in ("mine", "deep/its", "its"):
+        (project / name).touch()
+    (project / "mine").chmod(0o4755)
+    folders = Folders(project, tmp_path / "s/orientation", tmp_path / "run", tmp_path / "s/state", is_own=False)
+
+    async def nothing() -> None:
+        return
+
+    async def turn() -> list[str]:
+        async with guarded(folders, nothing, is_free=False) as guard:
+            (project / "deep/its").chmod(0o4755)
+            (project / "its").chmod(0o2711)
+        return guard.notes
+
+    told = asyncio.run(turn())
+    modes = {path.name: oct(path.stat().st_mode & 0o7777) for path in (project / "mine", project / "its")}
+    assert modes == {"mine": "0o4755", "its": "0o711"}
+    assert oct((project / "deep/its").stat().st_mode & 0o7777) == "0o755"
+    assert len([line for line in told if "run as its owner" in line]) == 2

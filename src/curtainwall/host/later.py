@@ -26,6 +26,7 @@ _HOT = ("hooks", "config", "config.worktree", "commondir", "info", "modules", "w
 _ENDING = ".held"
 _UNSEEN = "unseen"
 _LONGEST_NAME: Final = 255
+_AS_OWNER: Final = stat.S_ISUID | stat.S_ISGID
 
 
 class TooMany(Exception):
@@ -112,6 +113,20 @@ def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[s
             if aside is not None and os.path.isdir(aside) and not os.path.islink(aside):
                 waiting.append(aside)
     return tuple(held)
+
+
+def take_owners_bits(root: str, since: int) -> tuple[str, ...]:
+    """Take the bits setuid and setgid from files that were changed since a time in nanoseconds, and return those that had one.
+
+    Others of this machine would run such a program as its owner. What the user had made so before stays so.
+    """
+    taken: list[str] = []
+    for path, found in _below(root):
+        if found is not None and stat.S_ISREG(found.st_mode) and found.st_mode & _AS_OWNER and found.st_ctime_ns >= since:
+            with suppress(OSError):
+                os.chmod(path, stat.S_IMODE(found.st_mode) & ~_AS_OWNER)
+                taken.append(path)
+    return tuple(taken)
 
 
 def _lineage(path: str) -> Iterator[str]:

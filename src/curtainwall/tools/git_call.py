@@ -160,6 +160,22 @@ def refuse_names(call: Call, top: str, done: Finished) -> None:
         raise CannotDo(done.err.decode(errors="replace").strip() or "too much would change to look through")
     names = [name for name in done.out.decode(errors="replace").split("\0") if name]
     running = [name for name in names if runs_later(f"{top}/{name}", call.place.workspace.path)]
+    running += _heads_of_repositories(names)
     if running:
         listed = ", ".join(quoted(name) for name in running[:5])
         raise CannotDo(f"this would change {listed}, which run later by themselves; a human must do it, or give the mode `bypass`")
+
+
+def _heads_of_repositories(names: list[str]) -> list[str]:
+    """Return the heads of what git would take for repositories of their own once these files are there, under whatever name."""
+    inside: dict[str, set[str]] = {}
+    for name in names:
+        above = name
+        while above:
+            above, _, child = above.rpartition("/")
+            inside.setdefault(above, set()).add(child)
+    return [
+        f"{path}/HEAD".lstrip("/")
+        for path, held in inside.items()
+        if "HEAD" in held and ({"objects", "refs"} <= held or "commondir" in held)
+    ]

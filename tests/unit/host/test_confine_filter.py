@@ -26,6 +26,8 @@ def verdict(machine: str, architecture: int, number: int, *arguments: int) -> in
             at += yes if value == operand else no
         elif code == 0x35:
             at += yes if value >= operand else no
+        elif code == 0x45:
+            at += yes if value & operand else no
         else:
             return operand
 
@@ -56,6 +58,28 @@ def test_calls_that_no_namespace_holds_are_refused(machine: str, architecture: i
     assert {verdict(machine, architecture, number) for number in denied} == {refused(errno.EPERM)}
     assert {verdict(machine, architecture, number) for number in fine} == {ALLOW}
     assert verdict(machine, architecture, 425) == refused(errno.ENOSYS)
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture", "modes", "opens"),
+    [("x86_64", X86, [(90, 1), (91, 1), (268, 2), (452, 2), (133, 1), (259, 2), (85, 1)], [(2, 1, 2), (257, 2, 3)]),
+     ("aarch64", ARM, [(52, 1), (53, 2), (452, 2), (33, 2)], [(56, 2, 3)])],
+)  # fmt: skip
+def test_no_call_sets_the_bits_by_which_a_program_runs_as_its_owner(
+    machine: str, architecture: int, modes: list[tuple[int, int]], opens: list[tuple[int, int, int]]
+) -> None:
+    def told(number: int, **at: int) -> int:
+        return verdict(machine, architecture, number, *(at.get(f"a{place}", 0) for place in range(6)))
+
+    for number, mode in modes:
+        assert told(number, **{f"a{mode}": 0o1777}) == ALLOW
+        assert {told(number, **{f"a{mode}": bits}) for bits in (0o4000, 0o2755, 0o6777)} == {refused(errno.EPERM)}
+    for number, flags, mode in opens:
+        for making in (0x40, 0x410000 | 0x400000):
+            assert told(number, **{f"a{flags}": making, f"a{mode}": 0o755}) == ALLOW
+            assert told(number, **{f"a{flags}": making, f"a{mode}": 0o4755}) == refused(errno.EPERM)
+        assert told(number, **{f"a{flags}": 1, f"a{mode}": 0o4755}) == ALLOW, "nothing is made, so the mode means nothing"
+    assert verdict(machine, architecture, 437) == refused(errno.ENOSYS)
 
 
 def test_calls_of_another_architecture_do_not_exist() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from curtainwall.agents.container.terms import Folders
 from curtainwall.facts import quoted
-from curtainwall.host import Later, TooMany, find_later, set_aside
+from curtainwall.host import Later, TooMany, find_later, set_aside, take_owners_bits
 
 _RECORD = "watched.json"
 _TOO_MANY = "the project has too many files to be watched, so it can only be read"
@@ -56,9 +56,7 @@ async def guarded(folders: Folders, end_leftovers: Callable[[], Awaitable[object
     try:
         yield guard
     finally:
-        held = await asyncio.shield(asyncio.to_thread(set_aside, root, before, fixed))
-        guard.notes += (_told(path, aside) for path, aside in held)
-        record.unlink(missing_ok=True)
+        guard.notes += await asyncio.shield(asyncio.to_thread(_looked_through, record, root, before, fixed))
 
 
 def _write_down(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> None:
@@ -77,9 +75,19 @@ def _taken_up(record: Path) -> list[str]:
     kept = json.loads(record.read_text(encoding="ascii"))
     above = {path: tuple(numbers) for path, numbers in kept["before"]["above"].items()}
     before = Later(kept["before"]["found"], above, tuple(kept["before"]["git"]))
-    held = set_aside(kept["root"], before, tuple(kept["fixed"]))
-    record.unlink()
-    return [_told(path, aside) for path, aside in held]
+    return _looked_through(record, kept["root"], before, tuple(kept["fixed"]))
+
+
+def _looked_through(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> list[str]:
+    """Set aside what came since a record was written and runs by itself, and take from files what has others run them as their owner."""
+    held = set_aside(root, before, fixed)
+    # Deep ones have been lifted by now, so that all can be named. The disk's own clock tells what came since.
+    taken = take_owners_bits(root, record.stat().st_mtime_ns if record.exists() else 0)
+    record.unlink(missing_ok=True)
+    return [
+        *(_told(path, aside) for path, aside in held),
+        *(f"{quoted(path)} would run as its owner, whoever starts it; it no longer does" for path in taken),
+    ]
 
 
 def _told(path: str, aside: str | None) -> str:
