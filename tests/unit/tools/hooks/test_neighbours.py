@@ -1,5 +1,6 @@
 """What scripts say that they need, told by their words alone."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_a_program_that_needs_too_much_cannot_be_trusted(tmp_path: Path) -> None
         workspace_hooks(work, {})
 
 
+def test_a_program_in_claude_needs_nothing_outside_of_it_and_none_beyond_the_workspace(tmp_path: Path) -> None:
+    """It runs where it lies, and what it finds from there in the project is to be the project as it is."""
+    work = tmp_path.resolve() / "work"
+    (work / ".claude" / "hooks").mkdir(parents=True)
+    for name in ("README.md", "../pyvenv.cfg", ".claude/hooks/words.txt"):
+        (work / name).touch()
+    guard = shell(work / ".claude" / "hooks" / "guard.sh", 'D="$(dirname "$0")"\ncat "$D/words.txt" "$D/../../README.md"')
+    (work / "python").symlink_to(sys.executable)
+    bring(work, {"type": "command", "command": f"./python -V && {guard}"})
+    assert workspace_hooks(work, {}).beside == {str(work / "python"): (), guard: (str(work / ".claude/hooks/words.txt"),)}
+
+
 def test_the_way_out_of_a_workspace_is_the_first_place_outside(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "work" / "bin").mkdir(parents=True)
@@ -70,9 +83,13 @@ def test_the_way_out_of_a_workspace_is_the_first_place_outside(tmp_path: Path) -
     shell(root / "out" / "real", "exit 0")
     (root / "out" / "name").symlink_to("real")
     work = str(root / "work")
-    for link, target in (("python", "python3"), ("python3", "../../out/name"), ("round", "round"), ("inside", "python4")):
+    links = {"python": "python3", "python3": "../../out/name", "round": "round", "inside": "python4", "back": "../../out/into"}
+    (root / "out" / "into").symlink_to(f"{work}/bin/python3")
+    (root / "out" / "home").symlink_to(f"{work}/file")
+    for link, target in {**links, "home": "../../out/home"}.items():
         (root / "work" / "bin" / link).symlink_to(target)
     (root / "work" / "there").symlink_to(root / "out")
     assert way_out(f"{work}/bin/python", work) == f"{root}/out/name"
     assert way_out(f"{work}/there/real", work) == f"{root}/out/real"
-    assert [way_out(f"{work}/bin/{name}", work) for name in ("round", "inside", "gone")] == [None] * 3
+    assert way_out(f"{work}/bin/back", work) == f"{root}/out/name", "what leads through the workspace again is an agent's to lead"
+    assert [way_out(f"{work}/bin/{name}", work) for name in ("round", "inside", "gone", "home")] == [None] * 4
