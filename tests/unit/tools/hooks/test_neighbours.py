@@ -2,8 +2,11 @@
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curtainwall.model import Broken
 from curtainwall.tools.hooks import workspace_hooks
@@ -50,6 +53,27 @@ def test_what_is_no_text_needs_nothing_and_takes_no_time() -> None:
     for language in Language:
         for content in (b"\xff\0" * 400_000, b"$" * 1_000_000, b'"' * 1_000_000, b"import " * 150_000, b"D=$0\n" + b"D" * 900_000):
             needs_of(language, content)
+
+
+PIECES = [
+    "#!", "#!/bin/sh\n", "import ", "from ", "require('", "./", "../", "__file__", "__dirname", "$0", '$(dirname "$0")/', "D=", "\n", "\0",
+    "'", '"', "a" * 300, "a", "é", "/", " ", "b.sh",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=30), st.sampled_from(["a.sh", "a.py", "a.js", "a"]))
+def test_whatever_an_agent_writes_into_a_script_is_looked_at_or_refused(pieces: list[str], name: str) -> None:
+    with TemporaryDirectory() as made:
+        work = Path(made).resolve() / "work"
+        (work / ".claude").mkdir(parents=True)
+        (work / "b.sh").touch()
+        (work / name).write_bytes("".join(pieces).encode(errors="replace"))
+        bring(work, {"type": "command", "command": f"./{name}"})
+        try:
+            found = workspace_hooks(work, {})
+        except Broken:
+            return
+        assert {str(work / name)} <= set(found.files) <= {str(work / name), str(work / "b.sh")}
 
 
 def test_a_program_that_needs_too_much_cannot_be_trusted(tmp_path: Path) -> None:
