@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from curtainwall.model import Mode
-from curtainwall.tools.hooks import Trust, standing_alone, workspace_hooks
+from curtainwall.tools.hooks import Trust, standing_alone, within_reach, workspace_hooks
 from tests.support.covers import covers
 from tests.support.hook_seams import bring, fired, said, trusted
 from tests.support.hooking import ENVIRON, command
@@ -58,7 +58,8 @@ PROGRAMS: dict[str, tuple[str, str, dict[str, str]]] = {
     "node-module": ("check.mjs", f"#!/usr/bin/env node\nimport {{ word }} from './lib/words.mjs'\n{NODE}",
         {"lib/words.mjs": "export const word = 'from beside'\n"}),
     "node-by-package": ("check.js", f"#!/usr/bin/env node\nimport {{ word }} from './lib/words.js'\n{NODE}",
-        {"lib/words.js": "export const word = 'from beside'\n", "package.json": '{"type": "module"}'}),
+        {"lib/words.js": "export const word = 'from beside'\n"}),
+    "a-link-beside": ("check.sh", '#!/bin/sh\n"$(dirname "$0")/lib/python" -c "raise SystemExit(\'from beside\')" || exit 2\n', {}),
     "node-file": ("check.js", f"#!/usr/bin/env node\nconst fs = require('fs'), path = require('path')\n{NODE_FILE}{NODE}",
         {"lib/w": "from beside"}),
 }  # fmt: skip
@@ -73,6 +74,9 @@ def test_a_program_finds_what_it_needs_beside_itself_as_it_was_looked_at(
 ) -> None:
     name, text, files = PROGRAMS[kind]
     program = write(work / directory / name, text)
+    write(work / "package.json", '{"type": "module"}' if kind == "node-by-package" else "{}")
+    (work / directory / "lib").mkdir(exist_ok=True)
+    (work / directory / "lib" / "python").symlink_to(sys.executable)
     for file, content in files.items():
         write(work / directory / file, content)
     bring(work, command(f'"$CLAUDE_PROJECT_DIR"/{directory}/{name}'))
@@ -83,6 +87,7 @@ def test_a_program_finds_what_it_needs_beside_itself_as_it_was_looked_at(
         # Where agents are kept from `.claude`, nothing there is exchanged.
         for path in (program, *(work / directory / file for file in files)) if directory == "scripts" or free else ():
             path.write_text("#!/bin/sh\nexit 0\n")
+        (work / directory / "lib" / "python").unlink() if directory == "scripts" or free else None
 
     assert said(fired(pins, work, exchange, **free)).strip() == "from beside"
 
@@ -119,6 +124,20 @@ def test_an_interpreter_that_leads_out_of_the_workspace_runs_as_what_it_leads_to
 
     assert said(fired(pins, work, exchange)) == "True"
     assert not mark.exists()
+    assert workspace_hooks(work, pins.all()).trust is Trust.CHANGED
+
+
+@pytest.mark.parametrize("word", [".", "source"])
+def test_an_environment_that_a_line_enters_is_there_with_its_packages_and_that_is_told(tmp_path: Path, work: Path, word: str) -> None:
+    python = environment(work)
+    write(work / "check.py", "import sys\nimport only_there\nprint(only_there.WORD, file=sys.stderr)\nsys.exit(2)\n")
+    bring(work, command(f"{word} .venv/bin/activate && python check.py", shell="bash"))
+    pins = trusted(tmp_path, work)
+    (told,) = within_reach(workspace_hooks(work, {}))
+    assert "has programs looked for in" in told
+    assert said(fired(pins, work, lambda: None)) == "only there"
+    python.unlink()
+    write(python, "#!/bin/sh\n")
     assert workspace_hooks(work, pins.all()).trust is Trust.CHANGED
 
 

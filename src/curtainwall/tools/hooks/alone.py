@@ -77,10 +77,9 @@ def _of_script(path: str, program: Program, found: Found) -> Iterator[str]:
     if language is None:
         return
     needs, around = needs_of(language, looked.content), found.beside.get(path, ())
-    if language is Language.NODE:
-        names = list(dict.fromkeys(name for each in (path, *around) for name in _packages(each, found)))
-        if names:
-            yield f"`{path}` needs {_listed(names)} from `node_modules`, which its copy does not find; {_instead(path, program, found)}"
+    names = list(dict.fromkeys(name for each in (path, *around) for name in _packages(each, found)))
+    if names:
+        yield f"`{path}` needs {_listed(names)} from `node_modules`, which its copy does not find; {_instead(path, program, found)}"
     if needs.goes_there:
         yield f'`{path}` goes to the directory that it lies in, which is that of its copy; write `cd "$CLAUDE_PROJECT_DIR"` there'
     elif needs.finds_itself and not around:

@@ -14,12 +14,11 @@ from typing import Final, Self
 from curtainwall.facts import is_beneath
 from curtainwall.tools.hooks.lines import Word, assigned, started, with_words
 from curtainwall.tools.hooks.looking import Looked, path_in
-from curtainwall.tools.hooks.neighbours import interpreter_of, place_of
-from curtainwall.tools.hooks.pins import Found, Pins, named_by
+from curtainwall.tools.hooks.neighbours import interpreter_of, is_activation, is_module, place_of
+from curtainwall.tools.hooks.pins import KEPT, Found, Pins, named_by
 from curtainwall.tools.hooks.running import SEARCHED
 from curtainwall.tools.hooks.settings import Hook, Program
 
-_KEPT: Final = ".claude"
 _LOCK: Final = ".lock"
 _A_MOMENT, _MOST_MOMENTS = 0.01, 500
 
@@ -91,30 +90,43 @@ class Copies:
             return str(self._directory / "missing" / os.path.basename(path))
         if looked.leads_to is not None:
             return looked.leads_to
-        for needed in found.beside.get(path, ()):
-            if found.looked[needed].leads_to is None:
-                self._copy(needed, found.looked[needed], found)
+        around = found.beside.get(path, ())
+        for needed in around:
+            self._copy(needed, found.looked[needed], found)
+        has_modules = any(is_module(each, found.looked[each].content) for each in (path, *around))
+        if has_modules and f"{found.workspace}/package.json" not in found.looked:
+            self._write(self._directory / found.digest / "package.json", b'{"type": "module"}', 0o400)
         return self._copy(place_of(looked, path), looked, found)
 
     def _copy(self, place: str, looked: Looked, found: Found) -> str:
-        """Return the path of a copy that holds exactly what was looked at."""
-        mode = 0o500 if looked.is_executable else 0o400
+        """Return the path of a copy that holds exactly what was looked at, or leads where that led."""
         copy = self._directory / found.digest / os.path.relpath(place, found.workspace)
+        if looked.leads_to is None:
+            self._write(copy, looked.content, 0o500 if looked.is_executable else 0o400)
+        elif not copy.is_symlink():
+            self._make_room(copy)
+            with suppress(FileExistsError):
+                copy.symlink_to(looked.leads_to)
+        return str(copy)
+
+    def _write(self, copy: Path, content: bytes, mode: int) -> None:
         with suppress(OSError):
-            if copy.read_bytes() == looked.content and copy.stat().st_mode & 0o777 == mode:
-                return str(copy)
-        for above in reversed(copy.relative_to(self._directory).parents):
-            (self._directory / above).mkdir(mode=0o700, parents=True, exist_ok=True)
+            if copy.read_bytes() == content and copy.stat().st_mode & 0o777 == mode:
+                return
+        self._make_room(copy)
         draft = copy.with_name(f".{secrets.token_hex(8)}")
         try:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-                file.write(looked.content)
+                file.write(content)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
             draft.replace(copy)
         finally:
             draft.unlink(missing_ok=True)
-        return str(copy)
+
+    def _make_room(self, copy: Path) -> None:
+        for above in reversed(copy.relative_to(self._directory).parents):
+            (self._directory / above).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def copied_programs(found: Found) -> frozenset[str]:
@@ -131,23 +143,32 @@ def within_reach(found: Found) -> Iterator[str]:
 
 
 def _reached(program: Program, found: Found) -> Iterator[str]:
-    copied = {path for _, path in exchangeable(program, found)}
+    copied, words = {path for _, path in exchangeable(program, found)}, started(program, found.workspace)
+    can_be_told = words is not None and all(word.value is not None for word in words)
     for path in named_by(program, found.workspace):
         looked = found.looked.get(path)
         if looked is not None and path not in copied and not is_kept(path, found):
             yield (
                 f"`{path}` is not run as a copy: an agent that may edit there can exchange it between the look and the run; "
-                "start it by its own path in the line, or keep it in `.claude`"
+                f"{'start it by its own path in the line, or ' if can_be_told else ''}keep it in `.claude`"
             )
-        interpreter = None if looked is None else interpreter_of(looked)
-        if interpreter is not None and path_in(found.workspace, interpreter) is not None:
+        if looked is not None and is_activation(path):
             yield (
-                f"`{path}` is run by `{interpreter}` in the workspace, and whatever that loads there: "
-                "an agent that may edit there can exchange it between the look and the run"
+                f"`{path}` has programs looked for in `{os.path.dirname(path)}` in the workspace, and whatever those load there: "
+                "an agent that may edit there can exchange them between the look and the run"
             )
-    words = started(program, found.workspace)
-    if words is None or any(word.value is None for word in words) or not SEARCHED.isdisjoint(assigned(program, found.workspace)):
-        yield f"only a shell can tell what `{program}` starts; what it finds in the workspace so is neither pinned nor copied"
+        for each in (path, *found.beside.get(path, ())) if looked is not None else ():
+            interpreter = interpreter_of(found.looked[each])
+            if interpreter is not None and path_in(found.workspace, interpreter) is not None:
+                yield (
+                    f"`{each}` is run by `{interpreter}` in the workspace, and whatever that loads there: "
+                    "an agent that may edit there can exchange it between the look and the run"
+                )
+    if not can_be_told or not SEARCHED.isdisjoint(assigned(program, found.workspace)):
+        yield (
+            f"only a shell can tell what `{program}` starts; what it finds in the workspace so is neither pinned nor copied, "
+            "unless the line names it by its path from there"
+        )
 
 
 def exchangeable(program: Program, found: Found, *, is_free: bool = False) -> Iterator[tuple[Word, str]]:
@@ -163,6 +184,6 @@ def exchangeable(program: Program, found: Found, *, is_free: bool = False) -> It
 def is_kept(path: str, found: Found) -> bool:
     """Tell whether a program is kept from agents where it lies, with what it needs: in `.claude`, without links and second names."""
     return all(
-        is_beneath(each, f"{found.workspace}/{_KEPT}") and os.path.realpath(each) == each and found.looked[each].has_one_name
+        is_beneath(each, f"{found.workspace}/{KEPT}") and os.path.realpath(each) == each and found.looked[each].has_one_name
         for each in (path, *found.beside.get(path, ()))
     )

@@ -86,6 +86,14 @@ def started(program: Program, workspace: str) -> Iterator[Word] | None:
     )
 
 
+def first_words(program: Program, workspace: str) -> Iterator[str]:
+    """Yield the word that each command of a line begins with, as far as it can be told."""
+    for command in _commands(words_in(program, workspace) or ()) if program.arguments is None else ():
+        first = _program(iter(command), has_shell=True)
+        if first is not None and first.value is not None:
+            yield first.value
+
+
 def assigned(program: Program, workspace: str) -> frozenset[str]:
     """Return the names of the variables that a command sets for what it starts, as far as its words tell."""
     values = [word.value or "" for word in words_in(program, workspace) or ()]

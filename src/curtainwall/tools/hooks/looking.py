@@ -56,16 +56,16 @@ def look_at(path: str, workspace: str) -> Looked | None:
 
 
 def way_out(path: str, workspace: str) -> str | None:
-    """Return the first place outside the workspace that the links at a path lead to, under the name that it has there; or None."""
+    """Return the first place after which the links at a path stay outside the workspace, under the name that it has there; or None."""
+    outside: str | None = None
     for _ in range(_MOST_LINKS):
         directory = os.path.realpath(os.path.dirname(path))
         path = os.path.join(directory, os.path.basename(path))
-        if not is_beneath(path, workspace):
-            return path
+        outside = None if is_beneath(path, workspace) else outside or path
         try:
             path = os.path.join(directory, os.readlink(path))
         except OSError:
-            return None
+            return outside
     return None
 
 

@@ -92,7 +92,7 @@ def needs_of(language: Language, content: bytes) -> Needs:
         files += [word + ending for word in required if word.startswith(".") for ending in _ENDINGS]
         bare = [word for word in required if re.match(r"[@a-z]", word) and ":" not in word]
         modules = ["/".join(word.split("/")[: 2 if word.startswith("@") else 1]) for word in bare]
-    is_module = language is Language.NODE and _IS_MODULE.search(text) is not None
+    is_module = language is Language.NODE and _IS_MODULE.search(text) is not None and "require(" not in text
     return Needs(_some(files), _some(modules), is_module, finds_itself, goes_there)
 
 
@@ -141,9 +141,13 @@ def files_beside(needs: Needs, language: Language, directory: str, workspace: st
                 if is_beneath(place, workspace):
                     yield f"{place}/{name}.py"
                     yield from _package(f"{place}/{name}")
-    elif needs.is_module:
-        # It says whether a `.js` is a module.
-        yield from [f"{place}/package.json" for place in above if os.path.isfile(f"{place}/package.json")][:1]
+
+
+def is_module(path: str, content: bytes) -> bool:
+    """Tell whether a script is written in modules of JavaScript and does not say so by its name; its project says it in `package.json`."""
+    return (
+        not path.endswith((".mjs", ".mts")) and language_of(path, content) is Language.NODE and needs_of(Language.NODE, content).is_module
+    )
 
 
 def packages(needs: Needs, directory: str, workspace: str) -> Iterator[str]:
@@ -160,15 +164,22 @@ def place_of(looked: Looked, path: str) -> str:
 
 
 def interpreter_of(looked: Looked) -> str | None:
-    """Return what the first line of a script says that runs it."""
+    """Return what the first line of a script says that runs it, also by `env`."""
     first = looked.content[:256].partition(b"\n")[0]
-    words = os.fsdecode(first[2:]).split(maxsplit=1) if first.startswith(b"#!") else []
+    words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word and "/" in word] or words
     return words[0] if words else None
 
 
 def configuration(path: str) -> str:
     """Return where the configuration of a Python environment would lie that a program is of."""
     return os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg")
+
+
+def is_activation(path: str) -> bool:
+    """Tell whether a file has programs looked for in the environment of Python that it is of."""
+    return os.path.basename(path) == "activate" and os.path.isfile(configuration(path))
 
 
 def _package(directory: str) -> Iterator[str]:

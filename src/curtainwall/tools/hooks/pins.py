@@ -12,14 +12,16 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
+from curtainwall.facts import is_beneath
 from curtainwall.host import replace_file
 from curtainwall.model import Broken, canonical_json
 from curtainwall.tools.hooks.lines import started
 from curtainwall.tools.hooks.looking import Looked, look, look_at, path_in
-from curtainwall.tools.hooks.neighbours import configuration, files_beside, interpreter_of, language_of, needs_of, place_of
+from curtainwall.tools.hooks.neighbours import configuration, files_beside, interpreter_of, is_activation, language_of, needs_of, place_of
 from curtainwall.tools.hooks.settings import Program, Settings, read_settings
 
-FILES: Final = (".claude/settings.json", ".claude/settings.local.json")
+KEPT: Final = ".claude"
+FILES: Final = (f"{KEPT}/settings.json", f"{KEPT}/settings.local.json")
 _BIGGEST: Final = 4 * 1024 * 1024
 _MOST_BESIDE: Final = 200
 
@@ -161,15 +163,21 @@ def _looked_at(workspace: str, settings: Settings) -> tuple[dict[str, Looked], d
 
 
 def _look_beside(program: str, workspace: str, looked: dict[str, Looked]) -> tuple[str, ...]:
-    """Look at what a program needs beside itself, and at what that needs; return all of it."""
+    """Look at what a program needs beside itself, and at what that needs; return all of it.
+
+    A program in `.claude` runs where it lies. What it finds outside of that is the project itself, as it is now.
+    """
     needed, left = list[str](), [program]
+    within = f"{workspace}/{KEPT}" if is_beneath(program, f"{workspace}/{KEPT}") else workspace
     origin = os.path.dirname(place_of(looked[program], program))
     while left:
         path = left.pop()
         directories = (origin,) if path == program else (os.path.dirname(path), origin)
         for candidate in _wanted(path, looked[path], dict.fromkeys(directories), workspace):
+            if candidate == program or candidate in needed or not is_beneath(candidate, within):
+                continue
             found = looked.get(candidate) or look_at(candidate, workspace)
-            if found is None or candidate == program or candidate in needed:
+            if found is None:
                 continue
             if len(needed) >= _MOST_BESIDE:
                 raise Broken(
@@ -192,6 +200,8 @@ def _wanted(path: str, looked: Looked, directories: Iterable[str], workspace: st
     for program in filter(None, (path, interpreter)):
         if program == interpreter or os.path.basename(program).startswith("python"):
             yield from (program, configuration(program))
+    if is_activation(path):
+        yield from (configuration(path), *(os.path.join(os.path.dirname(path), name) for name in ("python", "python3")))
 
 
 def words_of(program: Program) -> list[str]:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from curtainwall.tools.hooks.lines import first_words
 from curtainwall.tools.hooks.pins import words_of
 from curtainwall.tools.hooks.running import without_workspace
 from curtainwall.tools.hooks.settings import Hook, Program
@@ -18,6 +19,9 @@ _OF_THE_SHELL: Final = frozenset(
     ". : ! { ( (( [[ alias break builtin case cd continue declare eval exit export for function if let local read readonly return select "
     "set shift shopt source time times trap type typeset ulimit umask unset until wait while".split()
 )
+# What bash knows and a plain shell does not.
+_OF_BASH: Final = frozenset("source [[ (( shopt declare typeset let pushd popd select function".split())
+_PLAIN_SHELLS: Final = frozenset({"dash", "busybox"})
 _ASSIGNS: Final = re.compile(r"[A-Za-z_]\w*=")
 _OPEN: Final = frozenset("$`*?[]{}()<>&;|~'\"\\\n")
 
@@ -33,6 +37,9 @@ def not_found(hooks: Iterable[Hook], project: str | None = None) -> Iterator[str
             if shutil.which(word, path=searched) if path is None else os.path.isfile(path) and (is_script or os.access(path, os.X_OK)):
                 continue
             yield f"{hook.event} runs `{word}`, {_what_is_wrong(path)}; {_what_follows(hook)}"
+        for word in _of_bash(hook.action, project):
+            lets = 'which `/bin/sh` does not know here (`"shell": "bash"` beside the command lets it)'
+            yield f"{hook.event} runs `{word}`, {lets}; {_what_follows(hook)}"
 
 
 def _named(program: Program, project: str | None) -> Iterator[tuple[str, bool]]:
@@ -52,6 +59,12 @@ def _named(program: Program, project: str | None) -> Iterator[tuple[str, bool]]:
         if script and not script.startswith("-"):
             yield script, True
         return
+
+
+def _of_bash(program: Program, project: str | None) -> Iterator[str]:
+    """Yield the words of a line for the plain shell that only bash knows."""
+    if program.shell == "/bin/sh" and os.path.basename(os.path.realpath(program.shell)) in _PLAIN_SHELLS:
+        yield from dict.fromkeys(word for word in first_words(program, project or "/dev/null") if word in _OF_BASH)
 
 
 def _placed(word: str, project: str | None, *, has_shell: bool) -> str | None:

@@ -90,7 +90,7 @@ def test_whatever_could_be_exchanged_is_told(work: Path, line: str, copied: list
         assert any(part in sentence for sentence in sentences), (part, sentences)
 
 
-@pytest.mark.parametrize("first", ["#!sub/a", "#!{}/sub/a -x", "#! {}/.venv/bin/python"])
+@pytest.mark.parametrize("first", ["#!sub/a", "#!{}/sub/a -x", "#! {}/.venv/bin/python", "#!/usr/bin/env -S sub/a"])
 def test_an_interpreter_in_the_workspace_is_told(work: Path, first: str) -> None:
     (work / "b.sh").write_text(first.format(work) + "\n")
     (told,) = within_reach(bring(work, "./b.sh"))

@@ -1,8 +1,12 @@
 """What scripts say that they need, told by their words alone."""
 
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curtainwall.model import Broken
 from curtainwall.tools.hooks import workspace_hooks
@@ -51,6 +55,27 @@ def test_what_is_no_text_needs_nothing_and_takes_no_time() -> None:
             needs_of(language, content)
 
 
+PIECES = [
+    "#!", "#!/bin/sh\n", "import ", "from ", "require('", "./", "../", "__file__", "__dirname", "$0", '$(dirname "$0")/', "D=", "\n", "\0",
+    "'", '"', "a" * 300, "a", "é", "/", " ", "b.sh",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=30), st.sampled_from(["a.sh", "a.py", "a.js", "a"]))
+def test_whatever_an_agent_writes_into_a_script_is_looked_at_or_refused(pieces: list[str], name: str) -> None:
+    with TemporaryDirectory() as made:
+        work = Path(made).resolve() / "work"
+        (work / ".claude").mkdir(parents=True)
+        (work / "b.sh").touch()
+        (work / name).write_bytes("".join(pieces).encode(errors="replace"))
+        bring(work, {"type": "command", "command": f"./{name}"})
+        try:
+            found = workspace_hooks(work, {})
+        except Broken:
+            return
+        assert {str(work / name)} <= set(found.files) <= {str(work / name), str(work / "b.sh")}
+
+
 def test_a_program_that_needs_too_much_cannot_be_trusted(tmp_path: Path) -> None:
     work = tmp_path.resolve() / "work"
     (work / ".claude").mkdir(parents=True)
@@ -63,6 +88,18 @@ def test_a_program_that_needs_too_much_cannot_be_trusted(tmp_path: Path) -> None
         workspace_hooks(work, {})
 
 
+def test_a_program_in_claude_needs_nothing_outside_of_it_and_none_beyond_the_workspace(tmp_path: Path) -> None:
+    """It runs where it lies, and what it finds from there in the project is to be the project as it is."""
+    work = tmp_path.resolve() / "work"
+    (work / ".claude" / "hooks").mkdir(parents=True)
+    for name in ("README.md", "../pyvenv.cfg", ".claude/hooks/words.txt"):
+        (work / name).touch()
+    guard = shell(work / ".claude" / "hooks" / "guard.sh", 'D="$(dirname "$0")"\ncat "$D/words.txt" "$D/../../README.md"')
+    (work / "python").symlink_to(sys.executable)
+    bring(work, {"type": "command", "command": f"./python -V && {guard}"})
+    assert workspace_hooks(work, {}).beside == {str(work / "python"): (), guard: (str(work / ".claude/hooks/words.txt"),)}
+
+
 def test_the_way_out_of_a_workspace_is_the_first_place_outside(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "work" / "bin").mkdir(parents=True)
@@ -70,9 +107,13 @@ def test_the_way_out_of_a_workspace_is_the_first_place_outside(tmp_path: Path) -
     shell(root / "out" / "real", "exit 0")
     (root / "out" / "name").symlink_to("real")
     work = str(root / "work")
-    for link, target in (("python", "python3"), ("python3", "../../out/name"), ("round", "round"), ("inside", "python4")):
+    links = {"python": "python3", "python3": "../../out/name", "round": "round", "inside": "python4", "back": "../../out/into"}
+    (root / "out" / "into").symlink_to(f"{work}/bin/python3")
+    (root / "out" / "home").symlink_to(f"{work}/file")
+    for link, target in {**links, "home": "../../out/home"}.items():
         (root / "work" / "bin" / link).symlink_to(target)
     (root / "work" / "there").symlink_to(root / "out")
     assert way_out(f"{work}/bin/python", work) == f"{root}/out/name"
     assert way_out(f"{work}/there/real", work) == f"{root}/out/real"
-    assert [way_out(f"{work}/bin/{name}", work) for name in ("round", "inside", "gone")] == [None] * 3
+    assert way_out(f"{work}/bin/back", work) == f"{root}/out/name", "what leads through the workspace again is an agent's to lead"
+    assert [way_out(f"{work}/bin/{name}", work) for name in ("round", "inside", "gone", "home")] == [None] * 4

@@ -1,10 +1,12 @@
 """Programs of hooks that can be told to be missing, and those of which nothing can be told."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from curtainwall.tools.hooks import not_found
+from tests.support.covers import covers
 from tests.support.hooking import command, settings, shell
 
 
@@ -44,3 +46,13 @@ def test_where_no_workspace_is_known_nothing_in_it_is_missing(project: Path) -> 
 def test_without_a_shell_every_word_means_itself(project: Path) -> None:
     given = settings(project, Stop=[command("${CLAUDE_PROJECT_DIR}/there.sh", args=["$x"]), command("cd", args=["x"])])
     assert [told.partition(",")[0] for told in not_found(given.hooks, str(project))] == ["Stop runs `cd`"]
+
+
+@covers("hooks.missing-programs-are-told")
+@pytest.mark.parametrize("line", ["source ./there.sh", "true && [[ -e x ]]", "if true; then source ./there.sh; fi"])
+def test_what_only_bash_knows_is_told_where_the_shell_does_not_know_it(project: Path, line: str) -> None:
+    told = list(not_found(settings(project, PreToolUse=[command(line), command(line, shell="bash")]).hooks, str(project)))
+    fails = subprocess.run(["/bin/sh", "-c", line], cwd=project, check=False, capture_output=True, timeout=30).returncode == 127
+    assert [sentence.partition(" (")[0] for sentence in told] == (
+        [f"PreToolUse runs `{'[[' if '[[' in line else 'source'}`, which `/bin/sh` does not know here"] if fails else []
+    )
