@@ -106,12 +106,15 @@ class Home:
 
 
 def find_home(environ: Mapping[str, str] = os.environ) -> Home:
-    """Return the home that the environment names, or `~/.curtainwall`; raise `Broken` where a file stands in its place."""
+    """Return the home that the environment names, or `~/.curtainwall`; raise `Broken` where it cannot be one of ours."""
     root = Path(os.path.realpath(_told(environ)))
     there = next((path for path in (root, *root.parents) if os.path.lexists(path)), root)
     if os.path.lexists(there) and not there.is_dir():
         # An empty list of sessions would be a wrong answer to a wrong name.
         raise Broken(f"our directory `{root}` cannot be used: `{there}` is no directory; set {VARIABLE} to one that is yours")
+    if not os.access(there, os.X_OK | (os.R_OK if there == root else 0), effective_ids=True):
+        # Nor is what cannot be looked into empty.
+        raise Broken(f"our directory `{root}` cannot be used: `{there}` is closed to you; set {VARIABLE} to one that is yours")
     return Home(root)
 
 

@@ -226,6 +226,10 @@ def _space(home: Home) -> Finding:
 
 def _modes(home: Home) -> Finding:
     if not home.root.exists():
+        above = _nearest(home.root)
+        if not os.access(above, os.W_OK | os.X_OK, effective_ids=True):
+            told = f"{home.root} is not there, and {above} is not yours to make it in"
+            return Finding("home", "fail", told, "set CURTAINWALL_HOME to a directory of your own")
         return Finding("home", "ok", f"{home.root} is not there yet; it is made with mode 0700")
     # What an editor writes has mode 0644. That is no fault: the directory is closed, so it matters only that nobody else writes there.
     edited = {home.config, *home.root.glob("policy/*")}

@@ -2,12 +2,16 @@
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from curtainwall.app.home import Home, find_home, user_homes
 from curtainwall.app.keys import existing_key, house_key
+from curtainwall.app.machine import examine
 from curtainwall.model import Broken, SessionId
 
 
@@ -43,6 +47,41 @@ def test_a_file_in_place_of_home_is_refused_with_what_to_do(tmp_path: Path) -> N
     (tmp_path / "cw").write_text("")
     with pytest.raises(Broken, match="set CURTAINWALL_HOME"):
         Home(tmp_path / "cw").prepare()
+
+
+@contextmanager
+def as_somebody_else() -> Iterator[None]:
+    """Look as an ordinary user where the tests run as root, who may look into everything."""
+    before = os.geteuid()
+    try:
+        os.seteuid(before or 65534)
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_home_that_is_closed_to_whoever_looks_is_no_empty_one() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
+        os.chmod(made, 0o755)
+        closed = Path(made) / "closed"
+        (closed / "cw").mkdir(parents=True)
+        closed.chmod(0)
+        try:
+            for named in (closed, closed / "cw", closed / "nothing" / "yet"):
+                with as_somebody_else(), pytest.raises(Broken, match=f"`{closed}` is closed to you; set CURTAINWALL_HOME"):
+                    find_home({"CURTAINWALL_HOME": str(named)})
+        finally:
+            closed.chmod(0o700)
+
+
+def test_the_doctor_sees_that_a_home_cannot_be_made() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
+        home = Home(Path(made).resolve() / "cw")
+        assert {it.name: it.standing for it in examine(home)}["home"] == "ok"
+        os.chmod(made, 0o555)
+        with as_somebody_else():
+            found = {it.name: it for it in examine(home)}["home"]
+    assert (found.standing, found.todo) == ("fail", "set CURTAINWALL_HOME to a directory of your own")
 
 
 @pytest.mark.parametrize("session", ["", "../x", "a/b", ".", "a b"])

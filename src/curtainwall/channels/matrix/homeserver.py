@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -49,7 +50,7 @@ class Homeserver:
                 status, told = await self._once(method, path, body, wait)
             except (ClientError, TimeoutError, OSError) as fault:
                 if attempt + 1 == tries:
-                    raise TryLater(f"the homeserver cannot be reached: {type(fault).__name__}") from fault
+                    raise unreachable(self.account, fault) from fault
             else:
                 if status < 400:
                     return told
@@ -112,6 +113,14 @@ class Homeserver:
         await self.ask("PUT", path, told, wait=10, tries=1)
 
 
+def unreachable(account: Account, fault: Exception) -> TryLater:
+    """Return what to raise where the homeserver does not answer: its address, and why in the system's words where it has some."""
+    number = fault.errno if isinstance(fault, OSError) else None
+    why = os.strerror(number).lower() if number is not None and number > 0 else getattr(fault, "strerror", None)
+    why = why or ("no answer in time" if isinstance(fault, TimeoutError) else type(fault).__name__)
+    return TryLater(f"the homeserver `{account.homeserver}` cannot be reached: {why}")
+
+
 @asynccontextmanager
 async def connected(account: Account) -> AsyncGenerator[Homeserver]:
     """Be logged in as the account's device, with its keys at hand, until the context is left."""
@@ -142,7 +151,7 @@ async def _log_in(account: Account, client: AsyncClient) -> None:
     try:
         response = await client.login(account.password, device_name=_NAME)
     except (ClientError, TimeoutError, OSError) as fault:
-        raise TryLater(f"the homeserver cannot be reached: {type(fault).__name__}") from fault
+        raise unreachable(account, fault) from fault
     if not isinstance(response, LoginResponse):
         raise _login_fault(account, str(response.status_code), str(response.message))
     if response.user_id != account.user or response.device_id != account.device:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.channels.matrix.homeserver import Homeserver, Refused
+from curtainwall.channels.matrix.homeserver import Homeserver, Refused, unreachable
 from curtainwall.channels.matrix.library import ClientError, LocalProtocolError, OlmUnverifiedDeviceError, RoomSendResponse, SendRetryError
 from curtainwall.channels.matrix.memory import Memory, transaction
 from curtainwall.channels.matrix.sealing import Sealing
@@ -83,7 +83,7 @@ class Speaking:
             except (ClientError, TimeoutError, OSError) as fault:
                 # The library waits for ever on a sharing of keys that was cut off.
                 client.sharing_session.pop(room, None)
-                raise TryLater(f"the homeserver cannot be reached: {type(fault).__name__}") from fault
+                raise unreachable(self._homeserver.account, fault) from fault
             except (LocalProtocolError, OlmUnverifiedDeviceError, SendRetryError) as fault:
                 raise TryLater(f"nothing can be said in `{room}` yet: {fault}") from fault
         if isinstance(response, RoomSendResponse):

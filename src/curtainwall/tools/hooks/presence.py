@@ -68,7 +68,10 @@ def _of_bash(program: Program, project: str | None) -> Iterator[str]:
 
 
 def _placed(word: str, project: str | None, *, has_shell: bool) -> str | None:
-    """Return a word with the workspace put in, or None where it would still mean something to a shell."""
+    """Return a word with the workspace or the user's home put in, or None where it would still mean something to a shell."""
+    if has_shell and word.startswith("~/"):
+        home = os.environ.get("HOME")
+        return home + word[1:] if home and _OPEN.isdisjoint(word[1:]) else None
     for variable in ("${CLAUDE_PROJECT_DIR}", *(("$CLAUDE_PROJECT_DIR",) if has_shell else ())):
         if variable in word:
             if project is None:

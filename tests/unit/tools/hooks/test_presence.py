@@ -31,11 +31,19 @@ def test_what_is_missing_is_named(project: Path, line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     ["true", "./there.sh", '"$CLAUDE_PROJECT_DIR"/there.sh --all', "python3 -c 'import json'", 'python3 "$CLAUDE_PROJECT_DIR"/plain.py',
-     "cd x && ./gone.sh", "if true; then ./gone.sh; fi", "$HOME/gone.sh", "~/gone.sh", "bash -s", "npx something", "echo hello | cat",
-     "$(gone.sh)", "A=1", "[ -f ./gone.sh ]", "(./gone.sh)", "'", "env -i ./gone.sh"],
+     "cd x && ./gone.sh", "if true; then ./gone.sh; fi", "$HOME/gone.sh", "~ann/gone.sh", "~/*/gone.sh", "bash -s", "npx something",
+     "echo hello | cat", "$(gone.sh)", "A=1", "[ -f ./gone.sh ]", "(./gone.sh)", "'", "env -i ./gone.sh"],
 )  # fmt: skip
 def test_what_is_there_and_what_only_a_shell_could_tell_is_not(project: Path, line: str) -> None:
     assert list(not_found(settings(project, PreToolUse=[command(line)]).hooks, str(project))) == []
+
+
+def test_a_program_in_the_users_home_is_looked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    given = settings(project, PreToolUse=[command("~/there.sh"), command("~/gone.sh"), command("~/gone.sh", args=[])])
+    told = list(not_found(given.hooks))
+    assert [it.partition(",")[0] for it in told] == [f"PreToolUse runs `{project}/gone.sh`", "PreToolUse runs `~/gone.sh`"]
+    assert "each call that it stands before is denied" in told[0]
 
 
 def test_where_no_workspace_is_known_nothing_in_it_is_missing(project: Path) -> None:
