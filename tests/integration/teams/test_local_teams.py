@@ -12,7 +12,7 @@ import pytest
 from curtainwall import open_teams
 from curtainwall.app.teams import Teams
 from curtainwall.app.wiring import Parts
-from curtainwall.model import Batch, HistoryCompacted, StreamId, TurnStarted
+from curtainwall.model import Batch, BudgetKind, HistoryCompacted, RaiseBudget, StreamId, TurnStarted
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
@@ -20,11 +20,11 @@ from curtainwall.store.sqlite import SqliteLog
 from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
-from tests.support.houses import run, until
+from tests.support.houses import ANN, run, until
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.teams import LISTED, LOCAL, TeamHome, events_in, pair_sessions, serve_with, wired_of
-from tests.support.upstream import KEY
+from tests.support.upstream import KEY, Says
 
 
 @pytest.fixture
@@ -75,6 +75,33 @@ def test_claude_code_remembers_each_asker_apart_and_after_a_restart_of_everythin
             assert (await teams.ask("backend", "word=omega")).status == "done"
 
     run(summarised())
+
+
+@covers("process.carries-over", "teams.a-used-up-budget-is-told")
+def test_a_budget_that_a_summary_uses_up_parks_the_turn_and_the_answer_comes_when_a_human_allows_more(
+    short_home: TeamHome, provider: Prompted, program: Program
+) -> None:
+    nearly = 190_000
+    short_home.write(backend={**LOCAL, "tokens": str(nearly + 1_300)})
+    summary = Says(("what was said: ", "word=alpha word=beta"))
+    # The first summary is cut off where the budget ends; the second is asked for once there is more.
+    provider.will(Says(("one moment",)), Says(("nearly full",), read=nearly), summary, summary)
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            for word in ("alpha", "beta"):
+                assert (await teams.ask("backend", f"word={word}")).status == "done"
+            asking = asyncio.create_task(teams.ask("backend", "word=gamma", wait=60))
+            session, _ = await asyncio.wait_for(anext(teams.new_shortages("backend")), 60)
+            later = await teams.ask("backend", "word=delta", wait=0.01)
+            assert (later.status, later.exhausted) == ("waiting", ("tokens",))
+            await wired_of(teams).house.send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
+            told = await asking
+            assert (told.status, told.text) == ("done", "HEARD: alpha, beta, gamma")
+            assert (await teams.ask("backend", "word=epsilon")).text == "HEARD: alpha, beta, gamma, delta, epsilon"
+            assert [event.trigger for event in events_in(teams, session) if isinstance(event, HistoryCompacted)] == ["overflow"]
+
+    run(story())
 
 
 @covers("teams.local-agents-are-capped")
