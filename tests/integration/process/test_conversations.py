@@ -201,6 +201,22 @@ def test_a_process_that_rests_answers_to_its_health_and_ends_after_a_while(short
     run(scenario())
 
 
+@covers("teams.waking-tells-the-truth")
+def test_waking_says_whether_a_process_was_started(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            assert await rig.agent.wake(session) == "it has no conversation to go on with yet; its process starts with the next message"
+            assert rig.agent.alive == 0
+            await rig.say(session, "first")
+            await rig.agent.sleep(session)
+            assert rig.agent.alive == 0
+            assert (await rig.agent.wake(session), rig.agent.alive) == ("awake", 1)
+            assert (await rig.say(session, "second")).text == "message 2: second"
+
+    run(scenario())
+
+
 def test_one_that_ends_badly_again_and_again_is_started_ever_later(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
         async with processed(short_path, program=fake, limits=Limits(back_off=0.3)) as rig:
