@@ -24,6 +24,10 @@ HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, 
 )
 
 
+SUMMARY, HANG_IN_SUMMARY = "This conversation is nearly too long", "hang-in-summary"
+"""How it is asked for a summary, and the file in its state that makes it hang there, once."""
+
+
 def value_of(option: str) -> str:
     return sys.argv[sys.argv.index(option) + 1] if option in sys.argv else ""
 
@@ -65,7 +69,8 @@ def answer(text: str, mark: str) -> None:
     is_busy = busy()
     keep(type="user", uuid=mark, message={"role": "user", "content": text})
     tell(type="system", subtype="init", session_id=CONVERSATION, mcp_servers=[{"name": "curtainwall", "status": "connected"}])
-    if HANGS in text:
+    if HANGS in text or (text.startswith(SUMMARY) and (STATE / HANG_IN_SUMMARY).exists()):
+        (STATE / HANG_IN_SUMMARY).unlink(missing_ok=True)
         piece("half an ")
         (STATE / "hanging").touch()
         return

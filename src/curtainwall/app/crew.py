@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from curtainwall.model import Agent, NotFound, SessionId, TurnAt, TurnResult
 
+AWAKE = "awake"
 NameOf = Callable[[SessionId], str]
 """Tells the name of a session's agent, which its log has from the beginning."""
 
@@ -22,8 +23,8 @@ class Worker(Agent, Protocol):
 class Rests(Protocol):
     """An agent with something that is started and ended apart from its work."""
 
-    async def wake(self, session: SessionId) -> None:
-        """Get a session's agent ready before anybody needs it."""
+    async def wake(self, session: SessionId) -> str:
+        """Get a session's agent ready before anybody needs it, and say what came of it."""
         ...
 
     async def sleep(self, session: SessionId) -> None:
@@ -90,11 +91,10 @@ class Crew:
         for worker in self._workers.values():
             worker.forget(session)
 
-    async def wake(self, session: SessionId) -> None:
-        """Get a session's agent ready, where that takes something."""
+    async def wake(self, session: SessionId) -> str:
+        """Get a session's agent ready, where that takes something, and say what came of it."""
         worker = await self._worker(session)
-        if isinstance(worker, Rests):
-            await worker.wake(session)
+        return await worker.wake(session) if isinstance(worker, Rests) else AWAKE
 
     async def sleep(self, session: SessionId) -> None:
         """Let a session's agent go; the next message wakes it."""

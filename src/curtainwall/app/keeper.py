@@ -194,8 +194,7 @@ class Keeper:
             return f"{who} works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
         if wish.what == "wake":
             self._take_up(wish.session)
-            await self._crew.wake(wish.session)
-            return "awake"
+            return await self._crew.wake(wish.session)
         state = self._wired.peers.state(wish.session)
         if (state.turn is not None and not state.turn_waits) or (state.queue and not state.exhausted):
             # What is left in the middle would be taken up by nobody before the next message comes.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from curtainwall.app.accesses import accesses, missing_keys
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.config_reading import load_config
 from curtainwall.app.copying import FICLONE
 from curtainwall.app.home import Home
@@ -52,7 +53,7 @@ class Finding:
 
 def examine(home: Home) -> Iterator[Finding]:
     """Look at everything that our guarantees rest on."""
-    for look in (_python, _kernel, _openat2, _landlock, _docker, _local_agents, _sqlite):
+    for look in (_python, _kernel, _openat2, _landlock, _docker, _sqlite):
         yield look()
     yield from _confinement()
     for look_at in (
@@ -66,6 +67,7 @@ def examine(home: Home) -> Iterator[Finding]:
         _secrets,
         _matrix,
         _keys,
+        _local_agents,
         _model,
         _servers,
         _policy,
@@ -322,14 +324,23 @@ def _model(home: Home) -> Finding:
     return Finding("model", "ok", keyless if name == "demo" else name)
 
 
-def _local_agents() -> Finding:
-    """Say what local agents would lack, where the path has one."""
-    lacks = [name for name in ("claude", "socat") if shutil.which(name) is None]
-    if "claude" in lacks:
-        return Finding("local agents", "ok", "no `claude` on the path; `start --agent claude-local` would need it")
-    if lacks:
-        return Finding("local agents", "warn", "`claude` is there and `socat` is not", "on Debian: apt-get install socat")
-    return Finding("local agents", "ok", "`start --agent claude-local` finds `claude` and `socat`")
+def _local_agents(home: Home) -> Finding:
+    """Say what local agents would lack, where the configuration or the path has one; it is no fault to have none that nobody wants."""
+    try:
+        config = load_config(home.config)
+    except CurtainwallError:
+        return Finding("local agents", "warn", "unknown: the configuration cannot be read")
+    program = config.processes.program or "claude"
+    teams = [name for name, team in sorted(config.teams.items()) if team.agent == LOCAL]
+    if shutil.which(program) is None:
+        missing = f"no `{program}`" if config.processes.program else "no `claude` on the path"
+        if not config.processes.program and not teams:
+            return Finding("local agents", "ok", f"{missing}; `start --agent {LOCAL}` would need it")
+        whose = f"; without it these teams cannot work: {', '.join(teams)}" if teams else ""
+        return Finding("local agents", "warn", f"{missing}{whose}", "install it, or say in `processes.program` where it is")
+    if shutil.which("socat") is None:
+        return Finding("local agents", "warn", f"`{program}` is there and `socat` is not", "on Debian: apt-get install socat")
+    return Finding("local agents", "ok", f"`start --agent {LOCAL}` finds `{program}` and `socat`")
 
 
 def _servers(home: Home) -> Finding:

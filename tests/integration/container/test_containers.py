@@ -239,6 +239,28 @@ def test_an_idle_container_is_paused_goes_on_with_the_next_message_and_is_remove
     run(story())
 
 
+@covers("teams.waking-tells-the-truth")
+def test_waking_says_whether_there_is_a_container_and_sleeping_removes_one_at_rest(docker_engine: DockerEngine, short_path: Path) -> None:
+    async def story() -> None:
+        async with contained(docker_engine, short_path, SHELL) as rig:
+            session = await rig.open("shell")
+            assert await rig.agent.wake(session) == "the container of shell starts with the next message"
+            assert not await rig.engine.found(session)
+            assert (await rig.say(session, "echo one")).text == "one\n"
+            assert await rig.agent.wake(session) == "awake"
+            before, workspace = rig.house.feed.head(session_stream(session)), rig.folders(session).workspace
+            await rig.tell(session, "touch here; until [ -e go ]; do sleep 0.05; done; echo two")
+            await until((workspace / "here").exists)
+            await rig.agent.sleep(session)
+            (workspace / "go").touch()
+            assert (await rig.ended(session, before)).text == "two\n", "one at work stays"
+            await rig.agent.sleep(session)
+            assert not await rig.engine.found(session)
+            assert (await rig.say(session, "echo three")).text == "three\n"
+
+    run(story())
+
+
 @covers("container.idle")
 def test_a_container_that_nobody_waits_for_any_more_rests_and_is_removed_in_the_end(docker_engine: DockerEngine, short_path: Path) -> None:
     async def story() -> None:

@@ -22,6 +22,7 @@ from curtainwall.model import (
     SessionQuery,
     TurnStarted,
     TurnStatus,
+    session_stream,
 )
 from curtainwall.runtime import SystemClock
 from curtainwall.store import SqliteStore
@@ -201,6 +202,22 @@ def test_a_process_that_rests_answers_to_its_health_and_ends_after_a_while(short
     run(scenario())
 
 
+@covers("teams.waking-tells-the-truth")
+def test_waking_says_whether_a_process_was_started(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            assert await rig.agent.wake(session) == "it has no conversation to go on with yet; its process starts with the next message"
+            assert rig.agent.alive == 0
+            await rig.say(session, "first")
+            await rig.agent.sleep(session)
+            assert rig.agent.alive == 0
+            assert (await rig.agent.wake(session), rig.agent.alive) == ("awake", 1)
+            assert (await rig.say(session, "second")).text == "message 2: second"
+
+    run(scenario())
+
+
 def test_one_that_ends_badly_again_and_again_is_started_ever_later(short_path: Path, fake: Path) -> None:
     async def scenario() -> None:
         async with processed(short_path, program=fake, limits=Limits(back_off=0.3)) as rig:
@@ -305,6 +322,38 @@ def test_killed_at_any_point_every_message_arrives_once(short_path: Path, fake: 
                 assert len(direct) == 1, told
 
     run(scenario())
+
+
+@covers("process.carries-over", "process.survives-kill")
+def test_killed_in_the_middle_of_a_summary_nothing_is_lost_and_nothing_said_twice(short_path: Path, fake: Path) -> None:
+    async def filled() -> SessionId:
+        async with SqliteStore.open(short_path / "store", SystemClock()) as store, processed(short_path, program=fake, stores=store) as rig:
+            session = await rig.open()
+            assert (await rig.say(session, fake_claude.FULL)).is_done
+            (rig.folders(session).state / fake_claude.HANG_IN_SUMMARY).touch()
+            return session
+
+    session = run(filled())
+    with ours(short_path, fake, "second!") as (found, _):
+        assert found == session
+        run(_until_there(folders(short_path, session, short_path).state / "hanging"))
+    run(_end_of_children(short_path))
+
+    async def taken_up() -> None:
+        async with SqliteStore.open(short_path / "store", SystemClock()) as store, processed(short_path, program=fake, stores=store) as rig:
+            before = rig.house.feed.head(session_stream(session))
+            rig.turns.attend(session)
+            turned = await rig.ended(session, before)
+            assert turned.text.startswith("message 1: This goes on from an earlier conversation")
+            assert turned.text.endswith("Now:\n\nsecond!")
+            events = rig.events(session)
+            assert [event.trigger for event in events if isinstance(event, HistoryCompacted)] == ["overflow"]
+            assert len(rig.transcripts(session)) == 2, "the old conversation and the one that goes on"
+            told = [line for path in rig.transcripts(session) for line in path.read_text().splitlines() if '"type":"user"' in line]
+            assert sum("second!" in line for line in told) == 1
+            assert (await rig.say(session, "third")).text == "message 2: third"
+
+    run(taken_up())
 
 
 @covers("process.no-orphans")

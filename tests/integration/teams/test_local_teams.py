@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from curtainwall import open_teams
+from curtainwall.app.adopting import lately_on_disk, on_disk
 from curtainwall.app.teams import Teams
 from curtainwall.app.wiring import Parts
-from curtainwall.model import Batch, HistoryCompacted, StreamId, TurnStarted
+from curtainwall.model import Batch, BudgetKind, HistoryCompacted, RaiseBudget, StreamId, TurnStarted
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
@@ -20,11 +21,11 @@ from curtainwall.store.sqlite import SqliteLog
 from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
-from tests.support.houses import run, until
+from tests.support.houses import ANN, run, until
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.teams import LISTED, LOCAL, TeamHome, events_in, pair_sessions, serve_with, wired_of
-from tests.support.upstream import KEY
+from tests.support.upstream import KEY, Says
 
 
 @pytest.fixture
@@ -75,6 +76,33 @@ def test_claude_code_remembers_each_asker_apart_and_after_a_restart_of_everythin
             assert (await teams.ask("backend", "word=omega")).status == "done"
 
     run(summarised())
+
+
+@covers("process.carries-over", "teams.a-used-up-budget-is-told")
+def test_a_budget_that_a_summary_uses_up_parks_the_turn_and_the_answer_comes_when_a_human_allows_more(
+    short_home: TeamHome, provider: Prompted, program: Program
+) -> None:
+    nearly = 190_000
+    short_home.write(backend={**LOCAL, "tokens": str(nearly + 1_300)})
+    summary = Says(("what was said: ", "word=alpha word=beta"))
+    # The first summary is cut off where the budget ends; the second is asked for once there is more.
+    provider.will(Says(("one moment",)), Says(("nearly full",), read=nearly), summary, summary)
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            for word in ("alpha", "beta"):
+                assert (await teams.ask("backend", f"word={word}")).status == "done"
+            asking = asyncio.create_task(teams.ask("backend", "word=gamma", wait=60))
+            session, _ = await asyncio.wait_for(anext(teams.new_shortages("backend")), 60)
+            later = await teams.ask("backend", "word=delta", wait=0.01)
+            assert (later.status, later.exhausted) == ("waiting", ("tokens",))
+            await wired_of(teams).house.send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
+            told = await asking
+            assert (told.status, told.text) == ("done", "HEARD: alpha, beta, gamma")
+            assert (await teams.ask("backend", "word=epsilon")).text == "HEARD: alpha, beta, gamma, delta, epsilon"
+            assert [event.trigger for event in events_in(teams, session) if isinstance(event, HistoryCompacted)] == ["overflow"]
+
+    run(story())
 
 
 @covers("teams.local-agents-are-capped")
@@ -284,8 +312,10 @@ def test_a_pair_that_nobody_uses_counts_as_archived_is_not_got_ready_and_wakes_w
     async def again() -> None:
         async with open_teams() as teams:
             assert [it.status for it in teams.figures()] == ["archived"]
+            assert (len(on_disk(wired_of(teams))), lately_on_disk(wired_of(teams))) == (1, []), "nobody reads it before it is used again"
             assert (await teams.ask("backend", "second")).text == "message 2: second"
             assert [it.status for it in teams.figures()] == ["active"]
+            assert [it.standing.state for it in lately_on_disk(wired_of(teams))] == ["kept"]
 
     run(again())
     assert len(list(short_home.home.glob("sessions/*/state/started-*"))) == 2

@@ -278,6 +278,31 @@ def test_doctor_says_that_the_sessions_of_a_copied_home_work_in_the_first_one(
     assert str(places.home) in what
 
 
+def test_doctor_looks_for_local_agents_where_the_configuration_says(
+    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def standing() -> tuple[str, str]:
+        (found,) = (it for it in run("doctor", "--output", "json").json["findings"] if it["name"] == "local agents")
+        return found["standing"], found["what"]
+
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("socat", "own-claude"):
+        (tools / name).write_text("#!/bin/sh\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools))
+    places.home.mkdir(mode=0o700)
+    config = places.home / "config.toml"
+    assert standing() == ("ok", "no `claude` on the path; `start --agent claude-local` would need it")
+    team = f'[teams.backend]\nproject = "{places.workspace}"\nagent = "claude-local"\n'
+    config.write_text(team)
+    assert standing() == ("warn", "no `claude` on the path; without it these teams cannot work: backend")
+    config.write_text(f'{team}[processes]\nprogram = "{tools / "own-claude"}"\n')
+    assert standing() == ("ok", f"`start --agent claude-local` finds `{tools / 'own-claude'}` and `socat`")
+    config.write_text(f'{team}[processes]\nprogram = "{tools / "gone"}"\n')
+    assert standing() == ("warn", f"no `{tools / 'gone'}`; without it these teams cannot work: backend")
+
+
 def test_doctor_finds_an_open_home_and_rules_that_do_not_load(run: Run, places: Places) -> None:
     (places.home / "policy").mkdir(parents=True, mode=0o755)
     places.home.chmod(0o755)

@@ -88,6 +88,15 @@ class ContainerAgent:
         """Let go of what is held in memory for a session; its container rests, and goes by itself."""
         self._known.pop(session, None)
 
+    async def wake(self, session: SessionId) -> str:
+        """Start nothing, and say so: a project is looked through when a turn begins, and only then may a container start in it."""
+        is_there = self._around.fleet.has(session)
+        return "awake" if is_there else f"the container of {self._synced(session).agent} starts with the next message"
+
+    async def sleep(self, session: SessionId) -> None:
+        """Remove a session's container, unless it is at work; the next message makes another."""
+        await self._around.fleet.let_go(session)
+
     def last_words(self, session: SessionId) -> str:
         """Return what the agent said last."""
         return self._synced(session).last_words()

@@ -67,6 +67,16 @@ class Fleet:
         if held is not None:
             await self._remove(held)
 
+    def has(self, session: SessionId) -> bool:
+        """Tell whether a session has a container here, at work or at rest."""
+        return session in self._held
+
+    async def let_go(self, session: SessionId) -> None:
+        """Remove a session's container, unless it is at work."""
+        held = self._held.get(session)
+        if held is not None and not held.is_busy:
+            await self.drop(session)
+
     async def clean(self) -> int:
         """Remove the containers whose owners are dead, and tell how many there were."""
         dead = [each for each in await self.engine.found() if each.owner is not None and not each.owner.is_alive]

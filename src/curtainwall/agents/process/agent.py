@@ -83,10 +83,11 @@ class ProcessAgent:
         """End a session's process, unless it is at work; the next message resumes the conversation."""
         await self._pool.drop(session)
 
-    async def wake(self, session: SessionId) -> None:
-        """Start a session's process before anybody needs it; where nothing was said yet there is none to resume."""
+    async def wake(self, session: SessionId) -> str:
+        """Start a session's process before anybody needs it, and say what came of it; before the first message none can be resumed."""
         async with self._pool.borrow(session, lambda _: None) as seat:
-            await Keeper(self._around, self._pool, seat, self._synced(session), lambda _: None).resumed()
+            running = await Keeper(self._around, self._pool, seat, self._synced(session), lambda _: None).resumed()
+        return "awake" if running is not None else "it has no conversation to go on with yet; its process starts with the next message"
 
     async def close(self) -> None:
         """End the processes of this process."""

@@ -10,7 +10,7 @@ from curtainwall.agents.process.keeper import Keeper
 from curtainwall.agents.process.opening import Opening, lost, opening
 from curtainwall.agents.process.past import Past
 from curtainwall.agents.process.running import Running
-from curtainwall.agents.process.terms import EXTENSION, AgentCrashed, AgentErred, AgentGarbled, AgentSilent, NoAnswer
+from curtainwall.agents.process.terms import EXTENSION, AgentCrashed, AgentErred, AgentGarbled, AgentSilent, LoginNeeded, NoAnswer
 from curtainwall.agents.process.turn import ConversationLost, Ports, Turn
 from curtainwall.agents.process.wire import mark_of
 from curtainwall.model import LEFT, ExtensionNoted, TurnAt, TurnFailed, TurnResult, TurnStatus
@@ -32,6 +32,8 @@ class Work:
         keeper = self.keeper
         if keeper.past.conversation and keeper.past.share() >= keeper.around.limits.full:
             await self._carry_over()
+            if keeper.past.exhausted:
+                return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
         wanted = "\n\n".join(keeper.past.wanted)
         text, mark = keeper.past.message(), mark_of(self.at.turn, wanted) if wanted else keeper.fresh()
         running = keeper.warm()
@@ -70,7 +72,8 @@ class Work:
             if LEFT not in cancelled.args:
                 await asyncio.shield(self._withdraw())
             raise
-        except AgentErred:
+        except (AgentErred, LoginNeeded):
+            # A refusal for want of budget is, to the agent, one for want of a key.
             if self.sync().exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
             raise
@@ -93,7 +96,8 @@ class Work:
         try:
             await self.keeper.carried_over(self.at)
         except TurnFailed as fault:
-            await self.telling.note(f"the conversation is nearly too long, and could not be summarised: {fault}")
+            if not self.sync().exhausted:
+                await self.telling.note(f"the conversation is nearly too long, and could not be summarised: {fault}")
         self.sync()
 
     async def _note_delivery(self, taken: Opening, mark: str) -> None:
