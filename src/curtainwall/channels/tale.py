@@ -23,6 +23,8 @@ from curtainwall.model import (
     CallPermitted,
     CallRequested,
     InterruptAsked,
+    Label,
+    LabelsAdded,
     MessageAccepted,
     MessageId,
     MessageWithdrawn,
@@ -53,6 +55,7 @@ class Tale:
     running: dict[CallId, Subject] = field(default_factory=dict[CallId, Subject])
     asks: dict[ApprovalId, PendingAsk] = field(default_factory=dict[ApprovalId, PendingAsk])
     exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
+    labels: set[Label] = field(default_factory=set[Label])
     changes: dict[Change, None] = field(default_factory=dict[Change, None])
     _asked: dict[CallId, ApprovalId] = field(default_factory=dict[CallId, ApprovalId])
 
@@ -107,7 +110,10 @@ class Tale:
         match event:
             case CallRequested():
                 self.subjects[event.call] = event.subject
+            case LabelsAdded():
+                self.labels.update(source.label for source in event.labels)
             case CallPermitted():
+                self.labels.update(source.label for source in event.labels)
                 self._asked.pop(event.call, None)
                 if event.call in self.subjects:
                     self.running[event.call] = self.subjects[event.call]

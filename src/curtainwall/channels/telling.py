@@ -79,9 +79,10 @@ def tell(event: AnyEvent, before: Tale, typed: Typed = _SLASH) -> Told | None:
             subject = before.subjects.get(event.call)
             words = call_in_words(subject) if subject else str(event.call)
             return Told("dim", f"✓ {words}") if event.ok else Told("warn", f"✗ {words} failed")
-        case CallPermitted() if event.labels:
-            labels = ", ".join(dict.fromkeys(str(source.label) for source in event.labels))
-            return Told("dim", f"from here on the session counts as {plain_line(labels)}")
+        case CallPermitted():
+            # Every call that touches such things brings the label along; only the first makes a difference.
+            new = [f"{source.label} ({source.origin})" for source in event.labels if source.label not in before.labels]
+            return Told("dim", plain_line(f"from here on the session counts as {', '.join(new)}")) if new else None
         case CallDenied() if _BY_HUMAN in event.verdict.because:
             return None  # the answer was told already, with whoever gave it
         case CallDenied():

@@ -68,6 +68,16 @@ def permitted(*labels: str) -> CallPermitted:
     )
 
 
+def test_a_label_is_told_once_with_what_set_it() -> None:
+    told = tale()
+    first = tell(permitted("sensitive"), told)
+    assert first is not None
+    assert first.text == f"from here on the session counts as sensitive ({source('sensitive').origin})"
+    told.take(permitted("sensitive"))
+    assert tell(permitted("sensitive"), told) is None
+    assert "untrusted" in str(tell(permitted("sensitive", "untrusted"), told))
+
+
 @pytest.mark.parametrize(
     ("event", "words"),
     [

@@ -229,7 +229,8 @@ class Conversation:
                 self._calls[event.call] = key
                 return self._put(Call(key, event.at, 0, event.call, event.subject))
             case CallPermitted():
-                return self._call_at(event.call, "running", verdict=event.verdict, answered_by=event.answered_by, labels=event.labels)
+                new = tuple(source for source in event.labels if source.label not in self.tale.labels)
+                return self._call_at(event.call, "running", verdict=event.verdict, answered_by=event.answered_by, labels=new)
             case CallFinished():
                 return self._call_at(event.call, "done" if event.ok else "failed", result=event.shown or event.result)
             case CallDenied():
