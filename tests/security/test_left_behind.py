@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from curtainwall.agents.container.guarding import guarded
 from curtainwall.agents.container.terms import Folders
 from curtainwall.host import TooMany, find_later, move_entry, set_aside
+from curtainwall.host.later import take_bits
 
 
 @pytest.fixture
@@ -130,6 +132,21 @@ def test_a_git_directory_that_lies_elsewhere_in_the_project_keeps_its_config(pro
     (project / "store/hooks/pre-commit").touch()
     set_aside(str(project), before, ())
     assert not (project / "store/hooks/pre-commit").exists()
+
+
+def test_a_link_put_in_the_way_of_its_bits_has_nothing_outside_changed(tmp_path: Path, project: Path) -> None:
+    outside = tmp_path.resolve() / "outside"
+    outside.mkdir()
+    (outside / "sudo").touch()
+    (outside / "sudo").chmod(0o4755)
+    (project / "directory").symlink_to(outside)
+    (project / "sudo").symlink_to(outside / "sudo")
+    for path in ("directory/sudo", "sudo"):
+        with suppress(OSError):
+            assert not take_bits(f"{project}/{path}")
+    assert (outside / "sudo").stat().st_mode & 0o7777 == 0o4755
+    assert take_bits(f"{outside}/sudo")
+    assert (outside / "sudo").stat().st_mode & 0o7777 == 0o755
 
 
 def test_an_agent_in_a_container_leaves_no_program_that_runs_as_its_owner(tmp_path: Path) -> None:

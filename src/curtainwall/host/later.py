@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from curtainwall.host.beneath import move_entry
+from curtainwall.host.beneath import move_entry, open_beneath
 from curtainwall.model import runs_later
 
 MAX_FIXED: Final = 256
@@ -123,10 +123,25 @@ def take_owners_bits(root: str, since: int) -> tuple[str, ...]:
     taken: list[str] = []
     for path, found in _below(root):
         if found is not None and stat.S_ISREG(found.st_mode) and found.st_mode & _AS_OWNER and found.st_ctime_ns >= since:
-            with suppress(OSError):
-                os.chmod(path, stat.S_IMODE(found.st_mode) & ~_AS_OWNER)
-                taken.append(path)
+            with suppress(OSError, ValueError):
+                taken += [path] if take_bits(path) else []
     return tuple(taken)
+
+
+def take_bits(path: str) -> bool:
+    """Take the bits setuid and setgid from a file, and tell whether it had one.
+
+    By a descriptor, with no link followed: whoever else works there must not have us change the mode of something outside.
+    """
+    descriptor = open_beneath(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode) or not mode & _AS_OWNER:
+            return False
+        os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IMODE(mode) & ~_AS_OWNER)
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _lineage(path: str) -> Iterator[str]:
