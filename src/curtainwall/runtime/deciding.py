@@ -1,6 +1,5 @@
 """What one session knows, and what it makes of commands: nothing here waits, and nothing is written."""
 
-import re
 from collections.abc import Callable, Generator, Sequence
 from itertools import chain
 
@@ -22,12 +21,10 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.feed import Tail
 from curtainwall.runtime.tickets import Ticket
-from curtainwall.session import ProjectState, Rules, SessionState, decide, fold, fold_project, lift, posts_of, turned_away
+from curtainwall.session import ProjectState, Rules, SessionState, blobs_of, decide, fold, fold_project, lift, posts_of, turned_away
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
-# A blob as the log names it. An agent that writes such a thing itself makes its own session heavier.
-_BLOB = re.compile(rb'"digest":"[0-9a-f]{64}","size":([0-9]{1,15})\}')
 
 RulesNow = Callable[[], Rules]
 """Gives the rules in force; a reload of the policy shows at the next command."""
@@ -56,8 +53,9 @@ class Deciding:
         """Fold what is stored, page by page, so that a long log does not have to fit into memory."""
         state, seq, logged = SessionState(), 0, 0
         while page := self._log.read(self._stream, seq, _PAGE):
-            state = fold(map(lift, page), state)
-            seq, logged = page[-1].seq, logged + sum(_weight(entry.payload) for entry in page)
+            events = [lift(entry) for entry in page]
+            state = fold(events, state)
+            seq, logged = page[-1].seq, logged + sum(_weight(entry.payload, event) for entry, event in zip(page, events, strict=True))
         self.state, self.tail, self._logged = state, Tail(self._stream, seq), logged
         self._project = ProjectState()
         self._look_at_project(state)
@@ -76,8 +74,8 @@ class Deciding:
         for write in batch.writes:
             if write.stream == self._stream:
                 self.tail.extend(write.events)
-                for _, _, payload in write.encoded:
-                    self._logged += _weight(payload)
+                for (_, _, payload), event in zip(write.encoded, write.events, strict=True):
+                    self._logged += _weight(payload, event)
             else:
                 self._project = fold_project(write.events, self._project)
 
@@ -139,11 +137,10 @@ class Deciding:
         return True
 
 
-def _weight(payload: bytes) -> int:
+def _weight(payload: bytes, event: AnyEvent) -> int:
     """Return how many bytes an entry takes of what a session may log, those that are kept beside the log included."""
-    if b'"blob":{' not in payload:
-        return len(payload)
-    return len(payload) + sum(int(size) for size in _BLOB.findall(payload))
+    blobs = blobs_of(event)
+    return len(payload) + sum(blob.size for blob in blobs) if blobs else len(payload)
 
 
 def _following(follows: Sequence[Follow], draft: SessionState, events: Sequence[AnyEvent]) -> Generator[AnyCommand]:

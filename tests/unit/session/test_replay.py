@@ -1,6 +1,11 @@
 """Replay: one test per broken promise, each a small dishonest change to an honest log."""
 
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import given as given_any
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from curtainwall.model import (
     SYSTEM,
@@ -20,6 +25,7 @@ from curtainwall.model import (
     Digest,
     Effect,
     ExtensionNoted,
+    Frozen,
     GrantRevoked,
     GrantScope,
     GrantUsed,
@@ -41,7 +47,7 @@ from curtainwall.model import (
     Verdict,
     denial,
 )
-from curtainwall.session import Violation, replay
+from curtainwall.session import Violation, blobs_of, replay
 from tests.support.covers import covers
 from tests.support.given import (
     ANN,
@@ -60,6 +66,7 @@ from tests.support.given import (
     turn_running,
     wish,
 )
+from tests.support.strategies import EVENT_TYPES, words
 
 LOOK = wish("c1", read("/srv/own/a"), TURN)
 PUSH = wish("c2", push("github.com/me/r"), TURN)
@@ -270,3 +277,23 @@ def test_a_turn_ends_after_it_started() -> None:
 def test_a_missing_or_altered_blob_is_named(event: AnyEvent, blobs: int) -> None:
     found = replay([opened(), event], lambda ref: f"blob `{ref.digest}` is gone")
     assert [violation for violation in found if "blob" in violation.what] == [Violation(2, "blob `a` is gone")] * blobs
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVENT_TYPES if "BlobRef" in kind.model_json_schema().get("$defs", {})])
+@settings(max_examples=20)
+@given_any(st.data())
+def test_every_blob_that_an_event_can_name_is_found(kind: type[Frozen], data: st.DataObject) -> None:
+    event = data.draw(words(kind))
+    assert sorted(blobs_of(event), key=str) == sorted(blobs_in(event), key=str)
+
+
+def blobs_in(value: object) -> Iterator[BlobRef]:
+    """Tell all blobs in a value, whatever its fields mean."""
+    if isinstance(value, BlobRef):
+        yield value
+    elif isinstance(value, Frozen):
+        for name in type(value).model_fields:
+            yield from blobs_in(getattr(value, name))
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from blobs_in(each)
