@@ -272,7 +272,8 @@ class Actor:
                 tickets[:] = [ticket for ticket in tickets if not self._was_decided(ticket)]
                 continue
             else:
-                for decision in (own, *guests):
+                # Whoever was written to goes first: it has work to do, and whoever wrote waits for that anyway.
+                for decision in (*guests, own):
                     decision.actor.take_in(decision)
                 self._tell_neighbours(batch.posts)
                 return

@@ -114,6 +114,29 @@ def test_a_message_to_a_session_where_somebody_waits_is_taken_in_with_the_commit
 
 
 @covers("teams.two-commits")
+def test_whoever_is_written_to_hears_of_it_before_whoever_wrote(tmp_path: Path) -> None:
+    async def story() -> list[str]:
+        store, _ = watched()
+        order: list[str] = []
+        async with house(store, RULES) as here:
+            asker, team = await open_session(here, tmp_path), await open_session(here, tmp_path, team="backend")
+            async with waiting(here, team), here.hold(team) as there, here.hold(asker) as from_here:
+
+                async def hears() -> None:
+                    await there.grown()
+                    order.append("team")
+
+                hearing = asyncio.create_task(hears())
+                await asyncio.sleep(0)
+                await from_here.submit(to(team, "m1"))
+                order.append("asker")
+                await hearing
+        return order
+
+    assert run(story()) == ["team", "asker"]
+
+
+@covers("teams.two-commits")
 def test_where_nobody_waits_the_message_is_posted_and_taken_in_later(tmp_path: Path) -> None:
     async def story() -> None:
         store, log = watched()
