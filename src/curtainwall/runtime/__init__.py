@@ -18,7 +18,6 @@ from curtainwall.runtime.gate import (
 )
 from curtainwall.runtime.house import (
     House,
-    Stores,
 )
 from curtainwall.runtime.journal import (
     HouseJournal,
@@ -28,6 +27,9 @@ from curtainwall.runtime.results import (
     keep,
     load,
     shorten,
+)
+from curtainwall.runtime.stores import (
+    Stores,
 )
 from curtainwall.runtime.turns import (
     AgentOf,

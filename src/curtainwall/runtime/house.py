@@ -1,11 +1,10 @@
 """The house: every open session's actor, and the way in for commands, whichever process decides."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from itertools import chain
-from typing import Protocol, Self
+from typing import Self
 
 from pydantic import JsonValue
 
@@ -15,7 +14,6 @@ from curtainwall.model import (
     AnyCommand,
     AnyEvent,
     Batch,
-    Blobs,
     Clock,
     CommandRefused,
     Conflict,
@@ -23,11 +21,6 @@ from curtainwall.model import (
     CurtainwallError,
     ExtensionNoted,
     GrantId,
-    Inbox,
-    Index,
-    Leases,
-    Log,
-    Marks,
     Moment,
     NotFound,
     Outcome,
@@ -39,7 +32,6 @@ from curtainwall.model import (
     SessionDeleted,
     SessionId,
     StreamId,
-    Tallies,
     TryLater,
     Who,
     Write,
@@ -51,53 +43,16 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.actor import Actor, Neighbours
 from curtainwall.runtime.deciding import RulesNow
+from curtainwall.runtime.ends import EndOf
 from curtainwall.runtime.feed import LogFeed, Tail
 from curtainwall.runtime.patience import PATIENCE, Patience
+from curtainwall.runtime.stores import Stores
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift, posts_of, turned_away, unanswerable
 
 _LOOK_AGAIN = 1.0
 _MANY_TIMES = 20
 _INBOX, _WANTED = inbox_of(StreamId("")), wanted_lease(StreamId(""))
-
-
-class Stores(Protocol):
-    """Everything that is kept."""
-
-    @property
-    def log(self) -> Log:
-        """Return the log."""
-        ...
-
-    @property
-    def inbox(self) -> Inbox:
-        """Return the inbox."""
-        ...
-
-    @property
-    def leases(self) -> Leases:
-        """Return the leases."""
-        ...
-
-    @property
-    def blobs(self) -> Blobs:
-        """Return the blobs."""
-        ...
-
-    @property
-    def index(self) -> Index:
-        """Return the index."""
-        ...
-
-    @property
-    def tallies(self) -> Tallies:
-        """Return the tallies."""
-        ...
-
-    @property
-    def marks(self) -> Marks:
-        """Return the marks."""
-        ...
 
 
 class House:
@@ -178,7 +133,7 @@ class House:
 
     async def until_free(self, stream: StreamId, patience: float) -> None:
         """Return when whoever decides for a stream lets go of it for others, or ends; after so many seconds at the latest."""
-        with self.wakes.waiter(freed_lease(stream)) as freed, _EndOf(self._owner_pid(stream), freed), suppress(TimeoutError):
+        with self.wakes.waiter(freed_lease(stream)) as freed, EndOf(self._owner_pid(stream), freed), suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await freed.wait()
 
@@ -286,7 +241,7 @@ class House:
 
     async def _outcome(self, stream: StreamId, key: str) -> Outcome:
         """Wait for the owner's decision; take over at once where the owner ends."""
-        with self.wakes.waiter(stream, freed_lease(stream)) as woken, _EndOf(self._owner_pid(stream), woken):
+        with self.wakes.waiter(stream, freed_lease(stream)) as woken, EndOf(self._owner_pid(stream), woken):
             while True:
                 woken.clear()
                 if (outcome := self.stores.inbox.outcome(stream, key)) is not None:
@@ -385,38 +340,6 @@ class _Hold(AbstractAsyncContextManager[Actor]):
 
     async def __aexit__(self, *_: object) -> None:
         self._actor.lose_holder()
-
-
-class _EndOf:
-    """Sets an event when a process ends."""
-
-    def __init__(self, pid: int | None, ended: asyncio.Event) -> None:
-        self._pid = pid
-        self._ended = ended
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        if self._pid is None or self._pid == os.getpid():
-            return
-        try:
-            self._fd = os.pidfd_open(self._pid)
-        except OSError:
-            # It has ended already, or is unknown: whoever waits has tried, and tries again.
-            return
-        asyncio.get_running_loop().add_reader(self._fd, self._fire)
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def _fire(self) -> None:
-        self._close()
-        self._ended.set()
-
-    def _close(self) -> None:
-        if self._fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
 
 
 def _seq(outcome: Outcome) -> int:
