@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from curtainwall.facts import MOST_NAMES, Named, find_named, is_without_key
@@ -49,7 +50,7 @@ class Seen:
         reads = may_read(root, known)
         if not reads:
             return prepared
-        return prepared.model_copy(update={"subject": prepared.subject.model_copy(update={"reads": reads})})
+        return replace(prepared, subject=prepared.subject.model_copy(update={"reads": reads}))
 
     def _remember(self, root: str, known: Named) -> None:
         if len(self._known) >= _MOST_REMEMBERED:

@@ -1,6 +1,7 @@
 """What a tool is, before anyone runs it: name, schema, effect, and what its arguments mean."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
@@ -93,7 +94,8 @@ class ToolSpec(Frozen):
         return f"{self.server}.{self.name}"
 
 
-class Prepared(Frozen):
+@dataclass(frozen=True, slots=True)
+class Prepared:
     """A subject and the unmasked canonical arguments it would run with; the latter never reach the log."""
 
     subject: Subject

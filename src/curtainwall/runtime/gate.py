@@ -438,7 +438,7 @@ def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:
     """Return a call without the message that could have left with its permit, where it did not."""
     if prepared.along is None or any(isinstance(event, PeerMessageSent) for event in events):
         return prepared
-    return prepared.model_copy(update={"along": None})
+    return replace(prepared, along=None)
 
 
 def _with_words(answer: Answer, reply: HookReply) -> Answer:

@@ -423,7 +423,7 @@ def test_the_digest_is_that_of_the_model(stage: Stage) -> None:
 def test_a_subject_is_the_same_when_it_is_checked_again(stage: Stage) -> None:
     prepared = stage.prepare("fetch.get", url="https://example.com/", credential="c")
     assert type(prepared.subject).model_validate(prepared.subject.model_dump(mode="json")) == prepared.subject
-    assert type(prepared).model_validate_json(prepared.model_dump_json()) == prepared
+    assert type(prepared.subject).model_validate_json(prepared.subject.model_dump_json()) == prepared.subject
 
 
 def test_the_canonical_arguments_mean_themselves(stage: Stage) -> None:

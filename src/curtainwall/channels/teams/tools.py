@@ -1,7 +1,7 @@
 """The tools of teams carried out: what an agent asked for becomes talk, and what came of it a result."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol, cast
 
@@ -166,7 +166,7 @@ def team_closers(hands: Hands) -> Mapping[str, Callable[[Prepared, Place], Prepa
         call = known(prepared, place)
         days = call.days(hands.talk) if prepared.subject.tool == "teams.notify" else None
         message = hands.talk.message(call.pair, call.said, days)
-        return prepared if message is None else prepared.model_copy(update={"along": message})
+        return prepared if message is None else replace(prepared, along=message)
 
     senders = ("ask", "send_message", "notify")
     others = ("list", "quick_status", "history", "reports", "cancel", "wake", "sleep", "compact", "fork")
