@@ -93,7 +93,7 @@ def test_a_budget_that_a_summary_uses_up_parks_the_turn_and_the_answer_comes_whe
             for word in ("alpha", "beta"):
                 assert (await teams.ask("backend", f"word={word}")).status == "done"
             asking = asyncio.create_task(teams.ask("backend", "word=gamma", wait=60))
-            session, _ = await asyncio.wait_for(anext(teams.new_shortages("backend")), 60)
+            _, session, _ = await asyncio.wait_for(anext(teams.new_shortages("backend")), 60)
             later = await teams.ask("backend", "word=delta", wait=0.01)
             assert (later.status, later.exhausted) == ("waiting", ("tokens",))
             await wired_of(teams).house.send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
