@@ -294,6 +294,8 @@ def test_doctor_looks_for_local_agents_where_the_configuration_says(
     places.home.mkdir(mode=0o700)
     config = places.home / "config.toml"
     assert standing() == ("ok", "no `claude` on the path; `start --agent claude-local` would need it")
+    config.write_text(f'[peers]\nwarm = 2\n[teams.backend]\nproject = "{places.workspace}"\n')
+    assert standing()[1].endswith("would need it; `peers.warm` starts nothing, as no team is served by `claude-local`")
     team = f'[teams.backend]\nproject = "{places.workspace}"\nagent = "claude-local"\n'
     config.write_text(team)
     assert standing() == ("warn", "no `claude` on the path; without it these teams cannot work: backend")
