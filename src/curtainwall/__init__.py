@@ -1,7 +1,6 @@
 """A session runtime for untrusted AI agents: one log, one gate, and a human wherever that human is."""
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # the one of `typing`, which would take as long to load as Python itself
 if TYPE_CHECKING:
     from curtainwall.app.library import Reply, Session, open_session
     from curtainwall.app.serving import Serving, serving

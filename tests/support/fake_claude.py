@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, WRITES, FULL = (
+HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, WRITES, FULL, SIGNED_OUT = (
     "please hang",
     "please babble",
     "please leave",
@@ -21,6 +21,7 @@ HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, 
     "please be deaf",
     "please write only",
     "please be full",
+    "please be signed out",
 )
 
 
@@ -94,6 +95,13 @@ def answer(text: str, mark: str) -> None:
             return
     if THINKS in text:
         tell(type="assistant", parent_tool_use_id=None, message={"content": [{"type": "thinking", "thinking": "hm"}]})
+    if SIGNED_OUT in text:
+        (STATE / "asking").touch()
+        while not (STATE / "refused").exists():
+            time.sleep(0.01)
+        why = "Failed to authenticate. API Error: 403"
+        tell(type="result", subtype="success", is_error=True, result=why, session_id=CONVERSATION)
+        return
     if ERRS in text:
         tell(
             type="result",

@@ -78,7 +78,11 @@ class PeersSection(Section):
     ] = Field("127.0.0.1:8725", description="where `serve` offers the tools of teams over HTTP, if a team has a token")
     depth: Count = Field(4, description="through how many teams a question may go")
     compact_after: Count = Field(1_000, alias="compact-after", description="messages after which a conversation becomes a summary")
-    warm: int = Field(0, ge=0, description="how many of the most used conversations are got ready when the teams are first worked for")
+    warm: int = Field(
+        0,
+        ge=0,
+        description="for how many of the most used conversations with `claude-local` a process starts when the teams are first worked for",
+    )
     archive_after: Duration = Field(90 * 86_400, alias="archive-after", description="unused for so long, a conversation counts as archived")
 
     @property

@@ -6,7 +6,14 @@ from curtainwall.app.screen import timestamp
 from curtainwall.channels import Utterance, short, utterances
 from curtainwall.channels.counting import counted
 from curtainwall.channels.when import when
-from curtainwall.model import HOUSE_CHANNELS, Log, Recorded, SessionId, StreamId
+from curtainwall.model import (
+    HOUSE_CHANNELS,
+    Log,
+    Recorded,
+    SessionId,
+    StreamId,
+    in_order,
+)
 from curtainwall.session import SessionState, Transcript, Turn, lift
 
 LAST_TURNS = 3
@@ -40,7 +47,7 @@ def conversation_lines(told: Transcript, state: SessionState) -> Iterator[tuple[
     if state.approvals:
         yield "shown at", ", ".join(_places(state)) or "no place: `curtainwall approve` answers"
     for id_, open_ in state.approvals.items():
-        yield "waits", f"{id_}: {open_.asked.covers[0].role} {open_.asked.covers[0].value}"
+        yield "waits", f"{id_}: {open_.asked.covers[0].role} {in_order(open_.asked.covers[0].value)}"
     assert state.opened is not None
     for kind in sorted(state.exhausted):
         yield "waits", f"the budget of {kind} is used up: `curtainwall sessions budget {state.opened.session} {kind} AMOUNT` allows more"

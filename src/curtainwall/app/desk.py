@@ -37,7 +37,7 @@ from curtainwall.model import (
     project_stream,
     session_stream,
 )
-from curtainwall.session import SessionState, lift
+from curtainwall.session import SessionState, lift, see_name
 
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
@@ -134,6 +134,7 @@ class HouseDesk:
         return self._wired.masker.mask_text("\n".join(lines))
 
     async def _open(self, wish: Opening, by: Who) -> Opened:
+        see_name(wish.name)
         if wish.how == "new":
             return Opened(session=await open_new(self._wired, replace(self._wanted, name=wish.name), by))
         if wish.of is None:

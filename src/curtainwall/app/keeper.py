@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 
 from curtainwall.app.archive import Rest
+from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.crew import Crew
 from curtainwall.app.forking import fork
 from curtainwall.app.wiring import Wired, local_user
@@ -94,12 +95,16 @@ class Keeper:
             self._wired.store.leases.tell(freed_lease(KEEPER))
 
     async def _warm(self) -> None:
-        """Get the agents of the most used pairs ready, one after the other; what goes wrong is told with their next message."""
+        """Get the agents of the most used pairs ready, one after the other; what goes wrong is told with their next message.
+
+        Only a process of Claude Code takes something: our own agent is always ready, and a container starts with its message.
+        """
         await self._has_lease.wait()
         if not self._wired.setup.config.peers.warm:
             return
         rows = self._wired.store.index.sessions(SessionQuery(channel=TEAMS, since=self._long_ago, limit=_MANY))
-        used = sorted((row for row in rows if row.status != "closed" and self._pair_of(row.session)), key=lambda row: -row.turns)
+        cold = (row for row in rows if row.agent == LOCAL and row.status != "closed" and self._pair_of(row.session))
+        used = sorted(cold, key=lambda row: -row.turns)
         for row in used[: self._wired.setup.config.peers.warm]:
             try:
                 await self._crew.wake(row.session)

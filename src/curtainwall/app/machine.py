@@ -332,15 +332,16 @@ def _local_agents(home: Home) -> Finding:
         return Finding("local agents", "warn", "unknown: the configuration cannot be read")
     program = config.processes.program or "claude"
     teams = [name for name, team in sorted(config.teams.items()) if team.agent == LOCAL]
+    idle = f"; `peers.warm` starts nothing, as no team is served by `{LOCAL}`" if config.peers.warm and not teams else ""
     if shutil.which(program) is None:
         missing = f"no `{program}`" if config.processes.program else "no `claude` on the path"
         if not config.processes.program and not teams:
-            return Finding("local agents", "ok", f"{missing}; `start --agent {LOCAL}` would need it")
+            return Finding("local agents", "ok", f"{missing}; `start --agent {LOCAL}` would need it{idle}")
         whose = f"; without it these teams cannot work: {', '.join(teams)}" if teams else ""
         return Finding("local agents", "warn", f"{missing}{whose}", "install it, or say in `processes.program` where it is")
     if shutil.which("socat") is None:
         return Finding("local agents", "warn", f"`{program}` is there and `socat` is not", "on Debian: apt-get install socat")
-    return Finding("local agents", "ok", f"`start --agent {LOCAL}` finds `{program}` and `socat`")
+    return Finding("local agents", "ok", f"`start --agent {LOCAL}` finds `{program}` and `socat`{idle}")
 
 
 def _servers(home: Home) -> Finding:

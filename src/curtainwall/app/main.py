@@ -2,10 +2,9 @@
 
 import errno
 import os
-import signal
 import sys
 from importlib import import_module
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple, cast
 
 from curtainwall import __version__
 
@@ -75,27 +74,9 @@ def main() -> int:
     return code
 
 
-def program() -> NoReturn:
-    """Be the program: run it and end the process."""
-    # Whoever started us may have ignored it, and then neither we nor our sandboxes would hear of the end of a child.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _have_streams()
-    code = main()
-    if "pydantic_monty" in sys.modules:
-        # The threads of the interpreter for programs can crash Python's own ending; everything of ours is closed by now.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
-
-
-def _have_streams() -> None:
-    """Lead to nowhere what whoever started us has closed, so that no file of ours gets its number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            os.set_inheritable(number, True)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+def program() -> None:
+    """Be the program, for scripts that were installed when it began here."""
+    import_module("curtainwall.app.entry").program()
 
 
 def _run(arguments: list[str]) -> int:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 
 from curtainwall.app.config import Config
+from curtainwall.app.config_lists import lists_of
 from curtainwall.app.home import Home
 from curtainwall.app.rule_files import rule_sources
 from curtainwall.app.wiring import set_up
@@ -13,9 +14,8 @@ from curtainwall.policy import Lists, Protection, load
 
 def fault_in_config(home: Home, config: Config, environ: Mapping[str, str] = os.environ) -> str:
     """Return why nothing could be judged with this configuration, or nothing where it is sound or only the rules are at fault."""
-    lists = config.lists
     try:
-        Lists(lists.hosts, lists.remotes, lists.push_remotes, lists.teams)
+        lists_of(home.config, config)
     except CurtainwallError as fault:
         return str(fault)
     try:

@@ -13,8 +13,7 @@ from curtainwall.app.keeper import KEEPER
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
-from curtainwall.channels.tale import Tale
-from curtainwall.channels.teams import Pair, PairFigures
+from curtainwall.channels.teams import Pair, PairFigures, Shortage
 from curtainwall.model import (
     OUTSIDE,
     SYSTEM,
@@ -49,6 +48,8 @@ class TeamReply:
     """What a human has to answer before the team goes on, where the reply is `waiting`."""
     exhausted: tuple[str, ...] = ()
     """The conversation's budgets that are used up, where the reply is `waiting` because of that: a human has to allow more."""
+    further: tuple[Shortage, ...] = ()
+    """The same of the teams that this one has asked in turn, and waits for."""
 
 
 class Teams:
@@ -121,22 +122,20 @@ class Teams:
                     told.add(approval)
                     yield approval
 
-    async def new_shortages(self, team: str, *, thread: str = "") -> AsyncGenerator[tuple[SessionId, BudgetKind]]:
-        """Yield for ever which budget of the conversation with a team is used up, so that nothing goes on there, as soon as it is known."""
-        pair, session, cursor = Pair(asker=self._caller.team, team=team, thread=thread), None, 0
-        tale, told = Tale(), set[BudgetKind]()
-        async for streams in self._wired.house.feed.changes():
-            session = session or self._wired.talk.session_of(pair)
-            if session is None or (streams and session_stream(session) not in streams):
+    async def new_shortages(self, team: str, *, thread: str = "") -> AsyncGenerator[Shortage]:
+        """Yield for ever which budget keeps a team from answering, its own or that of one that it waits for, as soon as it is known."""
+        pair, chain = Pair(asker=self._caller.team, team=team, thread=thread), None
+        told = set[tuple[SessionId, BudgetKind]]()
+        async for _ in self._wired.house.feed.changes():
+            chain = chain or self._wired.talk.chain(pair)
+            if chain is None:
                 continue
-            for recorded in self._wired.house.feed.read(session_stream(session), cursor):
-                tale.take(recorded.event)
-                cursor = recorded.seq
-            for kind in tale.short_of:
-                if kind not in told:
-                    told.add(kind)
-                    yield session, kind
-            told &= tale.exhausted
+            short = {(it.session, kind): it._replace(kinds=(kind,)) for it in chain.shortages() for kind in it.kinds}
+            told &= short.keys()
+            for key, each in short.items():
+                if key not in told:
+                    told.add(key)
+                    yield each
 
     def figures(self) -> Sequence[PairFigures]:
         """Return the figures of every conversation, the most active first."""
@@ -211,4 +210,10 @@ def _reply(told: Told) -> TeamReply:
     text = told.get("answer") or told.get("reason") or told.get("note") or ""
     short_of = tuple(map(str, cast("Sequence[JsonValue]", told.get("exhausted") or ())))
     fault = str(told.get("fault") or "")
-    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text), fault, exhausted=short_of)
+    further = tuple(_further(cast("Told", it)) for it in cast("Sequence[JsonValue]", told.get("further") or ()))
+    return TeamReply(str(told["team"]), str(told["handle"]), str(told["status"]), str(text), fault, exhausted=short_of, further=further)
+
+
+def _further(told: Told) -> Shortage:
+    kinds = tuple(BudgetKind(str(kind)) for kind in cast("Sequence[JsonValue]", told["exhausted"]))
+    return Shortage(str(told["team"]), SessionId(str(told["session"])), kinds)

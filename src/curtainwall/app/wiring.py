@@ -12,6 +12,7 @@ from curtainwall.app.approving import approver_files, approver_of
 from curtainwall.app.archive import Archive
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN, contained_agents, own_choice
+from curtainwall.app.config_lists import lists_of
 from curtainwall.app.config_reading import load_config
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
@@ -59,7 +60,7 @@ from curtainwall.model import (
     Who,
     Workspace,
 )
-from curtainwall.policy import Lists, Policy, Protection, RuleCard, load
+from curtainwall.policy import Policy, Protection, RuleCard, load
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, Whose, lift
 from curtainwall.store import MemoryStore, SqliteStore
@@ -188,7 +189,7 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
     home = find_home(environ)
     config = load_config(home.config)
     extra = tuple(policy_files)
-    lists = Lists(config.lists.hosts, config.lists.remotes, config.lists.push_remotes, config.lists.teams)
+    lists = lists_of(home.config, config)
     protection = protection_for(home, config, extra, environ)
     sources, make = rule_sources(home, extra), partial(load, lists=lists, protection=protection)
     policy, own = make(sources), own_policies(home, config, sources, make)

@@ -35,6 +35,7 @@ from curtainwall.channels.live import FarListening, LiveEndpoint
 from curtainwall.host import confined_worker, find_monty
 from curtainwall.model import Broken, Listening, Mode, Route
 from curtainwall.runtime import HouseJournal, Turns
+from curtainwall.session import see_name
 from curtainwall.tools.hooks import Pins
 
 _MIB = 1024 * 1024
@@ -160,6 +161,7 @@ def wanted_of(
     route: Route = TERMINAL,
 ) -> Wanted:
     """Return what a new session should be: as the user says, and where they say nothing, as fits the agent."""
+    see_name(name)
     if agent == BUILTIN:
         return Wanted(model or default_model_of(wired), workspace, name, agent, mode or Mode.DEFAULT, (route,))
     own = own_choice(wired.setup.config.agents, agent)

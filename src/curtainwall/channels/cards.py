@@ -10,7 +10,16 @@ from pydantic import JsonValue
 
 from curtainwall.channels.counting import counted
 from curtainwall.channels.plain import TAB, plain_line, rows, short
-from curtainwall.model import FOLLOW_INSTRUCTIONS, LOAD_SKILL, REMEMBER, ApprovalId, PendingAsk, Subject
+from curtainwall.model import (
+    FOLLOW_INSTRUCTIONS,
+    LOAD_SKILL,
+    REMEMBER,
+    ApprovalId,
+    PendingAsk,
+    Subject,
+    has_leftward,
+    in_order,
+)
 
 Kind = Literal["head", "rule", "argument", "title", "added", "removed", "place", "note"]
 
@@ -106,10 +115,15 @@ def call_in_words(subject: Subject, room: int = 80) -> str:
     """Return a call on one line: the tool and the argument that says most; of a plan, what it lists."""
     if subject.steps:
         return short(f"{subject.tool} {', '.join(step.tool for step in subject.steps)}", room)
-    about = next((value for value in subject.raw.values() if isinstance(value, str)), None)
+    about = next(((name, value) for name, value in subject.raw.items() if isinstance(value, str)), None)
     if about is None:
-        about = json.dumps(dict(subject.raw), ensure_ascii=False) if subject.raw else ""
-    return short(f"{subject.tool} {about}", room)
+        words = json.dumps(dict(subject.raw), ensure_ascii=False) if subject.raw else ""
+    else:
+        name, words = about
+        # A host may be spelt with letters that only look like others; what is used is not.
+        used = subject.canonical.get(name)
+        words = used if isinstance(used, str) and not words.isascii() else words
+    return short(in_order(f"{subject.tool} {words}"), room)
 
 
 def _head(ask: PendingAsk) -> Iterator[CardLine]:
@@ -128,7 +142,7 @@ def _kind(line: str) -> Kind:
 
 def _uncut(line: str) -> str:
     # An escape is at most ten letters long.
-    return plain_line(line, 10 * len(line) + 1)
+    return plain_line(in_order(line), 10 * len(line) + 1)
 
 
 def _arguments(subject: Subject, space: Space) -> Iterator[CardLine]:
@@ -155,9 +169,9 @@ def _told(arguments: Mapping[str, JsonValue], below: frozenset[str], space: Spac
             lines = _lines(value)
             text = counted(len(lines), "line")
             yield CardLine("argument", f"  {plain_line(name)}, {text}:")
-            yield from _fitted([*_all("argument", [f"    {line}" for line in lines])], space)
+            yield from _fitted([*_all("argument", [f"    {in_order(line)}" for line in lines])], space)
             continue
-        yield CardLine("argument", f"  {plain_line(name)}: {plain_line(text, space.letters)}")
+        yield CardLine("argument", f"  {plain_line(in_order(name))}: {plain_line(in_order(text), space.letters)}")
 
 
 def _shown_below(subject: Subject) -> frozenset[str]:
@@ -234,13 +248,16 @@ def _beyond(lines: int, space: Space) -> int:
 
 def _fitted(lines: Sequence[_Raw], space: Space) -> Iterator[CardLine]:
     head = space.lines if len(lines) <= space.lines else space.lines * 2 // 3
-    yield from (_drawn(line, space) for line in lines[:head])
+    yield from (drawn for line in lines[:head] for drawn in _drawn(line, space))
     if hidden := _beyond(len(lines), space):
         yield CardLine("note", f"…[{hidden} lines are not shown here; {space.rest}]…")
-        yield from (_drawn(line, space) for line in lines[head - space.lines :])
+        yield from (drawn for line in lines[head - space.lines :] for drawn in _drawn(line, space))
 
 
-def _drawn(raw: _Raw, space: Space) -> CardLine:
+def _drawn(raw: _Raw, space: Space) -> Iterator[CardLine]:
+    """Yield a line of a text as people read it, and beneath it in its own order where letters from right to left move others about."""
     kind, line = raw
     shown = plain_line(line.replace("\t", TAB), space.letters)
-    return CardLine(kind, f"{_MARKS[kind]}{shown}")
+    yield CardLine(kind, f"{_MARKS[kind]}{shown}")
+    if has_leftward(line) and any(letter.isascii() and not letter.isspace() for letter in line):
+        yield CardLine("note", f"…[the line above in the order of its letters: {plain_line(in_order(line), space.letters)}]…")

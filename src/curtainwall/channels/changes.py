@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from curtainwall.model import Role, Subject, ToolEffect
+from curtainwall.model import Role, Subject, ToolEffect, in_order
 
 # What git and commands change is their own affair and not a list of files.
 _NOT_FILES = frozenset({"git", "shell", "session", "fetch"})
@@ -21,7 +21,7 @@ class Change:
     def words(self, workspace: str) -> str:
         """Return the change in words, with paths as seen from the workspace."""
         where = _seen_from(workspace, self.path)
-        return f"{self.verb} {where} to {_seen_from(workspace, self.to)}" if self.to else f"{self.verb} {where}"
+        return in_order(f"{self.verb} {where} to {_seen_from(workspace, self.to)}" if self.to else f"{self.verb} {where}")
 
 
 def changes_of(subject: Subject) -> tuple[Change, ...]:

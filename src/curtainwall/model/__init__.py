@@ -207,6 +207,10 @@ from curtainwall.model.ids import (
 from curtainwall.model.later import (
     runs_later,
 )
+from curtainwall.model.letters import (
+    has_leftward,
+    in_order,
+)
 from curtainwall.model.listings import (
     ApprovalQuery,
     ApprovalRow,
@@ -601,6 +605,8 @@ __all__ = [
     "encode_event",
     "event_types",
     "freed_lease",
+    "has_leftward",
+    "in_order",
     "inbox_of",
     "is_deeper",
     "may_change_files",

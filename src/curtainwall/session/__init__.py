@@ -52,6 +52,9 @@ from curtainwall.session.evolve import (
 from curtainwall.session.in_force import (
     rules_in_force,
 )
+from curtainwall.session.naming import (
+    see_name,
+)
 from curtainwall.session.peers import (
     answer_arguments,
     in_words,
@@ -185,6 +188,7 @@ __all__ = [
     "request",
     "revoke",
     "rules_in_force",
+    "see_name",
     "see_that_it_ends",
     "shows_all",
     "standing_answer",

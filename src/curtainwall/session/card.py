@@ -7,7 +7,17 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from curtainwall.model import GIT_PUSH, SHELL_RUN, Cover, GrantScope, Label, LabelSource, Subject, Verdict
+from curtainwall.model import (
+    GIT_PUSH,
+    SHELL_RUN,
+    Cover,
+    GrantScope,
+    Label,
+    LabelSource,
+    Subject,
+    Verdict,
+    in_order,
+)
 from curtainwall.session.standing import covers_of, reach
 
 _VALUE_LIMIT = 2_000
@@ -33,13 +43,13 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     With `read_only` commands cannot change the workspace, which whoever approves one should know.
     """
     covers = covers_of(verdict, subject)
-    lines = [f"tool: {inert(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
+    lines = [f"tool: {spelt(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
     if subject.tool == GIT_PUSH and "pushes" in subject.canonical:
-        lines.append(f"pushes {inert(str(subject.canonical['pushes']))}")
+        lines.append(f"pushes {spelt(str(subject.canonical['pushes']))}")
     if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
     if verdict.reason:
-        lines.append(f"because {inert(verdict.reason)}")
+        lines.append(f"because {spelt(verdict.reason)}")
     lines += label_lines(labels)
     if read_only and subject.tool == SHELL_RUN:
         lines.append(READ_ONLY)
@@ -56,7 +66,7 @@ def label_lines(labels: Mapping[Label, LabelSource]) -> list[str]:
 
 def label_words(source: LabelSource) -> str:
     """Return what set a label: the call and what it touched, or wherever else it comes from."""
-    where = inert(source.origin)
+    where = spelt(source.origin)
     if source.call:
         where = f"call {inert(source.call)}{f' ({where})' if where else ''}"
     return f"{inert(source.label)} was set by {where}"
@@ -65,7 +75,7 @@ def label_words(source: LabelSource) -> str:
 def shows_all(covers: Sequence[Cover]) -> bool:
     """Tell whether a card shows every role and resource that is asked for, uncut; only then may an answer stand for longer."""
     wants = _wants(covers)
-    whole = all(len(visible(cover.value)) <= _VALUE_LIMIT and _MASK_START not in cover.value for cover in covers)
+    whole = all(len(visible(in_order(cover.value))) <= _VALUE_LIMIT and _MASK_START not in cover.value for cover in covers)
     return whole and _cut_lines(wants, _WANTS_LIMIT) == wants
 
 
@@ -79,6 +89,11 @@ def inert(text: str) -> str:
     if len(shown) <= _VALUE_LIMIT:
         return shown
     return f"{shown[:half]} …[{len(shown) - 2 * half} characters cut]… {shown[-half:]}"
+
+
+def spelt(text: str) -> str:
+    """Return inert text in which everything stands in the order in which it is used, also beside letters from right to left."""
+    return inert(in_order(text))
 
 
 def visible(text: str) -> str:
@@ -96,11 +111,11 @@ def visible(text: str) -> str:
 
 
 def _wants(covers: Iterable[Cover]) -> list[str]:
-    return [f"wants {cover.role} {inert(cover.value)} ({inert(', '.join(cover.rules))})" for cover in covers]
+    return [f"wants {cover.role} {spelt(cover.value)} ({inert(', '.join(cover.rules))})" for cover in covers]
 
 
 def _arguments(title: str, arguments: Mapping[str, JsonValue]) -> list[str]:
-    told = [f"  {inert(name)}: {inert(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()]
+    told = [f"  {spelt(name)}: {spelt(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()]
     return [f"{title}:", *_cut_lines(told, _ARGUMENTS_LIMIT)]
 
 

@@ -89,6 +89,7 @@ from curtainwall.policy import may_disable
 from curtainwall.session import answers, calls, peers
 from curtainwall.session.budget import budget_events
 from curtainwall.session.evolve import fold
+from curtainwall.session.naming import see_name
 from curtainwall.session.repair import closers
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState, Standing
@@ -142,6 +143,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case RenameSession():
             if not command.name.strip():
                 raise CommandRefused("a name cannot be empty")
+            see_name(command.name)
             return (SessionRenamed(at=at, name=command.name, by=by),)
         case CloseSession():
             return _close(state, command, moment)

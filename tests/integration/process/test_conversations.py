@@ -11,15 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.agents.foreign import USED_UP
 from curtainwall.agents.process import Limits
 from curtainwall.host import lock_file
 from curtainwall.model import (
     AgentSpoke,
+    AnyEvent,
+    BudgetExhausted,
     CommandRefused,
     ContextMeasured,
     HistoryCompacted,
+    ModelRequested,
+    Payload,
     SessionId,
     SessionQuery,
+    TurnEnded,
     TurnStarted,
     TurnStatus,
     session_stream,
@@ -214,6 +220,36 @@ def test_waking_says_whether_a_process_was_started(short_path: Path, fake: Path)
             assert rig.agent.alive == 0
             assert (await rig.agent.wake(session), rig.agent.alive) == ("awake", 1)
             assert (await rig.say(session, "second")).text == "message 2: second"
+
+    run(scenario())
+
+
+def requests(told: list[AnyEvent], many: int) -> tuple[ModelRequested, ...]:
+    (started,) = (event for event in told if isinstance(event, TurnStarted))
+    first = ModelRequested(at=started.at, turn=started.turn, request="0", base=None, added=Payload(), model="anthropic:claude")
+    return tuple(first.model_copy(update={"request": str(number)}) for number in range(many))
+
+
+@covers("process.budget")
+@pytest.mark.parametrize("is_used_up", [True, False])
+def test_a_refused_key_is_a_used_up_budget_where_one_is_used_up(short_path: Path, fake: Path, *, is_used_up: bool) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake) as rig:
+            session = await rig.open()
+            await rig.tell(session, fake_claude.SIGNED_OUT)
+            state = rig.folders(session).state
+            await until((state / "asking").exists)
+            if is_used_up:
+                # Of steps, because a turn is not stopped for these: the request after the last one is refused.
+                await rig.journal.record(session, requests(rig.events(session), 200))
+                assert any(isinstance(event, BudgetExhausted) for event in rig.events(session))
+            (state / "refused").touch()
+            end = await until(lambda: next((event for event in rig.events(session) if isinstance(event, TurnEnded)), None))
+            if is_used_up:
+                assert (end.status, end.failure) == (TurnStatus.WAITING, USED_UP)
+            else:
+                assert end.status is TurnStatus.FAILED
+                assert end.fault == "LoginNeeded"
 
     run(scenario())
 

@@ -93,7 +93,7 @@ def test_a_budget_that_a_summary_uses_up_parks_the_turn_and_the_answer_comes_whe
             for word in ("alpha", "beta"):
                 assert (await teams.ask("backend", f"word={word}")).status == "done"
             asking = asyncio.create_task(teams.ask("backend", "word=gamma", wait=60))
-            session, _ = await asyncio.wait_for(anext(teams.new_shortages("backend")), 60)
+            _, session, _ = await asyncio.wait_for(anext(teams.new_shortages("backend")), 60)
             later = await teams.ask("backend", "word=delta", wait=0.01)
             assert (later.status, later.exhausted) == ("waiting", ("tokens",))
             await wired_of(teams).house.send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
@@ -273,6 +273,8 @@ def test_a_missing_program_and_a_thought_before_the_answer_are_told_right(short_
 
 @covers("teams.the-most-used-are-warm")
 def test_the_most_used_pairs_are_got_ready_before_anybody_asks(short_home: TeamHome, fake: Path) -> None:
+    serve_with(short_home, fake, own="demo")
+
     def starts(words: str) -> int:
         (found,) = [path for path in short_home.home.glob("sessions/*/state/projects/*/*.jsonl") if words in path.read_text()]
         return len(list(found.parents[2].glob("started-*")))
@@ -282,6 +284,8 @@ def test_the_most_used_pairs_are_got_ready_before_anybody_asks(short_home: TeamH
             await teams.ask("backend", "often")
             await teams.ask("backend", "often")
             await teams.ask("backend", "seldom", thread="aside")
+            for _ in range(3):
+                assert (await teams.ask("own", "list the files")).status == "done", "it is ready as it is, and takes no place of the others"
 
     run(talked())
     home = short_home.home / "config.toml"

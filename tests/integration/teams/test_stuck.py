@@ -1,9 +1,11 @@
 """Conversations that do not go on by themselves: whoever asks is told why, whoever can help is told how, and nothing is forgotten."""
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,7 +16,7 @@ from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
-from tests.support.teams import LISTED, TeamHome, events_in, house_of, pair_sessions, serve_with, wired_of
+from tests.support.teams import LISTED, TeamHome, events_in, house_of, pair_sessions, serve_with, state_in, wired_of
 
 POOR = {"model": '"demo"', "tokens": "100"}
 """A team whose budget is used up by the first request to its model."""
@@ -46,8 +48,8 @@ def test_a_budget_that_is_used_up_is_told_at_once_and_the_answer_comes_when_a_hu
     async def story() -> None:
         async with open_teams() as teams:
             asking = asyncio.create_task(teams.ask("backend", "list the files", wait=60))
-            session, kind = await anext(teams.new_shortages("backend"))
-            assert kind is BudgetKind.TOKENS
+            _, session, kinds = await anext(teams.new_shortages("backend"))
+            assert kinds == (BudgetKind.TOKENS,)
             assert [it.exhausted for it in teams.figures()] == [(BudgetKind.TOKENS,)]
             later = await teams.ask("backend", "list the files", wait=0.01)
             assert (later.status, later.exhausted) == ("waiting", ("tokens",))
@@ -77,6 +79,70 @@ def test_the_command_line_says_which_budget_is_used_up_and_how_to_allow_more(pro
     assert how in history.stderr
     program("sessions", "budget", told["session"], "tokens", "1m")
     assert program.json("teams", "ask", "backend", "--from", "nobody", "--timeout", "1m", "list the files")["status"] == "done"
+
+
+ASKS_DATA = json.dumps({"code": "print(await teams.ask(team='data', question='list the files', timeout=60000))"})
+
+
+@covers("teams.a-used-up-budget-further-on-is-told")
+def test_the_first_asker_hears_at_once_of_a_budget_that_is_used_up_further_down_the_chain(team_home: TeamHome) -> None:
+    script = team_home.script("backend", ASKS_DATA, json.dumps({"text": "that is all"}), json.dumps({"text": "and more"}))
+    team_home.write(backend=script, data=POOR)
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            asking = asyncio.create_task(teams.ask("backend", "which files has data?", wait=60))
+            team, session, kinds = await anext(teams.new_shortages("backend"))
+            assert (team, kinds) == ("data", (BudgetKind.TOKENS,))
+            how = f"team data waits, its budget of tokens is used up: `curtainwall sessions budget {session} tokens AMOUNT` allows more"
+            later = await teams.ask("backend", "and?", wait=0.01)
+            assert (later.status, later.exhausted, later.further) == ("waiting", (), ((team, session, kinds),))
+            assert later.text.startswith(f"{how}; nothing is lost")
+            begun, queued = await teams.reports("backend")
+            told = [{"team": "data", "session": session, "exhausted": ["tokens"]}]
+            assert (begun["status"], begun.get("further"), queued["status"]) == ("begun", told, "queued")
+            assert (await teams.history("backend"))[0].get("further") == told
+            await house_of(teams).send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
+            assert (await asking).text == "that is all"
+            await until(lambda: len(answers(teams)) == 3)
+            assert not any("further" in it for it in await teams.reports("backend"))
+
+    run(story())
+
+
+@covers("teams.a-used-up-budget-further-on-is-told")
+def test_a_team_that_waits_no_longer_is_not_said_to(team_home: TeamHome) -> None:
+    sends = json.dumps({"code": "print(await teams.send_message(toTeam='data', message='list the files', waitForResponse=False))"})
+    asks = json.dumps({"code": "print(await teams.ask(team='other', question='list the files', timeout=60000))"})
+    script = team_home.script("backend", sends, asks, json.dumps({"text": "that is all"}))
+    team_home.write(backend=script, data=POOR, other=POOR)
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            asking = asyncio.create_task(teams.ask("backend", "which files?", wait=60))
+            team, session, _ = await anext(teams.new_shortages("backend"))
+            await until(lambda: all(state_in(teams, it).turn_waits for it in pair_sessions(teams)[1:]))
+            (told,) = await teams.reports("backend")
+            assert [it["team"] for it in cast("list[dict[str, str]]", told["further"])] == ["other"] == [team], "nobody waits for `data`"
+            await house_of(teams).send(session, RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=10**6))
+            assert (await asking).text == "that is all"
+
+    run(story())
+
+
+def test_the_command_line_tells_of_a_budget_further_down_the_chain(program: Program) -> None:
+    script = program.scratch / "backend.jsonl"
+    script.write_text(f"{ASKS_DATA}\n" + '{"text": "that is all"}\n')
+    sections = "".join(
+        f'[teams.{name}]\nproject = "{program.scratch / "backend"}"\nmodel = "{model}"\n{more}'
+        for name, model, more in (("backend", f"script:{script}", ""), ("data", "demo", "tokens = 100\n"))
+    )
+    program.configure(LISTED + sections)
+    done = program("teams", "ask", "backend", "--timeout", "8s", "which files has data?", fails=True)
+    (poor,) = [it for it in program.json("teams", "list")["conversations"] if it["team"] == "data"]
+    how = f"team data waits, its budget of tokens is used up: `curtainwall sessions budget {poor['session']} tokens AMOUNT` allows more"
+    assert done.returncode == 3
+    assert done.stderr.count(how) == 1
 
 
 def test_a_number_of_days_that_is_none_is_misuse_and_no_fault_of_ours(program: Program) -> None:
@@ -162,7 +228,7 @@ def test_a_notice_whose_time_ends_behind_a_turn_that_waits_is_told_then_and_neve
     async def story() -> None:
         async with open_teams() as teams:
             asking = asyncio.create_task(teams.ask("backend", "list the files", wait=60))
-            session, _ = await anext(teams.new_shortages("backend"))
+            _, session, _ = await anext(teams.new_shortages("backend"))
             notice = await teams.notify("backend", "write late to `late.txt`", days=1 / 86_400)
             await until(lambda: [it.answer.status for it in answers(teams)] == [PeerStatus.EXPIRED])
             (told,) = await teams.reports("backend", handle=notice.handle)

@@ -137,7 +137,7 @@ def test_bash_gets_the_last_piece_of_a_word_that_it_has_split(ask: Asked, pieces
 @covers("cli.completion-is-quiet")
 def test_a_name_is_shown_as_one_plain_line_and_is_never_a_candidate(run: Run, places: Places) -> None:
     session, _ = session_in(places.workspace)
-    run("sessions", "rename", session, "a\tb\n$(touch x) \x1b[2J " + "long " * 50)
+    run("sessions", "rename", session, "a\tb\n$(touch x) \x1b[2J " + "long " * 30)
     (kind, line) = run("--complete", "zsh", "--", "cw", "sessions", "show", "").out.splitlines()
     value, _, meaning = line.partition("\t")
     assert (kind, value) == ("words", session)

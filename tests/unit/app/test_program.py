@@ -4,9 +4,11 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from curtainwall.app.completing import TABLE, Described
 from curtainwall.app.main import COMMANDS
 from curtainwall.app.screen import paint
 from curtainwall.channels.terminal import wants_colour
+from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, read, session_in
 
 Run = Callable[..., Said]
@@ -187,6 +190,59 @@ def test_a_reader_that_has_gone_is_told_apart_from_a_failure(places: Places) -> 
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
+@covers("start.a-reader-that-has-gone")
+@pytest.mark.parametrize(("shape", "ends"), [("stream-json", {"interrupted"}), ("text", {"interrupted", "done"})])
+def test_a_task_whose_reader_has_gone_is_interrupted_and_its_session_says_so(run: Run, places: Places, shape: str, ends: set[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "curtainwall", "start", "--model", "demo", "--output", shape, "list the files"]
+    with os.fdopen(writer, "wb") as gone:
+        ended = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, check=False, cwd=places.workspace)
+    (told,) = run("sessions", "list", "--output", "json").json
+    assert (ended.returncode, told["status"], "Traceback" in ended.stderr) == (141, "ready", False), ended.stderr
+    assert told["last_turn"] in ends, "text is written when it is whole, and the turn may be over by then"
+
+
+EARLY = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "curtainwall.app.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["curtainwall", "sessions", "list"]
+from curtainwall.app.entry import program
+program()
+"""
+
+
+def test_a_name_that_no_list_could_show_is_refused_with_how_long_it_may_be(run: Run, places: Places) -> None:
+    session, _ = session_in(places.workspace)
+    long = "x" * 201
+    for words in (("start", "--name", long, "hi"), ("sessions", "rename", session, long), ("sessions", "fork", session, "--name", long)):
+        said = run(*words)
+        assert (said.code, "a name has 200 letters at most, and this one has 201; choose a shorter one" in said.err) == (1, True), words
+    assert len(run("sessions", "list", "--output", "json").json) == 1, "nothing was opened"
+
+
+@covers("cli.an-early-interrupt-is-quiet")
+def test_ctrl_c_while_the_program_is_still_loading_ends_it_without_a_word(places: Places) -> None:
+    ended = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=False, cwd=places.workspace)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+    ignored = f"trap '' INT; exec {sys.executable} -c {shlex.quote(EARLY)}"
+    ended = subprocess.run(["bash", "-c", ignored], capture_output=True, text=True, check=False, cwd=places.workspace)
+    assert (ended.returncode, "there are no sessions yet" in ended.stderr) == (0, True), "whoever started it wanted it to go on"
+
+
+def test_every_way_in_begins_with_the_lines_that_make_ctrl_c_quiet() -> None:
+    scripts = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["scripts"]
+    assert set(scripts.values()) == {"curtainwall.app.entry:program"}
+    loaded = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import curtainwall.app.entry"], capture_output=True, text=True, check=True
+    )
+    assert not re.search(r"\| +(typing|typer|asyncio|pydantic)$", loaded.stderr, re.MULTILINE), "what is slow comes after them"
+
+
 def test_streams_that_were_closed_lead_nowhere(places: Places) -> None:
     for closed in (">&-", "<&-", "2>&-", ">&- 2>&- <&-"):
         command = ("sh", "-c", f"{sys.executable} -m curtainwall sessions list --output json {closed}")
@@ -294,6 +350,8 @@ def test_doctor_looks_for_local_agents_where_the_configuration_says(
     places.home.mkdir(mode=0o700)
     config = places.home / "config.toml"
     assert standing() == ("ok", "no `claude` on the path; `start --agent claude-local` would need it")
+    config.write_text(f'[peers]\nwarm = 2\n[teams.backend]\nproject = "{places.workspace}"\n')
+    assert standing()[1].endswith("would need it; `peers.warm` starts nothing, as no team is served by `claude-local`")
     team = f'[teams.backend]\nproject = "{places.workspace}"\nagent = "claude-local"\n'
     config.write_text(team)
     assert standing() == ("warn", "no `claude` on the path; without it these teams cannot work: backend")
@@ -338,7 +396,8 @@ def test_doctor_examines_a_home_that_cannot_be_written(places: Places) -> None:
 def test_a_list_that_cannot_be_used_is_told_by_config_show_and_doctor(run: Run, places: Places) -> None:
     places.home.mkdir(mode=0o700)
     for text, why in (
-        ('lists.hosts = ["not a host!!"]', "`lists.hosts`: `not a host!!` is no host"),
+        ('lists.hosts = ["not a host!!"]', f"`{places.home / 'config.toml'}`: line 1: `lists.hosts`: `not a host!!` is no host"),
+        ('[lists]\nteams = ["a"]\nremotes = [\n"x y"]', f"`{places.home / 'config.toml'}`: line 3: `lists.remotes`: `x y` is no remote"),
         ('lists.push-remotes = ["https://x/y"]', "`lists.push-remotes`"),
         ('[servers.shell]\ncommand = "x"', "[servers.shell]: this name is reserved"),
     ):

@@ -44,6 +44,37 @@ def test_a_card_has_what_was_shown_and_both_forms_of_the_arguments() -> None:
     assert '  path: "/srv/own/a"' in told
 
 
+@covers("session.cards-are-in-order")
+def test_letters_from_right_to_left_are_escaped_where_they_would_move_others() -> None:
+    call = subject("shell.run", ToolEffect.MODIFY, command="cat a \u05d0 1\necho \u05d1 2").model_copy(update={"canonical": {}})
+    told = lines(call, shown="tool: x\nwants run-command cat a \u05d0 1 (rule-1)\nas written:\n")
+    assert "wants run-command cat a \\u05d0 1 (rule-1)" in told, "also where it was asked before we escaped them"
+    assert {"     cat a \\u05d0 1", "     echo \\u05d1 2"} <= {*told}
+    assert call_in_words(call) == "shell.run cat a \\u05d0 1 echo \\u05d1 2"
+    assert not any(letter in line for letter in "\u05d0\u05d1" for line in told)
+
+
+@covers("session.cards-are-in-order")
+def test_a_text_from_right_to_left_stays_readable_and_says_its_order_where_it_is_mixed() -> None:
+    told = lines(write("/a", "\u05e9\u05dc\u05d5\u05dd\nif x: \u05d0 = 1\n"))
+    assert told[-3:] == [
+        "+\u05e9\u05dc\u05d5\u05dd",
+        "+if x: \u05d0 = 1",
+        "…[the line above in the order of its letters: if x: \\u05d0 = 1]…",
+    ]
+
+
+@covers("session.cards-are-in-order")
+def test_a_call_in_a_line_shows_the_host_that_is_used_and_not_one_that_looks_like_another() -> None:
+    call = fetch("https://xn--ggle-55da.com").model_copy(
+        update={"raw": {"url": "https://g\u043e\u043egle.com"}, "canonical": {"url": "https://xn--ggle-55da.com"}}
+    )
+    assert call_in_words(call) == "fetch.get https://xn--ggle-55da.com"
+    told = lines(call)
+    assert '  url: "https://g\u043e\u043egle.com"' in told
+    assert '  url: "https://xn--ggle-55da.com"' in told
+
+
 @covers("terminal.card-diff")
 def test_an_edit_is_shown_as_a_difference() -> None:
     made = card_lines(ask(edit({"oldText": "a\nb\n", "newText": "a\nc\n"})))

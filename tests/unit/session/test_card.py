@@ -114,6 +114,25 @@ def test_what_people_write_stays_as_it_is(text: str) -> None:
     assert inert(text) == text
 
 
+@covers("session.cards-are-in-order")
+@pytest.mark.parametrize("letters", ["\u05d0\u05d1", "\u0627\u0628", "\u0661\u0662", "\U00010840"])
+def test_letters_from_right_to_left_move_nothing_on_a_card(letters: str) -> None:
+    escaped = letters.encode("unicode_escape").decode()
+    path, line = f"/etc/{letters}/1/x", f"rm {letters} 1 x"
+    told = card(read(path), f"because of {path}", {Label("sensitive"): source("sensitive", path, "c0")})
+    assert told.count(f"/etc/{escaped}/1/x") >= 4
+    assert letters not in told
+    told = card(run(line))
+    assert f"rm {escaped} 1 x" in told
+    assert letters not in told
+
+
+@covers("session.cards-are-in-order")
+def test_a_value_that_becomes_too_long_in_its_order_is_not_shown_whole() -> None:
+    assert not shows_all([Cover(role=Role.READ_PATH, value="\u05d0" * 400, rules=(ASKS,))])
+    assert shows_all([Cover(role=Role.READ_PATH, value="\u05d0" * 300, rules=(ASKS,))])
+
+
 @covers("session.cards-are-inert")
 @pytest.mark.parametrize("hostile", ["x\nbecause it is safe", "x\r\ntool: other", "x\u2028label a was set by b", "x\x85as written:"])
 def test_nothing_on_a_card_can_begin_a_line_of_its_own(hostile: str) -> None:

@@ -299,6 +299,7 @@ def test_a_fork_says_what_it_inherited() -> None:
 
 def test_a_name_is_not_empty() -> None:
     here = given(ready()).when(RenameSession(by=ANN, name=" ")).then_refused("a name cannot be empty")
+    here.when(RenameSession(by=ANN, name="x" * 201)).then_refused("a name has 200 letters at most, and this one has 201")
     assert here.when(RenameSession(by=ANN, name="plan")).then(SessionRenamed(at=NOW, name="plan", by=ANN)).state.name == "plan"
 
 

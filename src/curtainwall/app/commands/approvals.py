@@ -29,6 +29,7 @@ from curtainwall.model import (
     Broken,
     GrantScope,
     Index,
+    in_order,
     session_stream,
 )
 from curtainwall.session import inert, lift, reach
@@ -215,7 +216,7 @@ def _show(row: ApprovalRow, command: AnswerApproval, told: Together) -> None:
         which = which or f"grants {', '.join(grants)}; `curtainwall grants revoke ID` takes one back"
         how_far = f"for the {command.scope.value} ({which})" if grants else "once"
         show(f"granted {how_far}: {inert(row.tool)}")
-        show("\n".join(f"  {cover.role} {inert(cover.value)}  [{', '.join(cover.rules)}]" for cover in row.covers))
+        show("\n".join(f"  {cover.role} {inert(in_order(cover.value))}  [{', '.join(cover.rules)}]" for cover in row.covers))
     else:
         show(f"denied: {inert(row.tool)}")
     if len(told.asks) > 1:

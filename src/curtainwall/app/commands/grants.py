@@ -11,7 +11,10 @@ from curtainwall.app.looking import open_to_look
 from curtainwall.app.screen import Output, OutputOption, columns, note, show, show_json, timestamp
 from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.channels.when import when
-from curtainwall.model import GrantRow
+from curtainwall.model import (
+    GrantRow,
+    in_order,
+)
 
 app = typer.Typer()
 
@@ -33,7 +36,7 @@ def list_grants(
     until = ("until",) if everything else ()
     lines = [
         (row.grant.id, _reach(row), row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at),
-         *("stands" if row.revoked is None else when(row.revoked) for _ in until), f"{cover.role} {cover.value}")
+         *("stands" if row.revoked is None else when(row.revoked) for _ in until), f"{cover.role} {in_order(cover.value)}")
         for row in rows
         for cover in row.grant.covers
     ]  # fmt: skip

@@ -26,7 +26,15 @@ from curtainwall.app.screen import (
 )
 from curtainwall.app.trials import run_trials
 from curtainwall.app.wiring import Setup, set_up
-from curtainwall.model import BadCall, Broken, CommandRefused, CurtainwallError, Mode, denial
+from curtainwall.model import (
+    BadCall,
+    Broken,
+    CommandRefused,
+    CurtainwallError,
+    Mode,
+    denial,
+    in_order,
+)
 from curtainwall.policy import RuleCard, import_permissions
 from curtainwall.session import inert
 
@@ -133,7 +141,7 @@ def explain_call(
         return
     show(f"{verdict_word(ruling.verdict.effect)}: {inert(ruling.verdict.reason)}")
     if ruling.subject:
-        _paragraph("it wants", [f"{it.role} {it.value}" for it in ruling.subject.resources])
+        _paragraph("it wants", [f"{it.role} {in_order(it.value)}" for it in ruling.subject.resources])
     _paragraph("because of", [f"{card.id} ({card.kind}, {card.source}): {card.title}" for card in told.rules])
     _paragraph("facts", told.facts)
     _paragraph("labels", told.labels)

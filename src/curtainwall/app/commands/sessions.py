@@ -52,7 +52,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime import SystemClock
-from curtainwall.session import Figure, figures, fold, inert, lift, transcript
+from curtainwall.session import Figure, figures, fold, inert, lift, see_name, transcript
 
 app = typer.Typer()
 
@@ -192,7 +192,7 @@ def why(
 @app.command()
 def budget(
     session: IdArgument,
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="tokens, steps, time (or seconds), money (or dollars)")] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="tokens, steps, seconds or dollars")] = None,
     amount: Annotated[str | None, typer.Argument(metavar="AMOUNT", help="how much in all, as 2m, 500, 4h or 10")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -226,7 +226,7 @@ def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | 
     try:
         read = read_budget(f"{kind} {amount or ''}".strip())
     except Misspoken as error:
-        raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `time 4h` or `money 10`") from None
+        raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `seconds 4h` or `dollars 10`") from None
     assert read.kind is not None
     return read.kind, read.limit
 
@@ -307,6 +307,7 @@ def fork(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Open a new session that knows what this one knows: labels come along, grants do not."""
+    see_name(name)
     setup = set_up()
     with open_store(setup.home) as store:
         row = find_session(store.index, session)

@@ -19,7 +19,7 @@ from curtainwall.app.teams import TeamReply, Teams, Told, is_worked_on, open_app
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Setup, Wired, is_served, open_house, set_up
 from curtainwall.channels.counting import counted
-from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, exchanges, figures_json, shortage
+from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, figures_json, shortage
 from curtainwall.channels.when import when
 from curtainwall.model import NOBODY
 from curtainwall.session import inert
@@ -166,14 +166,15 @@ def history(
 
     async def look() -> tuple[list[tuple[Exchange, dict[str, JsonValue]]], str]:
         async with open_house(setup) as wired:
-            figures = wired.talk.figures_of(Pair(asker=asker or NOBODY, team=team, thread=thread))
-            if figures is None:
+            pair = Pair(asker=asker or NOBODY, team=team, thread=thread)
+            session = wired.talk.session_of(pair)
+            if session is None:
                 return [], ""
-            asks, worked_on = open_approvals(wired, figures.session), is_worked_on(wired, figures.session)
-            found = exchanges(wired.house.feed, figures.session, wired.house.clock.now())[-limit:]
+            asks, worked_on = open_approvals(wired, session), is_worked_on(wired, session)
+            found, short = wired.talk.exchanges(pair)[-limit:], wired.talk.shortages(pair)
             told = [(it, _told(it, asks, worked_on=worked_on)) for it in found]
-            if figures.exhausted:
-                return told, f"{inert(team)} waits, {shortage(figures.session, figures.exhausted)}"
+            if short:
+                return told, inert("; ".join(map(str, short)))
             return told, _NOBODY_WORKS if not worked_on and any(it.is_open for it in found) else ""
 
     told, more = asyncio.run(look()) if setup.home.database.exists() else ([], "")
@@ -283,9 +284,9 @@ async def _tell_of_approvals(teams: Teams, team: str, thread: str, known: set[st
 
 
 async def _tell_of_shortages(teams: Teams, team: str, thread: str, known: set[str]) -> None:
-    async for session, kind in teams.new_shortages(team, thread=thread):
-        known.add(kind)
-        note(f"{inert(team)} waits, {shortage(session, (kind,))}")
+    async for short in teams.new_shortages(team, thread=thread):
+        known.update(short.kinds if short.team == team else [f"{short.session} {kind}" for kind in short.kinds])
+        note(inert(str(short)))
 
 
 def _status(told: PairFigures, approvals: Sequence[str]) -> str:
@@ -309,12 +310,14 @@ def _tell(reply: TeamReply, asker: str, thread: str, output: Output, known: Coll
     news = reply.approvals if output is Output.JSON else [approval for approval in reply.approvals if approval not in known]
     # The reply names a tool; from here it is fetched by a command, which is named below.
     unanswered = f"{reply.team} {_waits_for(news)}" if news else f"{reply.team} has not answered yet; nothing is lost"
-    if any(output is Output.JSON or kind not in known for kind in reply.exhausted):
-        unanswered = reply.text.partition(";")[0]
+    short = [*reply.exhausted, *(f"{it.session} {kind}" for it in reply.further for kind in it.kinds)]
+    if any(output is Output.JSON or each not in known for each in short):
+        unanswered = reply.text.rpartition("; ")[0]
     text = unanswered if reply.status == "waiting" else reply.text
     code = {"done": DONE, "sent": DONE, "accepted": DONE, "waiting": PARKED}.get(reply.status, FAILED)
     if output is Output.JSON:
-        extras = {"fault": reply.fault, "approvals": reply.approvals, "exhausted": reply.exhausted}
+        further = [{"team": it.team, "session": it.session, "exhausted": it.kinds} for it in reply.further]
+        extras = {"fault": reply.fault, "approvals": reply.approvals, "exhausted": reply.exhausted, "further": further}
         more = {key: value for key, value in extras.items() if value}
         show_json({"team": reply.team, "handle": reply.handle, "status": reply.status, **more, "text": text})
         return code
@@ -341,6 +344,8 @@ def _exchange(told: Told, at: str) -> str:
         lines.append(f"  {_waits_for([str(it) for it in asks])}")
     elif "exhausted" in told:
         lines.append("  begun, and a budget is used up")
+    elif "further" in told:
+        lines.append("  begun, and a budget is used up of a team that it waits for")
     elif told["status"] == "begun":
         lines.append("  begun, and nobody works on it now")
     else:

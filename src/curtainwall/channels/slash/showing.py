@@ -31,6 +31,7 @@ from curtainwall.model import (
     TextStreamed,
     TurnEnded,
     VerdictTold,
+    in_order,
 )
 
 MODES = {
@@ -120,7 +121,7 @@ def grant_lines(grants: Iterable[Grant]) -> Iterator[str]:
     """Yield the answers that stand, by whom and since when."""
     for grant in grants:
         yield f"{grant.id}  {reach_in_words(grant)}, by {plain_line(str(grant.by))}, {when(grant.at)}"
-        yield from (f"  {cover.role} {plain_line(cover.value)}  ({plain_line(', '.join(cover.rules))})" for cover in grant.covers)
+        yield from (f"  {cover.role} {plain_line(in_order(cover.value))}  ({plain_line(', '.join(cover.rules))})" for cover in grant.covers)
 
 
 def reach_in_words(grant: Grant) -> str:
@@ -192,7 +193,7 @@ def _about(event: AnyEvent) -> str:
         case CallDenied():
             return f"{event.call} {', '.join(event.verdict.because)}"
         case ApprovalAsked():
-            return f"{event.approval} {', '.join(f'{cover.role} {cover.value}' for cover in event.covers)}"
+            return f"{event.approval} {', '.join(f'{cover.role} {in_order(cover.value)}' for cover in event.covers)}"
         case TurnEnded():
             return f"{event.status} {event.failure}"
         case _:

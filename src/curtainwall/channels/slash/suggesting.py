@@ -61,7 +61,7 @@ def _takes(name: str, before: list[str], known: Known) -> Iterable[tuple[str, st
         case "revoke", 0:
             return [(str(grant.id), reach_in_words(grant)) for grant in known.view().grants]
         case "budget", 0:
-            return [("tokens", "as 2m"), ("steps", "as 400"), ("time", "as 4h"), ("money", "as 10")]
+            return [("tokens", "as 2m"), ("steps", "as 400"), ("seconds", "as 4h"), ("dollars", "as 10")]
         case "compact", 0:
             return [("at", "a share of the context, as 70%"), ("off", "never by itself")]
         case "resume", 0:

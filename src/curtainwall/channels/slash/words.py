@@ -146,13 +146,13 @@ def _pending(rest: str) -> Request:
 
 
 def read_budget(rest: str) -> want.Budget:
-    """Return what a kind and an amount mean, as `tokens 2m` or `time 4h`; nothing at all means to see the figures."""
+    """Return what a kind and an amount mean, as `tokens 2m` or `seconds 4h`; nothing at all means to see the figures."""
     if not rest:
         return want.Budget(None, 0)
     name, _, amount = rest.partition(" ")
     kind = _KINDS.get(name.casefold())
     if kind is None:
-        raise Misspoken(f"there is no budget of `{name}`; there are tokens, steps, time and money")
+        raise Misspoken(f"there is no budget of `{name}`; there are tokens, steps, seconds and dollars")
     return want.Budget(kind, _amount(kind, amount.strip()))
 
 
@@ -202,7 +202,7 @@ WORDS: Final[dict[str, Word]] = {
         Word("enable", "RULE", "let a disabled rule ask again", lambda rest: want.Enable(RuleId(_one(rest, "rule")))),
         Word("grants", "", "list the answers that stand in this session", _nothing(want.Grants())),
         Word("revoke", "GRANT", "take a standing answer back", lambda rest: want.Revoke(GrantId(_one(rest, "grant").casefold()))),
-        Word("budget", "[tokens|steps|time|money AMOUNT]", "show what is used up, or allow so much in all", read_budget),
+        Word("budget", "[tokens|steps|seconds|dollars AMOUNT]", "show what is used up, or allow so much in all", read_budget),
         Word("context", "", "show how full the model's context is", _nothing(want.Context())),
         Word("compact", "[INSTRUCTIONS | at 70% | off]", "summarise older messages now, or say when that happens by itself", _compact),
         Word("history", "[COUNT]", "show what was said", lambda rest: want.History(_count(rest, 20))),

@@ -1,6 +1,7 @@
 """Teams that ask each other: pairs and their conversations, and the tools with which agents and people talk to a team."""
 
-from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges, figures_of, shortage
+from curtainwall.channels.teams.chains import Chain
+from curtainwall.channels.teams.figures import Exchange, PairFigures, Shortage, exchanges, figures_of, shortage
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.channels.teams.talk import DAY, Answers, Caller, Finish, Peers, Talk, Tell, Terms, Told
 from curtainwall.channels.teams.tools import Card, Hands, Keeping, exchange_json, figures_json, team_closers, team_runners
@@ -10,6 +11,7 @@ __all__ = [
     "Answers",
     "Caller",
     "Card",
+    "Chain",
     "Exchange",
     "Finish",
     "Hands",
@@ -17,6 +19,7 @@ __all__ = [
     "Pair",
     "PairFigures",
     "Peers",
+    "Shortage",
     "Talk",
     "Tell",
     "Terms",

@@ -1,13 +1,13 @@
 """One call of a tool of teams: who makes it, what was given, and how it ends together with the answer that it waits for."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.channels.teams.figures import PairFigures, shortage
+from curtainwall.channels.teams.figures import Shortage
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.channels.teams.talk import Caller, Talk, Told
 from curtainwall.model import (
@@ -112,16 +112,23 @@ def _size(text: str) -> int:
     return len(text) if len(text) > 2 * _SMALL else len(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass")) - 2
 
 
-def told(team: str, heard: Told, figures: PairFigures | None = None) -> ToolResult:
-    """Return what the caller is told of its message, and of the figures of its conversation what keeps it waiting."""
+def told(team: str, heard: Told, short: Sequence[Shortage] = (), own: SessionId | None = None) -> ToolResult:
+    """Return what the caller is told of its message, and which used-up budgets keep it waiting: its own conversation's, or further on."""
     if heard.answer is None:
         later = "nothing is lost: fetch the answer with the tool `reports` of `teams` and this handle"
         value: dict[str, JsonValue] = {"team": team, "handle": heard.handle, "status": "waiting"}
-        if figures is not None and figures.exhausted:
-            words = f"the conversation waits, {shortage(figures.session, figures.exhausted)}; {later}"
-            return ToolResult(ok=True, value={**value, "exhausted": [*figures.exhausted], "note": words})
+        if short:
+            value |= shortages_json(short, own)
+            return ToolResult(ok=True, value={**value, "note": "; ".join((*map(str, short), later))})
         return ToolResult(ok=True, value={**value, "note": f"the team has not answered yet; {later}"})
     return ToolResult(ok=heard.answer.status is PeerStatus.DONE, value=_value(team, heard.answer, heard.answer.text))
+
+
+def shortages_json(short: Sequence[Shortage], own: SessionId | None) -> dict[str, JsonValue]:
+    """Return used-up budgets for other programs: those of the conversation itself, and those further on, each with its team."""
+    mine = [kind for it in short if it.session == own for kind in it.kinds]
+    further: list[JsonValue] = [{"team": it.team, "session": it.session, "exhausted": [*it.kinds]} for it in short if it.session != own]
+    return {**({"exhausted": [*mine]} if mine else {}), **({"further": further} if further else {})}
 
 
 def _value(team: str, answer: PeerAnswer, words: str) -> dict[str, JsonValue]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.model import (
@@ -30,6 +30,17 @@ from curtainwall.model import (
 PairStatus = Literal["active", "compact-pending", "archived"]
 
 
+class Shortage(NamedTuple):
+    """What is used up in a conversation with a team, so that nothing goes on there."""
+
+    team: str
+    session: SessionId
+    kinds: tuple[BudgetKind, ...]
+
+    def __str__(self) -> str:
+        return f"team {self.team} waits, {shortage(self.session, self.kinds)}"
+
+
 @dataclass(slots=True)
 class Exchange:
     """One message to a team, and what came of it so far."""
@@ -43,6 +54,8 @@ class Exchange:
     answered: Millis | None = None
     exhausted: tuple[BudgetKind, ...] = ()
     """The budgets that are used up, where that keeps the work on it from going on."""
+    further: tuple[Shortage, ...] = ()
+    """What is used up with the teams that this one has asked in turn, and waits for."""
 
     @property
     def is_open(self) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from curtainwall.channels.teams.figures import Exchange, PairFigures, exchanges, figures_of
+from curtainwall.channels.teams.chains import Chain
+from curtainwall.channels.teams.figures import Exchange, PairFigures, Shortage, exchanges, figures_of
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.model import (
     SYSTEM,
@@ -139,7 +140,7 @@ class Talk:
         finish: Finish = no_call,
     ) -> Told:
         """Wait for the answer to a message; where it takes too long, the handle leads to it later."""
-        telling = asyncio.create_task(_tell_now_and_then(tell, pair)) if tell is not None else None
+        telling = asyncio.create_task(self._tell_now_and_then(tell, pair)) if tell is not None else None
         try:
             async with asyncio.timeout(self.terms.wait if seconds is None else seconds):
                 return Told(message, await self._answers.answer(caller.session, message, finish))
@@ -155,7 +156,7 @@ class Talk:
         if session is None:
             return []
         await self._touch(caller.session, pair.team, session)
-        return self._exchanges(session)
+        return self._exchanges(session, pair.team)
 
     async def reports(self, caller: Caller, team: str | None = None, handle: str | None = None) -> list[tuple[Pair, Exchange]]:
         """Return what became of this asker's messages, to one team or to all, oldest first."""
@@ -163,7 +164,7 @@ class Talk:
         for pair, session in self.peers.pairs_of(caller.team):
             if team not in (None, pair.team):
                 continue
-            told = [(pair, it) for it in self._exchanges(session) if handle in (None, it.message)]
+            told = [(pair, it) for it in self._exchanges(session, pair.team) if handle in (None, it.message)]
             if told:
                 await self._touch(caller.session, pair.team, session)
             found += told
@@ -172,7 +173,7 @@ class Talk:
     async def cancel(self, caller: Caller, pair: Pair, handle: str | None = None) -> str:
         """Take back a message that waits, or stop the turn that works on it; without a handle, the newest that has no answer."""
         session, by = self._existing(pair), Who(name=caller.team, channel=TEAMS)
-        unanswered = [it for it in self._exchanges(session) if it.is_open and handle in (None, it.message)]
+        unanswered = [it for it in self._exchanges(session, pair.team) if it.is_open and handle in (None, it.message)]
         if not unanswered:
             raise NotFound(f"team `{pair.team}` has no message `{handle}` without an answer" if handle else "nothing is open there")
         wanted = unanswered[-1]
@@ -201,6 +202,21 @@ class Talk:
         session = self.session_of(pair)
         return None if session is None else self._figures(pair, session)
 
+    def exchanges(self, pair: Pair) -> list[Exchange]:
+        """Return the pair's conversation for a human, who touches nothing by reading."""
+        session = self.session_of(pair)
+        return [] if session is None else self._exchanges(session, pair.team)
+
+    def chain(self, pair: Pair) -> Chain | None:
+        """Return the pair's conversation with those that it waits for, where it has talked."""
+        session = self.session_of(pair)
+        return None if session is None else Chain(self._feed, pair.team, session)
+
+    def shortages(self, pair: Pair) -> tuple[Shortage, ...]:
+        """Return the used-up budgets that keep an answer from coming: the pair's own, and those of the teams that it waits for."""
+        chain = self.chain(pair)
+        return () if chain is None else chain.shortages()
+
     def session_of(self, pair: Pair) -> SessionId | None:
         """Return the pair's session where there is one."""
         return next((session for _, session in self.peers.pairs_of(pair)), None)
@@ -210,8 +226,23 @@ class Talk:
         known = self._archived(pair, session)
         return known if known is not None and now - known.used > after else figures_of(self._feed, pair, session, now, after)
 
-    def _exchanges(self, session: SessionId) -> list[Exchange]:
-        return exchanges(self._feed, session, self._clock.now())
+    def _exchanges(self, session: SessionId, team: str) -> list[Exchange]:
+        found = exchanges(self._feed, session, self._clock.now())
+        working = [it for it in found if it.state == "working"]
+        if working:
+            further = Chain(self._feed, team, session).further()
+            for it in working:
+                it.further = further
+        return found
+
+    async def _tell_now_and_then(self, tell: Tell, pair: Pair) -> None:
+        waited, chain = 0.0, None
+        while True:
+            await asyncio.sleep(_TELL_EVERY)
+            waited += _TELL_EVERY
+            chain = chain or self.chain(pair)
+            short = chain.shortages() if chain is not None else ()
+            tell(waited, "; ".join(map(str, short)) or f"waiting for team {pair.team}")
 
     def _existing(self, pair: Pair) -> SessionId:
         session = self.session_of(pair)
@@ -233,11 +264,3 @@ class Talk:
         message = MessageId(ordered_id(now, self._clock.entropy(5)))
         expires = None if days is None else now + int(days * DAY)
         return MessagePeer(by=SYSTEM, message=message, to=session, team=pair.team, text=text, expires=expires)
-
-
-async def _tell_now_and_then(tell: Tell, pair: Pair) -> None:
-    waited = 0.0
-    while True:
-        await asyncio.sleep(_TELL_EVERY)
-        waited += _TELL_EVERY
-        tell(waited, f"waiting for team {pair.team}")

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from pydantic import JsonValue
 
-from curtainwall.channels.teams.calls import Call, Ending, told
+from curtainwall.channels.teams.calls import Call, Ending, shortages_json, told
 from curtainwall.channels.teams.figures import Exchange, PairFigures
 from curtainwall.channels.teams.pairs import Pair
 from curtainwall.channels.teams.talk import Caller, Talk, Tell
@@ -80,7 +80,9 @@ def team_runners(hands: Hands) -> Mapping[str, Runner]:
         ending = Ending(call, hands.masked)
         message = await sent(call)
         heard = await talk.answer(call.caller, call.pair, message, seconds=call.seconds, tell=hands.teller(), finish=ending.finish)
-        return ending.logged or told(call.team, heard, talk.figures_of(call.pair) if heard.answer is None else None)
+        if heard.answer is None:
+            return told(call.team, heard, talk.shortages(call.pair), talk.session_of(call.pair))
+        return ending.logged or told(call.team, heard)
 
     async def send_message(call: Call) -> ToolResult:
         if call.waits:
@@ -226,6 +228,8 @@ def exchange_json(told: Exchange) -> dict[str, JsonValue]:
     value: dict[str, JsonValue] = {"handle": told.message, "by": told.by, "at": _time(told.at), "message": told.text}
     if told.exhausted:
         return {**value, "status": "begun", "exhausted": [*told.exhausted]}
+    if told.further:
+        return {**value, "status": "begun", **shortages_json(told.further, None)}
     if told.state == "expired":
         return {**value, "status": told.state, "reason": "its time was over before the team came to it"}
     if told.answer is None or told.answered is None:

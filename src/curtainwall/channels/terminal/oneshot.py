@@ -14,6 +14,7 @@ from curtainwall.channels.telling import Typed, tell
 from curtainwall.channels.terminal.asking import STOP, Asking
 from curtainwall.channels.terminal.asking_card import card_beside_bar
 from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
+from curtainwall.channels.terminal.outlet import Outlet
 from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
 from curtainwall.channels.terminal.settings import Telling
@@ -54,7 +55,8 @@ class OneShot:
         self._who = who
         self._settings = settings
         self._tale = Tale()
-        self._writing = Writing(settings.out if settings.shape == "text" else None, colour=settings.colour)
+        self._out, self._err = Outlet(settings.out), Outlet(settings.err)
+        self._writing = Writing(self._out if settings.shape == "text" else None, colour=settings.colour)
         self._usage = UsageSum()
         self._control = Control(line, who, lambda _: ())
         self._asking = Asking(settings.input, self._press)
@@ -67,7 +69,10 @@ class OneShot:
         self._silence = Silence(settings.holding)
 
     async def run(self, task: str | None) -> int:
-        """Send the task, or go on with what waits, and return the exit code."""
+        """Send the task, or go on with what waits, and return the exit code.
+
+        Where whoever reads the output leaves, the turn is interrupted, and `BrokenPipeError` raised once the log says how it ended.
+        """
         try:
             end = await self._followed(task)
         except CurtainwallError as error:
@@ -75,6 +80,8 @@ class OneShot:
             self._note(plain_line(str(error)))
         self._writing.broke_off()
         self._tell_end(end)
+        if self._is_left:
+            raise BrokenPipeError
         return EXIT_CODES[end.status]
 
     async def leave(self, task: str | None, *, interrupted: bool) -> int:
@@ -137,12 +144,14 @@ class OneShot:
         for recorded in known:
             await self._take(recorded)
         await self._see_what_waits()
+        self._see_who_reads()
         if self._message is None and self._tale.turn is None and not self._tale.queue:
             self._note("nothing waits in this session; give a TASK to go on with it")
             self._finish(End(Status.DONE))
         async for recorded in self._line.feed.follow(stream, known[-1].seq if known else cursor):
             await self._take(recorded)
             await self._see_what_waits()
+            self._see_who_reads()
 
     async def _take(self, recorded: Recorded) -> None:
         event = recorded.event
@@ -229,7 +238,7 @@ class OneShot:
                 self._note(words)
 
     def _show_card(self, approval: ApprovalId) -> None:
-        told = card_beside_bar(self._tale.asks[approval], self._settings.err)
+        told = card_beside_bar(self._tale.asks[approval], self._err)
         for text in (f"the agent asks ({approval}):", *told, f"{approval}? {KEY_WORDS}"):
             self._note(text)
 
@@ -266,6 +275,16 @@ class OneShot:
             self._interrupting = asyncio.create_task(self._interrupt())
         else:
             self._finish(End(Status.INTERRUPTED))
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether somebody who read the output has gone."""
+        return self._out.is_left or self._err.is_left
+
+    def _see_who_reads(self) -> None:
+        """Stop where nobody reads any more; what has not begun is stopped as it begins."""
+        if self._is_left and self._interrupting is None and (self._tale.turn is not None or not self._tale.queue):
+            self._stop()
 
     async def _interrupt(self) -> None:
         try:
@@ -306,9 +325,7 @@ class OneShot:
             self._note(f"{resume_words(self._session, task)} goes on with this session")
 
     def _write(self, text: str) -> None:
-        self._settings.out.write(f"{text}\n")
-        self._settings.out.flush()
+        self._out.write(f"{text}\n")
 
     def _note(self, text: str) -> None:
-        self._settings.err.write(f"{plain(text)}\n")
-        self._settings.err.flush()
+        self._err.write(f"{plain(text)}\n")

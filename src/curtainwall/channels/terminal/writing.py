@@ -1,17 +1,17 @@
 """The agent's text on stdout: drawn block by block as it comes on a terminal, otherwise whole and plain."""
 
 import shutil
-from typing import TextIO
 
 from curtainwall.channels.plain import plain
 from curtainwall.channels.saying import Saying
 from curtainwall.channels.terminal.blocks import whole_blocks
+from curtainwall.channels.terminal.outlet import Outlet
 
 
 class Writing:
     """Text on its way to a stream, and everything that was said, for the document."""
 
-    def __init__(self, out: TextIO | None, *, colour: bool) -> None:
+    def __init__(self, out: Outlet | None, *, colour: bool) -> None:
         self._out = out
         self._is_drawn = out is not None and out.isatty()
         self._colour = colour
@@ -55,7 +55,6 @@ class Writing:
             return
         gap = "\n" if self._has_written else ""
         self._out.write(f"{gap}{self._drawn(text)}" if self._is_drawn else f"{gap}{plain(text).rstrip()}\n")
-        self._out.flush()
         self._has_written = True
 
     def _drawn(self, text: str) -> str:

@@ -18,7 +18,11 @@ from curtainwall.channels.web.asked import asked
 from curtainwall.channels.web.breaking import cut
 from curtainwall.channels.web.items import scopes_for
 from curtainwall.channels.web.markdown import as_html
-from curtainwall.model import BudgetFigure, Millis
+from curtainwall.model import (
+    BudgetFigure,
+    Millis,
+    in_order,
+)
 
 LONGEST_TEXT = 20_000
 _BIGGEST_RESULT = 200_000
@@ -110,6 +114,7 @@ def templates() -> Environment:
             "moment": moment,
             "clock": clock,
             "as_text": as_text,
+            "in_order": in_order,
             "asked": asked,
             "words": call_in_words,
             "limit": limit_words,

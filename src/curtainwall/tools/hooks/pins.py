@@ -13,7 +13,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from curtainwall.facts import is_beneath
-from curtainwall.host import replace_file
+from curtainwall.host import locked, replace_file
 from curtainwall.model import Broken, canonical_json
 from curtainwall.tools.hooks.lines import started
 from curtainwall.tools.hooks.looking import Looked, look, look_at, path_in
@@ -88,12 +88,23 @@ class Pins:
         return self._seen[1]
 
     def set(self, workspace: str, digest: str | None) -> None:
-        """Pin a workspace to a digest, or with None to nothing."""
-        pins = {path: pin for path, pin in self.all().items() if path != workspace}
-        if digest is not None:
-            pins[workspace] = digest
-        self._path.touch(mode=0o600)
-        replace_file(os.path.realpath(self._path), json.dumps(pins, indent=1, sort_keys=True).encode())
+        """Pin a workspace to a digest, or with None to nothing; whoever does the same at this moment comes before or after."""
+        with locked(self._path.with_suffix(".lock")):
+            pins = {path: pin for path, pin in self.all().items() if path != workspace}
+            if digest is not None:
+                pins[workspace] = digest
+            place = Path(os.path.realpath(self._path))
+            if not place.exists():
+                _begin(place)
+            replace_file(str(place), json.dumps(pins, indent=1, sort_keys=True).encode())
+
+
+def _begin(place: Path) -> None:
+    """Make a file of no pins for us alone; nobody ever finds it empty."""
+    draft = place.with_suffix(".new")
+    draft.touch(mode=0o600)
+    draft.write_bytes(b"{}")
+    draft.replace(place)
 
 
 def workspace_hooks(path: str | Path, pins: Mapping[str, str]) -> Found:

@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from curtainwall.host import locked
 from curtainwall.model import Digest, NotFound, Workspace
 from curtainwall.tools.hooks import Pins
 from curtainwall.tools.skills.folders import MOST_BYTES, Folder, Unusable, folders_in, read_folder
@@ -72,7 +71,6 @@ class Shelf:
 
     def __init__(self, own: Path, pins: Path) -> None:
         self._own = str(own)
-        self._pins_file = pins
         self._pins = Pins(pins)
 
     def look(self, workspace: Workspace) -> tuple[Sequence[Skill], Sequence[Passed]]:
@@ -108,8 +106,7 @@ class Shelf:
 
     def pin(self, skill: Skill) -> None:
         """Keep that a human has seen this skill exactly as it is; several processes may do so at once."""
-        with locked(self._pins_file.with_suffix(".lock")):
-            self._pins.set(skill.path, skill.digest)
+        self._pins.set(skill.path, skill.digest)
 
     def _folders(self, workspace: Workspace) -> Iterator[tuple[str, bool]]:
         yield from ((path, True) for path in folders_in(self._own, _MOST))

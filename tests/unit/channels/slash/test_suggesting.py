@@ -21,7 +21,7 @@ def suggested(desk: MemoryDesk, before: str) -> list[str]:
         ("/RES", ["/reset", "/resume"]),
         ("/mode a", ["/mode accept-edits"]),
         ("/help co", ["/help context", "/help compact"]),
-        ("/budget t", ["/budget tokens", "/budget time"]),
+        ("/budget s", ["/budget steps", "/budget seconds"]),
         ("/compact o", ["/compact off"]),
         ("/resume s", ["/resume s1"]),
         ("hello /ap", []),

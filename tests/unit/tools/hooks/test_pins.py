@@ -3,6 +3,9 @@
 import json
 import os
 import stat
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +155,42 @@ def test_a_pin_of_another_process_is_seen_at_once(tmp_path: Path) -> None:
     assert mine.all() == {}
     other.set("/a", "1")
     assert mine.all() == {"/a": "1"}
+
+
+TRUSTS = """
+import sys
+from pathlib import Path
+from curtainwall.tools.hooks import Pins
+path, who = Path(sys.argv[1]), sys.argv[2]
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(100):
+    Pins(path).set(f"/{who}/{number}", "1")
+"""
+
+
+@covers("hooks.two-at-once-are-both-trusted")
+def test_of_two_processes_that_trust_at_the_same_moment_neither_loses_a_pin(tmp_path: Path) -> None:
+    path = tmp_path / "pins.json"
+    with ExitStack() as stack:
+        both = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", TRUSTS, str(path), who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for who in ("a", "b")
+        ]
+        for each in both:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "ready\n"
+        for each in both:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.close()
+        pins = Pins(path)
+        while any(each.poll() is None for each in both):
+            pins.all()
+        assert [each.returncode for each in both] == [0, 0]
+    assert len(pins.all()) == 200
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": 1}', "\x00"])
