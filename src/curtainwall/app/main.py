@@ -1,6 +1,7 @@
 """The program `curtainwall`: finds the command, imports that one alone, and turns every fault into one line and an exit code."""
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -77,6 +78,8 @@ def main() -> int:
 
 def program() -> NoReturn:
     """Be the program: run it and end the process."""
+    # Nothing that is imported becomes garbage. To look for some in it, again and again and at the end, takes a tenth of a second.
+    gc.disable()
     # Whoever started us may have ignored it, and then neither we nor our sandboxes would hear of the end of a child.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _have_streams()
@@ -132,6 +135,9 @@ def _run(arguments: list[str]) -> int:
     for below in (command for it in group.commands.values() if isinstance(it, TyperGroup) for command in it.commands.values()):
         # The whole line: the library would cut it to what fits beside the name.
         below.short_help = (below.help or "").strip().partition("\n")[0]
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
     try:
         told = group.main(arguments, prog_name=NAME, standalone_mode=False)
     except SystemExit as ended:
