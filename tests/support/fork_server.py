@@ -4,6 +4,7 @@ A wish is a line of JSON (the module, its arguments, its environment, where it r
 stdin, stdout and stderr. What comes back are two lines: the pid, then the exit code as `subprocess` tells it. It ends with its own stdin.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -54,6 +55,8 @@ def serve(place: str) -> None:
                 wish = json.loads(told)
                 for name in (wish["module"], *wish["imported"]):
                     import_module(name)
+                # What is there by now stays: nobody who is forked has to look through it, and copy it by doing so, only to find it in use.
+                gc.freeze()
                 if os.fork() == 0:
                     listener.close()
                     return mind(client, wish, descriptors)

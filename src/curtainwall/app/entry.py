@@ -1,5 +1,6 @@
 """The first lines of the program, and its last. Importing this is being it: until it can say anything, Ctrl-C ends it without a word."""
 
+import gc
 import os
 import signal
 import sys
@@ -18,6 +19,8 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 def program() -> None:
     """Be the program: run it and end the process."""
+    # Nothing that is imported becomes garbage. To look for some in it, again and again and at the end, takes a tenth of a second.
+    gc.disable()
     from curtainwall.app.main import main  # late: it takes a while, in which nothing can be told yet
 
     # Whoever started us may have ignored it, and then neither we nor our sandboxes would hear of the end of a child.

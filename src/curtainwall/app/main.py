@@ -1,6 +1,7 @@
 """The program `curtainwall`: finds the command, imports that one alone, and turns every fault into one line and an exit code."""
 
 import errno
+import gc
 import os
 import sys
 from importlib import import_module
@@ -113,6 +114,9 @@ def _run(arguments: list[str]) -> int:
     for below in (command for it in group.commands.values() if isinstance(it, TyperGroup) for command in it.commands.values()):
         # The whole line: the library would cut it to what fits beside the name.
         below.short_help = (below.help or "").strip().partition("\n")[0]
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
     try:
         told = group.main(arguments, prog_name=NAME, standalone_mode=False)
     except SystemExit as ended:

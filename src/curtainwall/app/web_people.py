@@ -4,13 +4,16 @@ import getpass
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home
 from curtainwall.app.plain_files import read_plain
-from curtainwall.channels.web.sign_ins import SignIns
 from curtainwall.model import Broken
 from curtainwall.runtime import SystemClock
+
+if TYPE_CHECKING:
+    from curtainwall.channels.web.sign_ins import SignIns
 
 WEB = "web"
 _SHORTEST_TOKEN = 32
@@ -48,8 +51,11 @@ def web_tokens(config: Config) -> Mapping[str, str]:
     return found
 
 
-def sign_ins_of(home: Home, config: Config) -> SignIns:
+def sign_ins_of(home: Home, config: Config) -> "SignIns":
     """Return the sign-ins of this house, the same for every process."""
+    # Start-up time: every command wants to know who the people are, and few of them what draws pages.
+    from curtainwall.channels.web.sign_ins import SignIns
+
     return SignIns(home.root / "keys" / "web-sign-ins.json", SystemClock().now, config.web.signed_in * 1000)
 
 

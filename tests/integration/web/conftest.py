@@ -9,6 +9,14 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.webs import Web, web_at
 
+OFF = (
+    # Every window would draw pages of its own for what may drop down below the address: nobody sees them, and they take as long as ours.
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"),
+    # Only the last such list counts, so what Playwright has off stands here again.
+    *("AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable"),
+    *("LensOverlay", "MediaRouter", "PaintHolding", "ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect"),
+    *("OptimizationHints", "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch"),
+)
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -16,6 +24,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    f"--disable-features={','.join(OFF)}",
 )
 PATIENCE = 90_000
 

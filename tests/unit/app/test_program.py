@@ -287,13 +287,24 @@ def test_a_fault_of_ours_is_one_line_and_shows_itself_on_demand(run: Run, monkey
         run("broken")
 
 
-def test_small_questions_import_little() -> None:
+def test_small_questions_import_little(places: Places) -> None:
     code = (
-        "import sys; sys.argv = ['curtainwall', {!r}]; from curtainwall.app.main import main; main(); print(*sys.modules, file=sys.stderr)"
+        "import sys; sys.argv = ['curtainwall', *{!r}]; from curtainwall.app.main import main; main(); print(*sys.modules, file=sys.stderr)"
     )
-    for word, banned in (("--version", ("typer", "pydantic")), ("--help", ("pydantic", "rich", "cedarpy", "curtainwall.model"))):
-        done = subprocess.run([sys.executable, "-c", code.format(word)], capture_output=True, text=True, check=True)
-        assert not set(done.stderr.split()) & set(banned), word
+    for words, banned in (
+        (["--version"], ("typer", "pydantic")),
+        (["--help"], ("pydantic", "rich", "cedarpy", "curtainwall.model")),
+        (["sessions", "list"], ("jinja2", "markdown_it", "starlette", "prompt_toolkit", "pydantic_ai", "mcp", "nio", "aiodocker")),
+    ):
+        done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=True)
+        assert not set(done.stderr.split()) & set(banned), words
+
+
+def test_a_command_looks_for_garbage_but_not_in_what_it_imported(places: Places) -> None:
+    told = "import atexit, gc, sys; atexit.register(lambda: print(gc.isenabled(), gc.get_freeze_count() > 10_000, file=sys.stderr))"
+    code = f"{told}; sys.argv = ['curtainwall', 'sessions', 'list']; from curtainwall.app.main import program; program()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.split()[-2:] == ["True", "True"]
 
 
 def test_doctor_says_what_holds(run: Run, places: Places) -> None:
