@@ -93,13 +93,16 @@ class ProcessWays:
         async def turn(at: TurnAt) -> AsyncGenerator[None]:
             async with house.hold(session) as actor:
                 meter = TurnMeter(at, lambda: actor.state, self.journal, house.clock, self.price)
-                present.meter, present.asking = meter, AtTheGate(self.wired.gate, at, watch_in(house))
+                asking = AtTheGate(self.wired.gate, at, watch_in(house))
+                present.meter, present.asking = meter, asking
                 door.turn = None if at.turn == BETWEEN_TURNS else at.turn
                 try:
                     yield
                     await meter.settled()
                 finally:
                     present.meter = present.asking = door.turn = None
+                    # The process goes on, and with it what it has open.
+                    asking.end()
 
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))

@@ -88,11 +88,13 @@ from curtainwall.session.rules import (
     table_of,
 )
 from curtainwall.session.standing import (
+    Since,
     covered,
     covers_of,
     reach,
     standing_answer,
     still_covers,
+    still_permitted,
 )
 from curtainwall.session.state import (
     SETTLED_KEPT,
@@ -138,6 +140,7 @@ __all__ = [
     "Said",
     "SessionState",
     "Settled",
+    "Since",
     "Spent",
     "Standing",
     "Totals",
@@ -190,6 +193,7 @@ __all__ = [
     "standing_answer",
     "step_grants",
     "still_covers",
+    "still_permitted",
     "table_of",
     "team_of",
     "transcript",
