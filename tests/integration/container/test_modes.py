@@ -12,6 +12,7 @@ from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
     ChangeMode,
+    CloseSession,
     Mode,
     ModeChanged,
     SessionId,
@@ -116,6 +117,19 @@ def test_plan_mode_ends_what_an_agent_left_running_in_a_container_at_rest(docker
             assert late_by(rig, session, child) < 10_000
             assert (await rig.say(session, "work")).is_done
             assert child.stat().st_size == size, "the next container can only read"
+
+    run(story())
+
+
+@covers("container.stricter-at-rest")
+def test_what_an_agent_left_running_ends_with_the_session(docker_engine: DockerEngine, short_path: Path) -> None:
+    async def story() -> None:
+        async with contained(docker_engine, short_path, worker(LEAVES_ONE)) as rig:
+            session = await rig.open("worker")
+            assert (await rig.say(session, "work")).is_done
+            await grows(rig.folders(session).workspace / "child")
+            await rig.house.send(session, CloseSession(by=ANN, reason="done"))
+            await rig.becomes(session, "gone")
 
     run(story())
 

@@ -73,7 +73,8 @@ class ContainerAgent:
         if (before := self._wards.pop(session, None)) is not None:
             await before.end()
         ward = self._wards[session] = Ward(session, rights_in(folders, past.mode))
-        ward.begin(around.feed, past.cursor, around.fleet, lambda mode: rights_in(around.folders_of(session, workspace, mode), mode))
+        task = ward.begin(around.feed, past.cursor, around.fleet, lambda mode: rights_in(around.folders_of(session, workspace, mode), mode))
+        task.add_done_callback(lambda _: self._wards.pop(session, None) if self._wards.get(session) is ward else None)
         return ward
 
     async def _within(self, ward: Ward, work: Coroutine[None, None, TurnResult]) -> TurnResult | None:
@@ -144,7 +145,7 @@ class ContainerAgent:
 
     async def close(self) -> None:
         """Remove the containers of this process."""
-        for ward in self._wards.values():
+        for ward in tuple(self._wards.values()):
             await ward.end()
         await self._around.fleet.close()
 

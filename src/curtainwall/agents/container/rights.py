@@ -1,12 +1,13 @@
-"""What a container can do to its workspace: a mode that allows less ends it at once, whether its agent works or rests."""
+"""What a container can do to its workspace: a mode that allows less ends it at once, at work or at rest, and so does the session's end."""
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from curtainwall.agents.container.fleet import Fleet
 from curtainwall.agents.container.terms import Folders
-from curtainwall.model import CurtainwallError, Feed, Mode, ModeChanged, SessionId, session_stream
+from curtainwall.model import CurtainwallError, Feed, Mode, ModeChanged, SessionClosed, SessionId, session_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,11 @@ class Ward:
         self._is_gone = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, feed: Feed, after: int, fleet: Fleet, rights_in_mode: RightsIn) -> None:
+    def begin(self, feed: Feed, after: int, fleet: Fleet, rights_in_mode: RightsIn) -> "asyncio.Task[None]":
         """Watch from an entry of the log on."""
         work = self._watch(feed, after, fleet, rights_in_mode)
         self._task = asyncio.create_task(work, name=f"rights of the container of {self._session}")
+        return self._task
 
     async def end(self) -> None:
         """Watch no longer; what is being taken away is waited for."""
@@ -76,6 +78,11 @@ class Ward:
                         self.fault = str(fault)
                     finally:
                         self._is_gone.set()
+                    return
+                case SessionClosed():
+                    # A turn at work is ended by whoever lets it work, and its container with it.
+                    with suppress(CurtainwallError):
+                        await fleet.let_go(self._session)
                     return
                 case _ if not self.is_at_work and not fleet.has(self._session):
                     return
