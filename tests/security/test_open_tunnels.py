@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.app.metering import TurnMeter
+from curtainwall.app.process_ways import Present
 from curtainwall.app.reaching import AtTheGate
 from curtainwall.app.standing import watch_in
 from curtainwall.app.tunnels import tunnels_of
@@ -33,9 +35,9 @@ from curtainwall.model import (
     TurnId,
 )
 from curtainwall.policy import Lists
-from curtainwall.runtime import House, SessionGate, SystemClock
-from curtainwall.session import Rules
-from curtainwall.store import MemoryStore
+from curtainwall.runtime import House, HouseJournal, SessionGate, Stores, SystemClock
+from curtainwall.session import Rules, SessionState, lift
+from curtainwall.store import MemoryStore, SqliteStore
 from tests.support.houses import ANN, FarSide, events, open_session, policy, read, run, tools, until, write
 
 FREELY = '@id("free") permit (principal, action == Action::"send-url", resource in Host::"free.example.com");'
@@ -159,10 +161,10 @@ def rules_of(*rules: str) -> Rules:
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path, way: Way, *rules: str, mode: Mode = Mode.DEFAULT) -> AsyncGenerator[Scene]:
+async def scene(tmp_path: Path, way: Way, *rules: str, mode: Mode = Mode.DEFAULT, stores: Stores | None = None) -> AsyncGenerator[Scene]:
     far, in_force = Far(), [rules_of(*rules)]
     server = await asyncio.start_server(far.serve, "127.0.0.1", 0)
-    async with House(MemoryStore(SystemClock()), SystemClock(), lambda: in_force[0]) as opened:
+    async with House(stores or MemoryStore(SystemClock()), SystemClock(), lambda: in_force[0]) as opened:
         session = await open_session(opened, Path("/w"), mode=mode)
         gate = Gate(opened, tools(FarSide(tmp_path / "far")))
         egress = Egress(Authority(tmp_path / "ca"), Dialler(lambda _address, _port: Scope.PUBLIC, resolve=resolve))
@@ -284,6 +286,26 @@ def test_a_grant_that_is_revoked_closes_the_tunnels_that_it_opened(tmp_path: Pat
 
 
 @BOTH
+def test_a_grant_that_another_process_revokes_closes_the_tunnels_that_it_opened(tmp_path: Path, way: Way) -> None:
+    async def work() -> bytes:
+        # Two stores on one file see each other as two processes do.
+        async with (
+            SqliteStore.open(tmp_path, SystemClock(), decode=lift) as ours,
+            SqliteStore.open(tmp_path, SystemClock(), decode=lift) as theirs,
+            scene(tmp_path, way, TUNNELS, stores=ours) as here,
+        ):
+            asked, _ = await asyncio.gather(here.connect(), here.answers(GrantScope.PROJECT))
+            assert await asked.carries(b"before")
+            async with House(theirs, SystemClock(), lambda: here.rules[0]) as other:
+                [row] = other.stores.index.grants()
+                await other.revoke(row.grant.id, ANN)
+            assert not await asked.carries(b"after")
+            return here.far.heard
+
+    assert run(asyncio.wait_for(work(), 20)) == b"before"
+
+
+@BOTH
 def test_a_grant_of_another_kind_that_is_revoked_leaves_a_tunnel_that_rules_permit(tmp_path: Path, way: Way) -> None:
     async def work() -> bool:
         async with scene(tmp_path, way, FREELY, TUNNELS) as here:
@@ -323,17 +345,20 @@ def test_nothing_comes_in_either_through_a_tunnel_that_is_not_permitted_any_more
 
 
 def test_a_tunnel_of_a_turn_ends_with_it_although_its_process_goes_on(tmp_path: Path) -> None:
-    asking = list[AtTheGate]()
+    processes = list[Present]()
 
     def way(opened: House, gate: SessionGate, session: SessionId) -> Decide:
-        asking.append(AtTheGate(gate, TurnAt(session=session, turn=TurnId("t")), watch_in(opened)))
-        return asking[0].decide
+        at = TurnAt(session=session, turn=TurnId("t"))
+        processes.append(present := Present(gate))
+        meter = TurnMeter(at, SessionState, HouseJournal(opened), opened.clock, None)
+        present.begin(meter, AtTheGate(gate, at, watch_in(opened)))
+        return present.decide
 
     async def work() -> bytes:
         async with scene(tmp_path, way, FREELY, TUNNELS) as here:
             tunnel = await here.connect()
             assert await tunnel.carries(b"before")
-            asking[0].end()
+            processes[0].end()
             assert not await tunnel.carries(b"after")
             return here.far.heard
 
