@@ -42,3 +42,43 @@ def test_a_command_writes_only_where_it_might_when_it_was_asked_for_and_still_ma
     assert result is not None
     assert "Read-only file system" in str(result.value)
     assert not (project / "planted").exists()
+
+
+@pytest.mark.parametrize(("before", "after"), [(Mode.DEFAULT, Mode.PLAN), (Mode.ACCEPT_EDITS, Mode.PLAN), (Mode.BYPASS, Mode.DEFAULT)])
+def test_a_command_that_runs_does_not_outlive_the_mode_that_let_it_write(tmp_path: Path, before: Mode, after: Mode) -> None:
+    assert isinstance(find_bubblewrap(), Bubblewrap)
+    place, own = tmp_path.resolve() / "place", before is Mode.DEFAULT
+    place.mkdir()
+    native = NativeTools(Catalogue(NATIVE_TOOLS), home="/home/nobody", masker=Masker(key=b"k" * 32, known={}), runners=shell_runners())
+    stubborn = "trap '' TERM; setsid sh -c 'while :; do date >>child; done' & while :; do date >>own; done"
+
+    def sizes() -> list[int]:
+        return [(place / name).stat().st_size if (place / name).exists() else 0 for name in ("child", "own")]
+
+    async def work() -> ToolResult | None:
+        async with house(MemoryStore(SystemClock()), Rules(policy=policy())) as opened:
+            session = await open_session(opened, place, own=own, mode=before)
+            wanted = CallRequest(tool="shell.run", arguments={"command": stubborn, "timeout": 3600})
+            running = asyncio.create_task(SessionGate(opened, native).request(session, wanted))
+            await until(lambda: all(sizes()))
+            # A freer mode, or the same, ends nothing.
+            await opened.send(session, ChangeMode(by=ANN, mode=Mode.BYPASS))
+            so_far = sizes()
+            await until(lambda: all(now > then for now, then in zip(sizes(), so_far, strict=True)))
+            await opened.send(session, ChangeMode(by=ANN, mode=after))
+            return (await running).result
+
+    result = run(work())
+    assert result is not None
+    assert not result.ok
+    assert f"the mode became `{after}` while it ran" in str(result.value)
+    left = sizes()
+    run(until_two_more_commands(tmp_path))
+    assert sizes() == left, "nothing of it goes on"
+
+
+async def until_two_more_commands(tmp_path: Path) -> None:
+    """Let as much time pass as two commands take."""
+    for _ in range(2):
+        process = await asyncio.create_subprocess_exec("sh", "-c", "date", cwd=tmp_path, stdout=asyncio.subprocess.DEVNULL)
+        await process.wait()

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,10 @@ def _folders(home: Path, session: SessionId) -> Folders:
     return Folders(root / "workspace", root / "orientation", home / "r" / session[-8:], root / "state")
 
 
+def _given(folders: Folders, workspace: Workspace, mode: Mode) -> Folders:
+    return replace(folders, workspace=Path(workspace.path), is_own=workspace.own, is_readonly=mode is Mode.PLAN)
+
+
 @asynccontextmanager
 async def contained(
     engine: DockerEngine, home: Path, *more: Adapter, limits: Limits | None = None, stores: Stores | None = None
@@ -122,7 +126,7 @@ async def contained(
             fleet=fleet,
             outside=ways,
             adapters=Adapters(*more),
-            folders_of=lambda session, _workspace, _mode: _folders(home, session),
+            folders_of=lambda session, workspace, mode: _given(_folders(home, session), workspace, mode),
             image_of=lambda _agent: IMAGE,
             programs_of=lambda agent: LENT.get(agent, ()),
         )

@@ -31,6 +31,16 @@ class Present:
         self.meter: TurnMeter | None = None
         self.asking: AtTheGate | None = None
 
+    def begin(self, meter: TurnMeter, asking: AtTheGate) -> None:
+        """Let a turn work."""
+        self.meter, self.asking = meter, asking
+
+    def end(self) -> None:
+        """Let nothing more through: the process goes on, and so does what it has open, but the turn is over."""
+        if self.asking is not None:
+            self.asking.end()
+        self.meter = self.asking = None
+
     async def begins(self, call: ModelCall) -> Ruling:
         """Let a call of the model's begin, as the turn's that is at work."""
         meter = self.meter
@@ -93,13 +103,14 @@ class ProcessWays:
         async def turn(at: TurnAt) -> AsyncGenerator[None]:
             async with house.hold(session) as actor:
                 meter = TurnMeter(at, lambda: actor.state, self.journal, house.clock, self.price)
-                present.meter, present.asking = meter, AtTheGate(self.wired.gate, at, watch_in(house))
+                present.begin(meter, AtTheGate(self.wired.gate, at, watch_in(house)))
                 door.turn = None if at.turn == BETWEEN_TURNS else at.turn
                 try:
                     yield
                     await meter.settled()
                 finally:
-                    present.meter = present.asking = door.turn = None
+                    present.end()
+                    door.turn = None
 
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(door.open(run / TOOLS_SOCKET, owner=user))

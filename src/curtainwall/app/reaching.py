@@ -13,29 +13,36 @@ class AtTheGate:
         self._watch = watch
         self._at = at
         self._refused: dict[tuple[str, str], str] = {}
+        self._is_over = False
 
     async def judge(self, reach: Reach) -> Handling:
         """Say what becomes of something that a provider would do beyond answering."""
         key = "url" if reach.kind is ReachKind.URL else "what"
-        refusal = await self._refusal(f"provider_{reach.kind.value}", key, reach.what, provider=reach.provider)
-        return "allow" if refusal is None else "remove"
+        answer = await self._asked(f"provider_{reach.kind.value}", key, reach.what, provider=reach.provider)
+        return "remove" if isinstance(answer, str) else "allow"
 
     async def decide(self, facts: HostFacts) -> Ruling:
         """Say whether a connection may be made whose content nobody sees."""
-        refusal = await self._refusal("connect", "url", f"https://{facts.host}:{facts.port}")
-        if refusal is not None:
-            return Ruling(allowed=False, reason=refusal)
-        return Ruling(allowed=True, holds=await self._watch(self._at.session))
+        noted = self._watch(self._at.session)
+        answer = await self._asked("connect", "url", f"https://{facts.host}:{facts.port}")
+        if isinstance(answer, str):
+            return Ruling(allowed=False, reason=answer)
+        holds = noted.since(answer.call)
+        return Ruling(allowed=True, holds=lambda: not self._is_over and holds())
 
-    async def _refusal(self, tool: str, key: str, value: str, **more: str) -> str | None:
-        """Return why it is refused, or None where it may be."""
+    def end(self) -> None:
+        """Let nothing that was permitted hold any longer: the turn is over."""
+        self._is_over = True
+
+    async def _asked(self, tool: str, key: str, value: str, **more: str) -> Answer | str:
+        """Return the yes, or why it is refused."""
         known = self._refused.get((tool, value))
         if known is not None:
             return known
         request = CallRequest(tool=f"{EGRESS_SERVER}.{tool}", arguments={**more, key: value}, turn=self._at.turn, by_house=True)
         answer = await self._gate.request(self._at.session, request)
         if answer.result is not None and answer.result.ok:
-            return None
+            return answer
         return self._refused.setdefault((tool, value), _why(answer))
 
 

@@ -1,11 +1,15 @@
-"""Whether a yes still holds: what a session has touched since, and what was taken back."""
+"""Whether a yes still holds: what a session has touched since, what was taken back, and which rules are in force by now."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
 
 from curtainwall.model import (
     AnyEvent,
+    CallDropped,
+    CallId,
     CallPermitted,
-    Feed,
+    CallRequested,
     GrantRevoked,
     Label,
     LabelsAdded,
@@ -14,53 +18,132 @@ from curtainwall.model import (
     RuleEnabled,
     SessionClosed,
     SessionId,
+    SessionOpened,
     StreamId,
+    Subject,
+    project_stream,
     session_stream,
 )
 from curtainwall.runtime import House
+from curtainwall.session import Rules, Since, fold, fold_project, lift, still_permitted
 
 Holds = Callable[[], bool]
-"""Tells whether nothing has happened since that could change a verdict."""
-
-Watch = Callable[[SessionId], Awaitable[Holds]]
-"""Begins to watch a session."""
+"""Tells whether what was permitted would still be."""
 
 
-async def nobody_watches(_session: SessionId) -> Holds:
+class Noted(Protocol):
+    """Where a session stood before somebody asked at its gate."""
+
+    def since(self, call: CallId) -> Holds:
+        """Watch over the yes to a call that was asked for after this."""
+        ...
+
+
+Watch = Callable[[SessionId], Noted]
+"""Notes where a session stands. INVARIANT: done before the gate is asked, so that no moment lies between a verdict and its watch."""
+
+
+def nobody_watches(_session: SessionId) -> Noted:
     """Take every yes to hold as long as anybody wants it."""
-    return lambda: True
+    return _Unwatched()
 
 
 def watch_in(house: House) -> Watch:
     """Return what watches the sessions of a house."""
 
-    async def watch(session: SessionId) -> Holds:
-        async with house.hold(session) as actor:
-            return _Standing(house.feed, session_stream(session), actor.seq, actor.state.labels).holds
+    def note(session: SessionId) -> Noted:
+        stream = session_stream(session)
+        # The rules first: whichever others are there when it is decided, they are others than these.
+        rules, project = house.rules(), _project_of(house, stream)
+        return _Before(house, session, _Position(house.feed.head(stream), project, house.feed.head(project), rules))
 
-    return watch
+    return note
+
+
+class _Unwatched:
+    def since(self, call: CallId) -> Holds:  # noqa: ARG002 - the port's signature
+        return lambda: True
+
+
+@dataclass(slots=True)
+class _Position:
+    """Up to where the logs of a session and its project are known, and the rules in force then."""
+
+    seq: int
+    project: StreamId
+    project_seq: int
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """A session before its gate was asked."""
+
+    house: House
+    session: SessionId
+    position: _Position
+
+    def since(self, call: CallId) -> Holds:
+        """Watch from the permit on, wherever the log has it; one that it does not have holds for nothing."""
+        # A call that had joined the same one shares its permit, and both came after this.
+        subject, permits, owner = None, dict[CallId, tuple[int, CallPermitted]](), call
+        for recorded in self.house.feed.read(session_stream(self.session), self.position.seq):
+            match recorded.event:
+                case CallRequested() as event if event.call == call:
+                    subject = event.subject
+                case CallPermitted() as event:
+                    permits[event.call] = recorded.seq, event
+                case CallDropped() as event if event.call == call and event.shares is not None:
+                    owner = event.shares
+                case _:
+                    continue
+        if subject is None or owner not in permits:
+            return lambda: False
+        self.position.seq, permit = permits[owner]
+        return _Standing(self.house, self.session, self.position, subject, permit).holds
 
 
 class _Standing:
-    """What a session had touched when it was watched first. Only what came since is read, so that looking often costs little."""
+    """A yes, and what came since: only that is read, so that looking often costs little, and judged again where it could matter."""
 
-    def __init__(self, feed: Feed, stream: StreamId, cursor: int, labels: Iterable[Label]) -> None:
-        self._feed = feed
-        self._stream = stream
-        self._cursor = cursor
-        self._labels = frozenset(labels)
+    def __init__(self, house: House, session: SessionId, known: _Position, subject: Subject, permit: CallPermitted) -> None:
+        self._house = house
+        self._session = session
+        self._known = known
+        self._subject = subject
+        self._permit = permit
+        self._labels = set[Label]()
+        self._is_revoked = False
         self._is_over = False
 
     def holds(self) -> bool:
         if not self._is_over:
-            for recorded in self._feed.read(self._stream, self._cursor):
-                self._cursor = recorded.seq
-                self._is_over = self._is_over or self._ends_it(recorded.event)
+            # It is over where looking fails, too: half of what is new may have been taken in.
+            self._is_over = True
+            self._is_over = self._has_changed() and not self._is_permitted()
         return not self._is_over
 
-    def _ends_it(self, event: AnyEvent) -> bool:
+    def _has_changed(self) -> bool:
+        """Take in what is new, and tell whether any of it could change the verdict."""
+        known, feed = self._known, self._house.feed
+        rules, news = self._house.rules(), list[AnyEvent]()
+        for recorded in feed.read(session_stream(self._session), known.seq):
+            known.seq = recorded.seq
+            news.append(recorded.event)
+        if feed.head(known.project) != known.project_seq:
+            for recorded in feed.read(known.project, known.project_seq):
+                known.project_seq = recorded.seq
+                news.append(recorded.event)
+        is_reloaded, known.rules = rules is not known.rules, rules
+        # Each is looked at, whatever the others say: labels and revoked grants are remembered.
+        return any([is_reloaded, *(self._matters(event) for event in news)])
+
+    def _matters(self, event: AnyEvent) -> bool:
         match event:
-            case ModeChanged() | GrantRevoked() | RuleEnabled() | SessionClosed():
+            case GrantRevoked():
+                self._is_revoked = True
+                return True
+            case ModeChanged() | RuleEnabled() | SessionClosed():
                 return True
             case LabelsAdded() | CallPermitted():
                 return self._is_new(event.labels)
@@ -68,4 +151,28 @@ class _Standing:
                 return False
 
     def _is_new(self, sources: Iterable[LabelSource]) -> bool:
-        return any(source.label not in self._labels for source in sources)
+        new = {source.label for source in sources} - self._labels
+        self._labels |= new
+        return bool(new)
+
+    def _is_permitted(self) -> bool:
+        """Judge again, by everything that is known now; nothing is asked and nothing is written."""
+        house, known = self._house, self._known
+        entries = house.stores.log.read
+        state = house.peek(self._session) or fold(lift(entry) for entry in entries(session_stream(self._session)))
+        if state.opened is None:
+            # It was deleted.
+            return False
+        grants = fold_project(lift(entry) for entry in entries(known.project)).grants
+        rules = known.rules.of_session(state.opened).with_project_grants(grants)
+        return still_permitted(state, self._subject, self._permit, rules, Since(self._labels, self._is_revoked))
+
+
+def _project_of(house: House, stream: StreamId) -> StreamId:
+    """Return the log of the project in which a session works; that is said once, when it is opened."""
+    match [lift(entry) for entry in house.stores.log.read(stream, 0, 1)]:
+        case [SessionOpened() as opened]:
+            return project_stream(opened.workspace.path)
+        case _:
+            # There is no such session, and nothing will be permitted in it.
+            return project_stream("")

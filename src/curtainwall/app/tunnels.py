@@ -30,14 +30,15 @@ def tunnels_of(ask: AskGate, session: SessionId, by: str, hosts: Iterable[str] =
         until, holds = allowed.get(place, (0.0, _never))
         if until > now and holds():
             return Ruling(allowed=True, holds=holds)
-        ruling = await _asked(ask, session, CallRequest(tool=CONNECT_SERVER, arguments={"url": _url(facts), "by": by}, by_house=True))
-        if ruling.allowed:
-            for old in [old for old, (until, _) in allowed.items() if until <= now]:
-                del allowed[old]
-            holds = await watch(session)
-            allowed[place] = asyncio.get_running_loop().time() + REMEMBERED, holds
-            return Ruling(allowed=True, holds=holds)
-        return ruling
+        noted = watch(session)
+        answer = await _asked(ask, session, CallRequest(tool=CONNECT_SERVER, arguments={"url": _url(facts), "by": by}, by_house=True))
+        if isinstance(answer, Ruling):
+            return answer
+        for old in [old for old, (until, _) in allowed.items() if until <= now]:
+            del allowed[old]
+        holds = noted.since(answer.call)
+        allowed[place] = asyncio.get_running_loop().time() + REMEMBERED, holds
+        return Ruling(allowed=True, holds=holds)
 
     return decide
 
@@ -50,8 +51,8 @@ def _url(facts: HostFacts) -> str:
     return f"https://{facts.host}:{facts.port}"
 
 
-async def _asked(ask: AskGate, session: SessionId, wish: CallRequest) -> Ruling:
-    """Walk through the gate; a human is waited for a moment, and the ask stays open after that."""
+async def _asked(ask: AskGate, session: SessionId, wish: CallRequest) -> Answer | Ruling:
+    """Walk through the gate, and return the yes or what is told instead; a human is waited for a moment, and the ask stays open then."""
     asking = asyncio.ensure_future(ask(session, wish))
     try:
         await asyncio.wait({asking}, timeout=PATIENCE)
@@ -69,4 +70,4 @@ async def _asked(ask: AskGate, session: SessionId, wish: CallRequest) -> Ruling:
         return Ruling(allowed=False, reason="a human is asked about this connection; try again when they have answered")
     if answer.result is None or not answer.result.ok:
         return Ruling(allowed=False, reason=f"{answer.verdict.reason} ({', '.join(answer.verdict.because)})")
-    return Ruling(allowed=True)
+    return answer

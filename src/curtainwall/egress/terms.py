@@ -40,7 +40,7 @@ class Ruling:
     allowed: bool
     reason: str = ""
     holds: Callable[[], bool] = always
-    """Tells whether a yes still holds; asked before anything more goes out. Where it does not, it has to be asked for anew."""
+    """Tells whether a yes still holds; asked before anything more passes. Where it does not, it has to be asked for anew."""
 
 
 Decide = Callable[[HostFacts], Awaitable[Ruling]]

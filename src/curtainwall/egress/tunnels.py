@@ -40,19 +40,19 @@ def facts_of(host: str, port: int, own_ports: frozenset[int]) -> HostFacts:
 
 
 async def tunnel(wire: Wire, connection: Connection, idle: float, holds: Callable[[], bool] = always) -> None:
-    """Pass bytes both ways until both have ended, one is gone, nothing came for a while, or nothing may go out any more."""
+    """Pass bytes both ways until both have ended, one is gone, nothing came for a while, or nothing may pass any more."""
     loop = asyncio.get_running_loop()
 
     def heard() -> None:
         # Where the time was up a moment before, both are about to be ended.
         if not bound.expired():
             bound.reschedule(loop.time() + idle)
+        if not holds():
+            raise ConnectionAbortedError("it has to be asked for anew")
 
     async def out() -> None:
         while data := await wire.read():
             heard()
-            if not holds():
-                raise ConnectionAbortedError("it has to be asked for anew")
             connection.writer.write(data)
             await connection.writer.drain()
         connection.writer.write_eof()

@@ -62,6 +62,7 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
+from curtainwall.runtime.modes import within_mode
 from curtainwall.runtime.orphans import Orphans
 from curtainwall.runtime.preparing import Preparing
 from curtainwall.runtime.results import keep, load, shorten
@@ -370,7 +371,8 @@ class SessionGate:
             # It changed while a human or a hook thought: no more than what was shown, and no more than what holds now.
             wish = replace(wish, place=replace(wish.place, mode=stricter(wish.place.mode, actor.state.mode)))
         try:
-            result = await self._tools.run(prepared, permit, wish.place)
+            running = self._tools.run(prepared, permit, wish.place)
+            result = await within_mode(actor, prepared.subject.effect, wish.place.mode, running)
         except asyncio.CancelledError:
             cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
             # Where it cannot be written, whoever cancelled this still has to see it cancelled.

@@ -91,11 +91,13 @@ from curtainwall.session.rules import (
     table_of,
 )
 from curtainwall.session.standing import (
+    Since,
     covered,
     covers_of,
     reach,
     standing_answer,
     still_covers,
+    still_permitted,
 )
 from curtainwall.session.state import (
     SETTLED_KEPT,
@@ -141,6 +143,7 @@ __all__ = [
     "Said",
     "SessionState",
     "Settled",
+    "Since",
     "Spent",
     "Standing",
     "Totals",
@@ -194,6 +197,7 @@ __all__ = [
     "standing_answer",
     "step_grants",
     "still_covers",
+    "still_permitted",
     "table_of",
     "team_of",
     "transcript",

@@ -1,14 +1,32 @@
 """Standing answers: what has been answered before it is asked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from curtainwall.model import Cover, Grant, GrantScope, Mode, PathFacts, Resource, Role, RuleId, Subject, Verdict, resource_of
+from curtainwall.model import (
+    CallPermitted,
+    Cover,
+    Effect,
+    Grant,
+    GrantScope,
+    Label,
+    Mode,
+    PathFacts,
+    Resource,
+    Role,
+    RuleId,
+    Subject,
+    Verdict,
+    resource_of,
+)
+from curtainwall.policy import judge
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
 _NEVER_BYPASSED = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
 _EDIT_RULES = frozenset({RuleId("project-edit")})
 _CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
+_DISABLED, _BY_MODE, _BY_HOOK = "disabled-rule", "mode:", "hook:"
 
 
 def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
@@ -54,12 +72,46 @@ def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rul
         if _answers(grant, subject, asked):
             return grant.id
     if all(finding.because and state.disabled.issuperset(finding.because) for finding in verdict.asked):
-        return "disabled-rule"
+        return _DISABLED
     if state.mode is Mode.ACCEPT_EDITS and all(finding.because and _EDIT_RULES.issuperset(finding.because) for finding in verdict.asked):
-        return "mode:accept-edits"
+        return f"{_BY_MODE}accept-edits"
     if state.mode is Mode.BYPASS and all(cover.role not in _NEVER_BYPASSED for cover in asked):
-        return "mode:bypass"
+        return f"{_BY_MODE}bypass"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What came after a permit: the labels that others brought, whether a grant was revoked."""
+
+    labels: Collection[Label] = ()
+    is_revoked: bool = False
+
+
+def still_permitted(state: SessionState, subject: Subject, permit: CallPermitted, rules: Rules, since: Since) -> bool:
+    """Tell whether what was permitted would be permitted now, with nobody asked anew.
+
+    The labels that the permit itself brought do not count against it. A person's yes to this very call counts for what it was a yes to,
+    unless a grant was revoked since, which may have been that yes. What a hook asked about is only known to be answered by such a yes.
+    """
+    by_person = any(name != _DISABLED and not name.startswith(_BY_MODE) for name in permit.answered_by)
+    counts = by_person and not since.is_revoked
+    if state.closed is not None or (_hook_asked(permit) and not counts):
+        return False
+    labels = frozenset(label for label, source in state.labels.items() if source.call != permit.call or label in since.labels)
+    verdict = judge(rules.policy, subject, replace(state.facts, labels=labels))
+    if verdict.effect is not Effect.ASK:
+        return verdict.effect is Effect.ALLOW
+    if counts and still_covers(subject, covers_of(verdict, subject), covers_of(permit.verdict, subject)):
+        return True
+    return standing_answer(state, subject, verdict, rules) is not None
+
+
+def _hook_asked(permit: CallPermitted) -> bool:
+    """Tell whether somebody besides the rules asked; after a wait that is seen by an answer to what the rules allow."""
+    verdict = permit.verdict
+    is_more = verdict.effect is Effect.ALLOW and bool(permit.answered_by)
+    return is_more or any(rule.startswith(_BY_HOOK) for rule in verdict.because)
 
 
 def _answers(grant: Grant, subject: Subject, asked: tuple[Cover, ...]) -> bool:

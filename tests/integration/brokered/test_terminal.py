@@ -1,6 +1,7 @@
 """One script of keys for every agent: no channel can tell them apart."""
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.integration.app.test_start_terminal import READY, ask, press_until
 from tests.integration.brokered.conftest import MODELS, Brokered, configuration
 from tests.support.covers import covers
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("tmux")
 
@@ -61,5 +63,30 @@ def test_a_budget_that_ends_a_reply_is_raised_where_one_sits_and_the_agent_goes_
         assert "line 1999" not in screen.until("the budget of tokens is used up", 90)
         screen.enter("/budget tokens 100000")
         screen.until("HEARD: apple", 90)
+        screen.enter("/quit")
+        assert screen.exit_code() == 0
+
+
+@covers("container.stricter-at-work")
+def test_plan_mode_typed_while_claude_code_works_in_a_project_takes_the_project_from_it(
+    brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part("claude-code")
+    place = brokered.workspace
+    os.chown(place, 1000, 1000)
+    call = json.dumps({"command": "while date >>/workspace/child; do :; done", "description": "write"})
+    with brokered.terminal("start", "--agent", "claude-code", "--model", MODELS["claude-code"], "--workspace", str(place)) as screen:
+        screen.until(READY)
+        screen.enter(f"word=apple CALL Bash {call}")
+        until((place / "child").exists, 90)
+        first = brokered.containers("running")
+        screen.enter("/mode plan")
+        screen.until("the mode is plan now: all that ran in the container was ended", 90)
+        screen.until("Read-only file system", 90)
+        size = (place / "child").stat().st_size
+        screen.enter("word=pear")
+        screen.until("HEARD: apple, pear", 90)
+        assert (place / "child").stat().st_size == size
+        assert not set(first) & set(brokered.containers())
         screen.enter("/quit")
         assert screen.exit_code() == 0

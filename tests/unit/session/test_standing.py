@@ -10,14 +10,17 @@ from curtainwall.model import (
     CallPermitted,
     CallRequested,
     ChangeMode,
+    CloseSession,
     Cover,
     DisableRule,
     Effect,
+    EnableRule,
     Finding,
     Grant,
     GrantGiven,
     GrantId,
     GrantScope,
+    HookSays,
     Mode,
     RevokeGrant,
     Role,
@@ -27,7 +30,7 @@ from curtainwall.model import (
     ToolEffect,
     Verdict,
 )
-from curtainwall.session import covered, standing_answer
+from curtainwall.session import Since, covered, standing_answer, still_permitted
 from tests.support.covers import covers
 from tests.support.given import (
     ANN,
@@ -44,6 +47,7 @@ from tests.support.given import (
     host,
     like,
     move,
+    proceed,
     push,
     raise_of,
     read,
@@ -230,3 +234,69 @@ def test_bypass_never_lifts_a_denial() -> None:
 def test_what_is_allowed_needs_no_answer() -> None:
     here = given(ready(mode=Mode.BYPASS))
     here.when(requested(wish("c1", run("ls")))).then(CallRequested, like(CallPermitted, answered_by=()))
+
+
+# What was permitted, looked at again
+
+WEB = fetch("example.org")
+NOTHING = Since()
+
+
+def holds(here: Situation, since: Since = NOTHING, call: str = "c1") -> bool:
+    """Tell whether the call that was permitted would be permitted now."""
+    [permit] = [event for event in here.log if isinstance(event, CallPermitted) and event.call == call]
+    [asked_for] = [event for event in here.log if isinstance(event, CallRequested) and event.call == call]
+    return still_permitted(here.state, asked_for.subject, permit, here.rules, since)
+
+
+def approved(what: Subject, hook: HookSays | None = None, scope: GrantScope = GrantScope.ONCE) -> Situation:
+    first = wish("c1", what, hook=hook)
+    return given(ready(), asked(first), answer(first, scope=scope), proceed(first))
+
+
+def test_what_rules_permit_holds_until_the_mode_or_the_end_of_the_session_forbids_it() -> None:
+    here = given(ready(), requested(wish("c1", write("/srv/own/a"))))
+    assert holds(here)
+    assert holds(here.happened(ChangeMode(by=ANN, mode=Mode.BYPASS)))
+    assert not holds(here.happened(ChangeMode(by=ANN, mode=Mode.PLAN)))
+    assert not holds(here.happened(CloseSession(by=ANN, reason="done")))
+
+
+def test_a_yes_for_once_holds_for_what_it_was_a_yes_to() -> None:
+    here = approved(WEB)
+    assert holds(here)
+    assert not holds(here.happened(TAINTED))
+
+
+def test_a_yes_does_not_hold_where_a_grant_was_revoked_since_unless_another_stands() -> None:
+    assert not holds(approved(WEB), Since(is_revoked=True))
+    assert holds(approved(WEB, scope=GrantScope.SESSION), Since(is_revoked=True))
+
+
+def test_what_a_mode_or_a_disabled_rule_answered_is_no_yes_of_a_person() -> None:
+    by_mode = given(ready(mode=Mode.BYPASS), requested(wish("c1", WEB)))
+    assert holds(by_mode)
+    assert not holds(by_mode.happened(ChangeMode(by=ANN, mode=Mode.DEFAULT)))
+    by_rule = given(ready(), DisableRule(by=ANN, rule=RuleId("unlisted-host")), requested(wish("c1", WEB)))
+    assert holds(by_rule)
+    assert not holds(by_rule.happened(EnableRule(by=ANN, rule=RuleId("unlisted-host"))))
+
+
+def test_a_label_that_the_permit_brought_counts_against_it_only_when_something_else_brings_it() -> None:
+    sends = subject("fetch.get", ToolEffect.SEND, host(Role.SEND_URL, "example.org"), url="https://example.org/")
+    here = approved(sends)
+    brought = [label for label, from_ in here.state.labels.items() if from_.call == "c1"]
+    assert brought, "it brings no label"
+    assert holds(here)
+    assert not holds(here, Since(labels=brought))
+
+
+def test_what_a_hook_asked_about_holds_by_a_yes_of_a_person_alone() -> None:
+    hook = HookSays(hook="mine", effect="ask", reason="it says so")
+    here = approved(write("/srv/own/a"), hook)
+    assert holds(here)
+    assert not holds(here, Since(is_revoked=True))
+    granted_before = approved(write("/srv/own/a"), hook, GrantScope.SESSION).happened(requested(wish("c2", write("/srv/own/a"), hook=hook)))
+    assert holds(granted_before, call="c2")
+    assert not holds(granted_before, Since(is_revoked=True), call="c2")
+    assert not holds(given(ready(mode=Mode.BYPASS), requested(wish("c1", write("/srv/own/a"), hook=hook))))

@@ -1,13 +1,15 @@
 """Foreign agents, for any number of sessions: what each was asked before, its container, its ways out, and then its turn."""
 
 import asyncio
+from collections.abc import Coroutine
 
 from curtainwall.agents.container.adapters import Adapter
 from curtainwall.agents.container.beside import beside
 from curtainwall.agents.container.folders import mountable, settle
 from curtainwall.agents.container.guarding import Guarded, guarded
+from curtainwall.agents.container.rights import Ward, rights_in
 from curtainwall.agents.container.skills import skill_mounts
-from curtainwall.agents.container.terms import Folders, Program, Wish
+from curtainwall.agents.container.terms import ContainerGone, Folders, Program, Wish
 from curtainwall.agents.container.turn import EXTENSION, Around, Turn
 from curtainwall.agents.foreign import Past, Telling
 from curtainwall.model import (
@@ -29,9 +31,16 @@ class ContainerAgent:
     def __init__(self, around: Around) -> None:
         self._around = around
         self._known: dict[SessionId, Past] = {}
+        self._wards: dict[SessionId, Ward] = {}
 
     async def work(self, at: TurnAt) -> TurnResult:
-        """Work on the turn until it is done, or has to wait."""
+        """Work on the turn until it is done, or has to wait; where a stricter mode takes the container away, go on in another."""
+        while (result := await self._work(at)) is None:
+            pass
+        return result
+
+    async def _work(self, at: TurnAt) -> TurnResult | None:
+        """Work in one container; None where it was taken away."""
         granted = self._synced(at.session).asks.granted_in(at.turn)
         for call in granted:
             await self._around.gate.drop(at.session, call, "the agent was gone when the answer came")
@@ -47,15 +56,44 @@ class ContainerAgent:
         async with guarded(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard:
             for note in guard.notes:
                 await telling.note(note)
-            result = await self._worked(at, past, adapter, guard, telling)
+            guard.notes.clear()
+            ward = await self._ward(at.session, past, guard.folders)
+            result = await self._within(ward, self._worked(at, past, adapter, guard, ward, telling))
+        if result is None:
+            await telling.note(_taken(ward))
         for note in guard.notes:
             await telling.note(note)
         self._synced(at.session)
         return result
 
-    async def _worked(self, at: TurnAt, past: Past, adapter: Adapter, guard: Guarded, telling: Telling) -> TurnResult:
+    async def _ward(self, session: SessionId, past: Past, folders: Folders) -> Ward:
+        """Begin to watch that the session's mode allows what its container will be able to do."""
+        around, workspace = self._around, past.workspace
+        assert workspace is not None
+        if (before := self._wards.pop(session, None)) is not None:
+            await before.end()
+        ward = self._wards[session] = Ward(session, rights_in(folders, past.mode))
+        task = ward.begin(around.feed, past.cursor, around.fleet, lambda mode: rights_in(around.folders_of(session, workspace, mode), mode))
+        task.add_done_callback(lambda _: self._wards.pop(session, None) if self._wards.get(session) is ward else None)
+        return ward
+
+    async def _within(self, ward: Ward, work: Coroutine[None, None, TurnResult]) -> TurnResult | None:
+        """Return what came of work that the mode allows; None where a stricter one ended it, whatever it looked like to the agent."""
+        result = None
+        try:
+            result = await work
+        except Exception:
+            if ward.taken_by is None:
+                raise
+        finally:
+            ward.is_at_work = False
+            # INVARIANT: nobody looks through a project while the container that was taken away may still change it.
+            await asyncio.shield(ward.settled())
+        has_ended = result is not None and result.status in (TurnStatus.DONE, TurnStatus.WAITING)
+        return result if ward.taken_by is None or has_ended else None
+
+    async def _worked(self, at: TurnAt, past: Past, adapter: Adapter, guard: Guarded, ward: Ward, telling: Telling) -> TurnResult:
         around, folders = self._around, guard.folders
-        guard.notes.clear()
         assert past.workspace is not None
         user, group, lent = await asyncio.to_thread(self._prepared, adapter.name, folders, past.workspace)
         wish = Wish(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, lent)
@@ -66,6 +104,10 @@ class ContainerAgent:
         ):
             turn = Turn(around, at, past, adapter, await container(), reach, telling, lambda: self._synced(at.session))
             try:
+                if ward.taken_by is not None:
+                    # It was not there yet when it should have been taken away.
+                    await asyncio.shield(around.fleet.drop(at.session))
+                    raise ContainerGone("the mode allows less than the container that was made for it")
                 return await turn.work()
             finally:
                 if guard.is_watched:
@@ -103,6 +145,8 @@ class ContainerAgent:
 
     async def close(self) -> None:
         """Remove the containers of this process."""
+        for ward in tuple(self._wards.values()):
+            await ward.end()
         await self._around.fleet.close()
 
     def _synced(self, session: SessionId) -> Past:
@@ -113,3 +157,11 @@ class ContainerAgent:
         if past.workspace is None:
             raise NotFound(f"there is no session `{session}`")
         return past
+
+
+def _taken(ward: Ward) -> str:
+    """Say what became of a container that could do more than its session's mode allows."""
+    now = f"the mode is `{ward.taken_by}` now"
+    if ward.fault:
+        return f"{now}, but the container could not be ended, so that what runs in it keeps the rights that it had: {ward.fault}"
+    return f"{now}: all that ran in the container was ended, and the agent goes on in one that can do no more than this mode allows"

@@ -143,8 +143,12 @@ class Engine:
             await self._at(container).kill()
 
     async def remove(self, container: str) -> None:
-        """End and remove a container; one that is gone is left alone, and one that somebody else removes is waited for."""
-        await self.resume(container)
+        """End and remove a container; one that is gone is left alone, and one that somebody else removes is waited for.
+
+        One that is frozen dies as it is: nothing in it runs for another moment.
+        """
+        with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
+            await self._at(container).kill(signal="SIGKILL")
         with self._in_our_words(_NOT_FOUND):
             try:
                 await self._at(container).delete(force=True, v=True)

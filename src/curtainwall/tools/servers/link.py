@@ -158,6 +158,11 @@ class Link:
                 self._say_soon({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
         return _result(answer), size
 
+    def kill(self, why: str) -> None:
+        """End the server at once, with everything that it started; whoever waits for it is told why."""
+        self._lose(why)
+        self._process.kill(why)
+
     async def close(self) -> None:
         """End the server with everything that it started."""
         self._lose("it was stopped")

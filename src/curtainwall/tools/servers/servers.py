@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from curtainwall.model import CallPermitted, Feed, Place, Prepared, SessionClosed, SessionId, ToolResult, session_stream
+from curtainwall.model import CallPermitted, Feed, ModeChanged, Place, Prepared, SessionClosed, SessionId, ToolResult, session_stream
 from curtainwall.tools.progress import listener
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.servers.launch import CannotStart
@@ -70,7 +70,7 @@ class Servers:
         await self.supervisor.close()
 
     def _follow(self, session: SessionId) -> None:
-        """See to it that a session's servers end with it, whichever process closes it."""
+        """See to it that a session's servers end with it, and with what its mode allows, whichever process says so."""
         if self._feed is not None and session not in self._followed:
             self._followed[session] = task = asyncio.create_task(self._until_closed(session, self._feed), name=f"servers of {session}")
             task.add_done_callback(lambda _: self._followed.pop(session, None))
@@ -78,6 +78,11 @@ class Servers:
     async def _until_closed(self, session: SessionId, feed: Feed) -> None:
         stream = session_stream(session)
         async for recorded in feed.follow(stream, feed.head(stream)):
-            if isinstance(recorded.event, SessionClosed):
-                await self.supervisor.leave(session)
-                return
+            match recorded.event:
+                case SessionClosed():
+                    await self.supervisor.leave(session)
+                    return
+                case ModeChanged() as event:
+                    await self.supervisor.change_mode(session, event.mode)
+                case _:
+                    continue

@@ -27,6 +27,7 @@ LOOK_AGAIN: Final = 60.0
 IDLE: Final = 900.0
 _PATIENCE: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 _WAITS: Final = 2.0
+_PLANNING: Final = "the mode became `plan`, so the server that could change files was ended; in plan mode one can only read"
 
 Seen = Callable[[str, Mapping[str, Offered]], None]
 """Is told what a server offers, whenever that was asked."""
@@ -61,6 +62,8 @@ class _Slot:
     looked: float = 0.0
     used: float = 0.0
     users: int = 0
+    starting: asyncio.Timeout | None = None
+    """How a start that is under way is ended."""
 
 
 class Supervisor:
@@ -73,6 +76,8 @@ class Supervisor:
         self._slots: dict[_Key, _Slot] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._planning: set[SessionId] = set()
+        """Sessions that became stricter than the servers that they may have."""
 
     @asynccontextmanager
     async def using(self, server: str, place: Place) -> AsyncGenerator[Link]:
@@ -97,6 +102,22 @@ class Supervisor:
     async def leave(self, session: SessionId) -> None:
         """Stop the servers of a session that is over."""
         await self._stop([key for key in self._slots if key.session == session])
+        self._planning.discard(session)
+
+    async def change_mode(self, session: SessionId, mode: Mode) -> None:
+        """Stop what was started for a session with more rights than its mode has now, in the middle of whatever it does."""
+        if mode is not Mode.PLAN:
+            self._planning.discard(session)
+            return
+        self._planning.add(session)
+        freer = [(key, slot) for key, slot in self._slots.items() if key.session == session and not key.is_plan]
+        for _, slot in freer:
+            if slot.starting is not None and not slot.starting.expired():
+                slot.starting.reschedule(0.0)
+            if slot.link is not None:
+                # Now: whoever holds its turn may wait for just this server.
+                slot.link.kill(_PLANNING)
+        await self._stop([key for key, _ in freer])
 
     async def close(self) -> None:
         """Stop all servers; none starts any more."""
@@ -119,7 +140,7 @@ class Supervisor:
         # Counted as a failure until a call succeeds, so that one which dies at once is not started over and over.
         slot.failures += 1
         slot.not_before = time.monotonic() + _PATIENCE[min(slot.failures, len(_PATIENCE) - 1)]
-        link = await self.open(spec, place)
+        link = await self._opened(key, slot, spec, place)
         slot.link, slot.lock = link, _held(self._grounds.locks / f"{key.server}.lock")
         try:
             await self._look(key.server, slot, link)
@@ -130,6 +151,18 @@ class Supervisor:
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep(), name="idle servers")
         return link
+
+    async def _opened(self, key: _Key, slot: _Slot, spec: ServerSpec, place: Place | None) -> Link:
+        """Start a server, unless its session is or becomes stricter than it would be."""
+        try:
+            async with asyncio.timeout(None) as slot.starting:
+                if key.session in self._planning and not key.is_plan:
+                    raise CannotStart(_PLANNING)
+                return await self.open(spec, place)
+        except TimeoutError:
+            raise CannotStart(_PLANNING) from None
+        finally:
+            slot.starting = None
 
     async def open(self, spec: ServerSpec, place: Place | None) -> Link:
         """Start a server and greet it; whoever asked must close the link."""

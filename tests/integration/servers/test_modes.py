@@ -1,0 +1,104 @@
+"""Plan mode while a server runs that may change files: that one ends at once, whatever it is doing, and only one that reads may start."""
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from curtainwall.model import ChangeMode, Mode
+from curtainwall.tools.servers import CannotStart, ServerSpec
+from tests.support.covers import covers
+from tests.support.houses import ANN, run, until
+from tests.support.servers import FREE, Desk, bad_server, desk, place_at, processes_with, review
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+TO_PLAN = ChangeMode(by=ANN, mode=Mode.PLAN)
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> str:
+    return f"mark-{tmp_path.name}-{os.getpid()}"
+
+
+async def writing(tmp_path: Path, mark: str, *more: str) -> ServerSpec:
+    """Return a server that may write to the workspace and leaves a process there which never stops doing so."""
+    [spec] = await review(tmp_path, bad_server("bad", mark, write=("{workspace}",), tools={"echo": FREE, "hang": FREE}))
+    return replace(spec, args=(*spec.args, "--writes", "{workspace}/child", *more))
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+async def grows(path: Path) -> None:
+    """Return when somebody writes to a file right now."""
+    size = size_of(path)
+    await until(lambda: size_of(path) > size)
+
+
+async def is_over(at: Desk, mark: str) -> int:
+    """Return how long the file is when nothing of the server is left."""
+    await until(lambda: not processes_with(mark))
+    return size_of(at.workspace / "child")
+
+
+@covers("servers.stricter-ends-them")
+def test_plan_mode_ends_a_server_that_may_write_and_the_next_one_can_only_read(mark: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with desk(tmp_path, await writing(tmp_path, mark)) as at:
+            assert await at.value("bad.echo", text="hello") == "hello"
+            await grows(at.workspace / "child")
+            await at.house.send(at.session, ChangeMode(by=ANN, mode=Mode.ACCEPT_EDITS))
+            await grows(at.workspace / "child")
+            await at.house.send(at.session, TO_PLAN)
+            size = await is_over(at, mark)
+            assert await at.value("bad.echo", text="again") == "again"
+            assert processes_with(mark), "another one runs"
+            assert size_of(at.workspace / "child") == size
+
+    run(asyncio.wait_for(story(), 100))
+
+
+@covers("servers.stricter-ends-them")
+def test_plan_mode_ends_a_server_in_the_middle_of_a_call(mark: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with desk(tmp_path, await writing(tmp_path, mark)) as at:
+            calling = asyncio.create_task(at.failure("bad.hang"))
+            await grows(at.workspace / "child")
+            await at.house.send(at.session, TO_PLAN)
+            assert "the mode became `plan`" in await calling
+            await is_over(at, mark)
+
+    run(asyncio.wait_for(story(), 100))
+
+
+@covers("servers.stricter-ends-them")
+def test_plan_mode_does_not_wait_for_a_server_that_takes_its_time_to_start(mark: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with desk(tmp_path, await writing(tmp_path, mark, "--silent")) as at:
+            calling = asyncio.create_task(at.failure("bad.echo", text="hello"))
+            await grows(at.workspace / "child")
+            await at.house.send(at.session, TO_PLAN)
+            assert "the mode became `plan`" in await calling
+            await is_over(at, mark)
+
+    run(asyncio.wait_for(story(), 100))
+
+
+@covers("servers.stricter-ends-them")
+def test_a_call_from_before_starts_no_server_with_the_rights_of_then(mark: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with desk(tmp_path, await writing(tmp_path, mark)) as at:
+            supervisor = at.servers.supervisor
+            await supervisor.change_mode(at.session, Mode.PLAN)
+            with pytest.raises(CannotStart, match="the mode became `plan`"):
+                async with supervisor.using("bad", place_at(at.workspace, at.session)):
+                    pass
+            assert not processes_with(mark)
+            await supervisor.change_mode(at.session, Mode.DEFAULT)
+            async with supervisor.using("bad", place_at(at.workspace, at.session)):
+                await grows(at.workspace / "child")
+
+    run(asyncio.wait_for(story(), 100))
