@@ -12,28 +12,51 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 from curtainwall.app.main import COMMANDS
+from curtainwall.app.serving import SERVICES
 from tests.support.repository import ROOT
 
 LIBRARY = ("tests.support.warm",)
 """What a process loads that opens a session with our own agent."""
 
-COMMANDS_OF_OURS = (*sorted({f"curtainwall.app.commands.{command.module}" for command in COMMANDS.values()}), *LIBRARY)
+COMMANDS_OF_OURS = (
+    *sorted({f"curtainwall.app.commands.{command.module}" for command in COMMANDS.values()}),
+    *("typer._adapters", "curtainwall.app.helping", "curtainwall.agents.builtin.models.demo"),
+    *LIBRARY,
+)
 """What `curtainwall` loads, whichever command it is given."""
+
+SERVED = (*(f"curtainwall.app.{name}_service" for name in SERVICES), "uvicorn", "watchfiles")
+"""What `serve` loads besides."""
+
+PROVIDERS = (
+    *("genai_prices", "curtainwall.agents.builtin.models.provider"),
+    *("pydantic_ai.models.anthropic", "pydantic_ai.providers.anthropic"),
+    *("pydantic_ai.models.openai", "pydantic_ai.providers.openai", "pydantic_ai.providers.openai_compatible"),
+)
+"""What a process loads besides for the models of providers: by itself it takes a second or two for that, each time."""
 
 
 def curtainwall(
-    *words: object, environ: Mapping[str, str] | None = None, given: bytes = b"", place: Path = ROOT, bound: float = 100
+    *words: object,
+    environ: Mapping[str, str] | None = None,
+    given: bytes = b"",
+    place: Path = ROOT,
+    bound: float = 100,
+    imported: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of `curtainwall` to its end and return what came of it."""
-    return forked("curtainwall.__main__", *words, environ=environ, given=given, place=place, imported=COMMANDS_OF_OURS, bound=bound)
+    known = (*COMMANDS_OF_OURS, *imported)
+    return forked("curtainwall.__main__", *words, environ=environ, given=given, place=place, imported=known, bound=bound)
 
 
 class Begun:
     """A process at work beside the test, to be asked and told what `subprocess.Popen` is; its pipes are whoever began it's own."""
 
-    stdout = stderr = None
+    stdout: TextIO | None = None
+    stderr: TextIO | None = None
 
     def __init__(self, minder: socket.socket, args: list[str]) -> None:
         self._minder = minder

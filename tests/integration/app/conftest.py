@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.support.forks import COMMANDS_OF_OURS, LIBRARY, Begun, begun, curtainwall, forked
+from tests.support.forks import COMMANDS_OF_OURS, LIBRARY, PROVIDERS, SERVED, Begun, begun, curtainwall, forked
 from tests.support.tmux import Tmux, terminal
 from tests.support.upstream import Upstream, upstream_beside
 from tests.support.waiting import replace, until
@@ -70,8 +70,9 @@ class Program:
     """`curtainwall`, run by a user whose home directory is in a scratch place."""
 
     scratch: Path
-    started: list[subprocess.Popen[str] | Begun] = field(default_factory=list)
+    started: list[Begun] = field(default_factory=list)
     patience: float = 120
+    loaded: tuple[str, ...] = ()
 
     @property
     def home(self) -> Path:
@@ -95,10 +96,20 @@ class Program:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end. What is begun in a terminal is started from nothing, as a user does it."""
         content = given.encode() if isinstance(given, str) else given
-        told = curtainwall(*words, environ={**self.environ, **environ}, given=content, place=self.workspace, bound=self.patience)
+        told = curtainwall(
+            *words, environ={**self.environ, **environ}, given=content, place=self.workspace, bound=self.patience, imported=self.loaded
+        )  # fmt: skip
         assert "Traceback" not in told.stderr, told.stderr
         assert fails or told.returncode == 0, (told.args, told.returncode, told.stdout, told.stderr)
         return told
+
+    def from_nothing(self, *words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end in a process that has nothing loaded before it begins."""
+        command = (sys.executable, "-m", "curtainwall", *map(str, words))
+        environ = {**self.environ, **environ}
+        return subprocess.run(
+            command, env=environ, cwd=self.workspace, capture_output=True, text=True, timeout=self.patience, check=True
+        )  # fmt: skip
 
     def json(self, *words: str | Path, **options: Any) -> Any:
         """Return the one document of a command."""
@@ -110,10 +121,15 @@ class Program:
         given = "".join(json.dumps(call) + "\n" for call in calls)
         return [json.loads(line) for line in self("policy", "check", *words, given=given).stdout.splitlines()]
 
-    def ask(self, *words: str | Path) -> subprocess.Popen[str]:
-        """Start the example that makes one wish at the gate."""
-        command = [sys.executable, str(ROOT / "examples" / "ask.py"), "--far", str(self.far), *map(str, words)]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environ, cwd=self.workspace)
+    def ask(self, *words: str | Path) -> Begun:
+        """Start the example that makes one wish at the gate; what it says can be read line by line."""
+        told, says = os.pipe()
+        with (self.scratch / "ask.err").open("a") as err, Path(os.devnull).open() as nothing, os.fdopen(says, "w") as out:
+            child = begun(
+                "examples.ask", "--far", self.far, *words, files=(nothing.fileno(), out.fileno(), err.fileno()),
+                environ=self.environ, place=self.workspace, imported=LIBRARY,
+            )  # fmt: skip
+        child.stdout = os.fdopen(told)
         self.started.append(child)
         return child
 
@@ -126,10 +142,11 @@ class Program:
     def begin(self, *words: str | Path, **environ: str) -> Running:
         """Run the program beside the test, without a terminal."""
         place = self.scratch / f"process-{len(self.started)}"
+        known = (*COMMANDS_OF_OURS, *self.loaded, *(SERVED if words[0] == "serve" else ()))
         with place.with_suffix(".out").open("w") as out, place.with_suffix(".err").open("w") as err, Path(os.devnull).open() as nothing:
             child = begun(
                 "curtainwall.__main__", *words, files=(nothing.fileno(), out.fileno(), err.fileno()),
-                environ={**self.environ, **environ}, place=self.workspace, imported=COMMANDS_OF_OURS,
+                environ={**self.environ, **environ}, place=self.workspace, imported=known,
             )  # fmt: skip
         self.started.append(child)
         return Running(child, place)
@@ -203,6 +220,7 @@ def provider(program: Program) -> Iterator[Upstream]:
     """Run a provider beside the test; `anthropic:…`, `openai:…` and `local:…` lead to it. Keys are for the environment."""
     with upstream_beside() as site:
         program.configure(providers_at(site))
+        program.loaded = PROVIDERS
         yield site
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,14 @@ import pytest
 
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
+from tests.support.forks import Begun
 from tests.support.serving import script_of
 from tests.support.waiting import until
 
 READ = "filesystem.read_file"
 
 
-def said(child: subprocess.Popen[str], key: str) -> Any:
+def said(child: Begun, key: str) -> Any:
     """Read what a process says until it says something of that name."""
     assert child.stdout is not None
     for line in child.stdout:
@@ -27,7 +27,14 @@ def said(child: subprocess.Popen[str], key: str) -> Any:
     raise AssertionError(f"it ended without a word about {key}")
 
 
-def ask_and_wait(program: Program, path: str | Path) -> tuple[subprocess.Popen[str], str, str]:
+def rest(child: Begun) -> str:
+    """Wait for the end of a process and return what it said since somebody last listened."""
+    assert child.stdout is not None
+    child.wait(90)
+    return child.stdout.read()
+
+
+def ask_and_wait(program: Program, path: str | Path) -> tuple[Begun, str, str]:
     """Start a process that asks and waits; return it with session and approval."""
     child = program.ask("--workspace", program.workspace, "--wait", READ, json.dumps({"path": str(path)}))
     return child, said(child, "session"), said(child, "approval")
@@ -67,7 +74,7 @@ def test_an_answer_survives_the_process_that_asked(program: Program) -> None:
 def test_a_waiting_process_goes_on_when_another_answers(program: Program) -> None:
     child, _, approval = ask_and_wait(program, outside(program))
     program("approve", approval)
-    out, _ = child.communicate(timeout=90)
+    out = rest(child)
     assert json.loads(out.splitlines()[-1])["result"] == "done"
     assert len(program.effects) == 1
 
@@ -187,7 +194,7 @@ def test_an_open_approval_appears_as_a_file_and_a_response_file_answers_it(progr
     assert "already answered by `response file`: granted at 20" in done.stderr
 
 
-def waiting_with_files(program: Program) -> tuple[subprocess.Popen[str], str, str]:
+def waiting_with_files(program: Program) -> tuple[Begun, str, str]:
     with_files(program)
     child, session, approval = ask_and_wait(program, outside(program))
     until((escalations(program, session) / f"request-{approval}.json").exists)
@@ -197,7 +204,7 @@ def waiting_with_files(program: Program) -> tuple[subprocess.Popen[str], str, st
 def test_a_running_process_hears_of_a_response_file(program: Program) -> None:
     child, session, approval = waiting_with_files(program)
     respond(program, session, approval, '{"decision":"approved"}')
-    out, _ = child.communicate(timeout=90)
+    out = rest(child)
     assert json.loads(out.splitlines()[-1])["result"] == "done"
 
 
@@ -205,7 +212,7 @@ def test_a_running_process_hears_of_a_response_file(program: Program) -> None:
 def test_what_is_not_exactly_an_answer_denies(program: Program, text: str) -> None:
     child, session, approval = waiting_with_files(program)
     respond(program, session, approval, text)
-    out, _ = child.communicate(timeout=90)
+    out = rest(child)
     assert json.loads(out.splitlines()[-1])["because"] == ["denied-by-human"]
     assert program.effects == []
 
@@ -219,7 +226,7 @@ def test_a_half_written_response_denies_nothing_and_approves_nothing(program: Pr
             file.flush()
             # A command of ours that runs to its end gives the other process all the time it needs to look.
             assert [row["id"] for row in program.json("approvals", "list")] == [approval]
-    out, _ = child.communicate(timeout=90)
+    out = rest(child)
     assert json.loads(out.splitlines()[-1])["result"] == "done"
 
 
@@ -229,7 +236,7 @@ def test_a_response_that_was_closed_too_early_can_still_be_finished(program: Pro
     path.write_text('{"decision": "deni')
     assert [row["id"] for row in program.json("approvals", "list")] == [approval]
     path.write_text('{"decision": "denied"}')
-    out, _ = child.communicate(timeout=90)
+    out = rest(child)
     assert json.loads(out.splitlines()[-1])["because"] == ["denied-by-human"]
 
 
@@ -237,7 +244,7 @@ def test_links_and_pipes_are_no_yes(program: Program) -> None:
     child, session, approval = waiting_with_files(program)
     (program.scratch / "yes.json").write_text('{"decision": "approved"}')
     (escalations(program, session) / f"response-{approval}.json").symlink_to(program.scratch / "yes.json")
-    out, _ = child.communicate(timeout=90)
+    out = rest(child)
     assert json.loads(out.splitlines()[-1])["because"] == ["denied-by-human"]
 
 

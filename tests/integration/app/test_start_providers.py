@@ -59,7 +59,8 @@ def test_a_reply_and_its_programs_go_back_and_forth_and_everything_is_kept(progr
         Says(("Let me ", "look."), programs=(code,), read=1000, written=100),
         Says(("The first is ", "**17**."), read=1200, written=50, cached=1000),
     )
-    done = program("start", "--model", model, "--workspace", program.workspace, "--output", "json", "what is the first number?", **KEYS)
+    task = ("--workspace", program.workspace, "--output", "json", "what is the first number?")
+    done = program.from_nothing("start", "--model", model, *task, **KEYS)
     document = json.loads(done.stdout)
     assert (document["status"], document["text"]) == ("done", "Let me look.\n\nThe first is **17**.")
     first, second = provider.asked

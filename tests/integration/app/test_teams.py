@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
+from tests.support.forks import PROVIDERS
 from tests.support.upstream import KEY, Says, upstream_beside
 from tests.support.waiting import until
 
@@ -16,6 +17,7 @@ def write(program: Program, text: str, *teams: str) -> None:
         (program.scratch / team).mkdir(exist_ok=True)
         text += f'[teams.{team}]\nproject = "{program.scratch / team}"\nmodel = "local:m"\n'
     (program.home / "config.toml").write_text(text)
+    program.loaded = PROVIDERS
 
 
 def seen(body: dict[str, Any]) -> str:

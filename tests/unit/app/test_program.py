@@ -18,6 +18,7 @@ from curtainwall import __version__
 from curtainwall.app.completing import TABLE, Described
 from curtainwall.app.main import COMMANDS
 from curtainwall.app.screen import paint
+from curtainwall.app.serving import SERVICES
 from curtainwall.channels.terminal import wants_colour
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, read, session_in
@@ -298,6 +299,13 @@ def test_small_questions_import_little(places: Places) -> None:
     ):
         done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=True)
         assert not set(done.stderr.split()) & set(banned), words
+
+
+def test_what_is_served_loads_matrix_only_where_it_is_configured() -> None:
+    code = f"import sys; [__import__(f'curtainwall.app.{{name}}_service') for name in {SERVICES}]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"starlette", "curtainwall.app.matrix_service"} <= set(done.stdout.split())
+    assert not {"nio", "curtainwall.channels.matrix"} & set(done.stdout.split())
 
 
 def test_a_command_looks_for_garbage_but_not_in_what_it_imported(places: Places) -> None:

@@ -25,7 +25,8 @@ def looked(directory: Path, tests: str, workers: int = 0) -> subprocess.Complete
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # which takes most of the time
     return subprocess.run(
-        [sys.executable, "-m", "tests.support.second_look", "-n", str(workers), "test_some.py"],
+        # A place of its own: in the usual one it would remove, at its end, whatever runs of other days have left there.
+        [sys.executable, "-m", "tests.support.second_look", "-n", str(workers), "--basetemp", str(directory / "scratch"), "test_some.py"],
         cwd=directory,
         env=environment | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
