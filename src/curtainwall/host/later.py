@@ -4,16 +4,18 @@ A mount can keep what is there from being changed. What is not there yet cannot 
 the disk, so it is found afterwards and set aside under a name that nothing runs. Nothing is ever deleted.
 """
 
+import ctypes
 import errno
 import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from curtainwall.host.beneath import move_entry, open_beneath
+from curtainwall.host.beneath import move_entry, open_beneath, replace_file
+from curtainwall.host.git_tracking import MOST, only_tracks
 from curtainwall.model import runs_later
 
 MAX_FIXED: Final = 256
@@ -27,6 +29,8 @@ _ENDING = ".held"
 _UNSEEN = "unseen"
 _LONGEST_NAME: Final = 255
 _AS_OWNER: Final = stat.S_ISUID | stat.S_ISGID
+_STATX = getattr(ctypes.CDLL(None), "statx", None)
+_HERE, _NO_FOLLOW, _BIRTH = -100, 0x100, 0x800
 
 
 class TooMany(Exception):
@@ -35,11 +39,12 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What runs later by itself in a project: each path with what it was like, the directories above it, and the git directories."""
+    """What runs later by itself in a project: each path with what it was like, which file that was, the git directories, their configs."""
 
     found: Mapping[str, str]
-    above: Mapping[str, tuple[int, ...]]
+    ways: Mapping[str, tuple[int, ...]]
     git: tuple[str, ...]
+    configs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def fixed(self, *, git_works: bool) -> tuple[str, ...]:
         """Return the paths to keep by mounts; where git works, its directories are open but for what it runs."""
@@ -75,7 +80,8 @@ def find_later(root: str, most: int | None = MAX_ENTRIES, *, lifted: list[tuple[
                     _note(f"{path}/{name}", root, found, insist=insist)
             else:
                 _note(path, root, found, insist=insist)
-    return Later(found, {path: _directories_above(path, root) for path in found}, tuple(git))
+    configs = {path: text for path in (f"{each}/config" for each in git) if path in found and (text := _text_of(path)) is not None}
+    return Later(found, {path: _way_to(path, root) for path in found}, tuple(git), configs)
 
 
 def _note(path: str, root: str, found: dict[str, str], *, insist: bool) -> None:
@@ -97,18 +103,23 @@ def _note(path: str, root: str, found: dict[str, str], *, insist: bool) -> None:
 def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[str, str | None], ...]:
     """Rename what came or changed since, and return each path with its new name, or None where that could not be done."""
     held: list[tuple[str, str | None]] = []
-    # A mount goes along when a directory above it is moved; then its old place is free.
-    kept = {path for path in fixed if before.above.get(path) == _directories_above(path, root)}
+    # A mount goes along when a directory above it is moved, and is gone when somebody outside puts another file in its place, as editors
+    # and git do that save a file: from then on the place is free. Only while it is the same file, what changed in it came from outside.
+    kept = {path for path in fixed if before.ways.get(path) == _way_to(path, root)}
     waiting, gone = [root], set[str]()
     while waiting:
         here = waiting.pop()
         # However much was made, and however it was closed, it is looked through.
         for path, likeness in find_later(here, None, lifted=held).found.items():
-            if path in kept or before.found.get(path) == likeness or not gone.isdisjoint(_lineage(path)):
+            if path in kept or before.found.get(path) == likeness or not gone.isdisjoint(_lineage(path)) or _is_tracking(path, before):
                 continue
             aside = _renamed(path)
             held.append((path, aside))
             gone.add(path)
+            if aside is not None and path in before.configs:
+                # Without any, git would forget the remotes and what else the user had set.
+                with suppress(OSError, ValueError):
+                    replace_file(path, before.configs[path].encode("latin-1"), only_new=True)
             # What belonged to it by its name has to be looked at by itself now.
             if aside is not None and os.path.isdir(aside) and not os.path.islink(aside):
                 waiting.append(aside)
@@ -151,14 +162,37 @@ def _lineage(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0]
 
 
-def _directories_above(path: str, root: str) -> tuple[int, ...]:
-    """Return which directories lead from the project to a path."""
-    names = path[len(root) :].split("/")[1:-1]
+def _is_tracking(path: str, before: Later) -> bool:
+    """Tell whether a git config says by now only that other branches follow others."""
+    old = before.configs.get(path)
+    new = _text_of(path) if old is not None else None
+    return old is not None and new is not None and only_tracks(old, new)
+
+
+def _text_of(path: str) -> str | None:
+    """Return what a short file says, byte by byte; None for anything else."""
+    with suppress(OSError, ValueError), open(open_beneath(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        content = file.read(MOST + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+        return content.decode("latin-1") if content is not None and len(content) <= MOST else None
+    return None
+
+
+def _way_to(path: str, root: str) -> tuple[int, ...]:
+    """Return which directories lead from the project to a path, and which file it is: a number may be given again, a birth not."""
+    names = path[len(root) :].split("/")[1:]
     places = [f"{root}/{'/'.join(names[: count + 1])}" for count in range(len(names))]
     try:
-        return tuple(os.lstat(place).st_ino for place in places)
+        return tuple(number for place in places for number in (os.lstat(place).st_ino, _born(place)))
     except OSError:
         return (-1,)
+
+
+def _born(path: str) -> int:
+    """Return when a file was made, in nanoseconds; 0 where its disk does not say. Nobody can set this time."""
+    told = (ctypes.c_uint64 * 32)()
+    if _STATX is None or _STATX(_HERE, os.fsencode(path), _NO_FOLLOW, _BIRTH, told) != 0 or not told[0] & _BIRTH:
+        return 0
+    return told[10] * 1_000_000_000 + (told[11] & 0xFFFFFFFF)
 
 
 def _named_so(root: str, most: int | None, lifted: list[tuple[str, str | None]] | None) -> Iterator[tuple[str, bool]]:

@@ -73,8 +73,9 @@ def _write_down(record: Path, root: str, before: Later, fixed: tuple[str, ...]) 
 def _taken_up(record: Path) -> list[str]:
     """Set aside what came since a turn that broke off with our process, and return what is to be said of it."""
     kept = json.loads(record.read_text(encoding="ascii"))
-    above = {path: tuple(numbers) for path, numbers in kept["before"]["above"].items()}
-    before = Later(kept["before"]["found"], above, tuple(kept["before"]["git"]))
+    # A record of an earlier version says less of which files there were.
+    ways = {path: tuple(numbers) for path, numbers in kept["before"].get("ways", {}).items()}
+    before = Later(kept["before"]["found"], ways, tuple(kept["before"]["git"]), kept["before"].get("configs", {}))
     return _looked_through(record, kept["root"], before, tuple(kept["fixed"]))
 
 
