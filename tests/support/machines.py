@@ -12,7 +12,18 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker
 from curtainwall.host import Bounds
 from curtainwall.model import CallId, CallPermitted, Effect, Mode, PermitId, Place, Prepared, SessionId, ToolResult, Verdict, Workspace
-from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, Sandboxes, WorkingDirectories, git_closers, git_runners, shell_runners
+from curtainwall.policy import SECRET_PATTERNS, is_secret_name
+from curtainwall.tools import (
+    NATIVE_TOOLS,
+    Catalogue,
+    NativeTools,
+    Sandboxes,
+    SecretNames,
+    WorkingDirectories,
+    git_closers,
+    git_runners,
+    shell_runners,
+)
 
 SECRET = "sk-ant-" + "q" * 40
 
@@ -45,7 +56,13 @@ class Machine:
         sandboxes = Sandboxes()
         runners = {
             **shell_runners(bounds or Bounds(seconds=60), sandboxes),
-            **git_runners(directories, sandboxes=sandboxes, protected=[str(root / "home/.ssh"), str(root / "house")], environ=environ),
+            **git_runners(
+                directories,
+                sandboxes=sandboxes,
+                protected=[str(root / "home/.ssh"), str(root / "house")],
+                environ=environ,
+                secret_names=SecretNames(SECRET_PATTERNS, is_secret_name),
+            ),
         }
         masker = Masker(b"k" * 32)
         tools = NativeTools(

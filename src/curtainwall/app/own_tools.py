@@ -9,7 +9,7 @@ from curtainwall.app.secret_files import Seen
 from curtainwall.facts import Masker
 from curtainwall.host import Bubblewrap, Credentials, find_bubblewrap
 from curtainwall.model import SHELL_RUN, Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
-from curtainwall.policy import Protection
+from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
 from curtainwall.tools import (
     CONFINED,
     NATIVE_TOOLS,
@@ -19,6 +19,7 @@ from curtainwall.tools import (
     NativeTools,
     Runner,
     Sandboxes,
+    SecretNames,
     WorkingDirectories,
     fetch_runners,
     filesystem_runners,
@@ -70,7 +71,10 @@ def run_tools(
     names = tuple(teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
-        git = git_runners(directories, sandboxes=sandboxes, protected=protection.never, own_ports=own_ports)
+        secret_names = SecretNames(SECRET_PATTERNS, is_secret_name)
+        git = git_runners(
+            directories, sandboxes=sandboxes, protected=protection.never, own_ports=own_ports, secret_names=secret_names
+        )  # fmt: skip
         runners |= {**shell_runners(sandboxes=sandboxes), **git}
     else:
         specs = tuple(spec for spec in specs if spec.server not in CONFINED)

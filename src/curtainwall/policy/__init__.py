@@ -6,7 +6,7 @@ from curtainwall.policy.explaining import Explanation, explain
 from curtainwall.policy.judging import judge, labels_of
 from curtainwall.policy.lists import Lists, covers_host, host_entry
 from curtainwall.policy.loading import load
-from curtainwall.policy.names import is_secret_name
+from curtainwall.policy.names import SECRET_PATTERNS, is_secret_name
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, closed, may_disable
 from curtainwall.policy.rules import RuleCard
@@ -15,6 +15,7 @@ from curtainwall.policy.sources import SCHEMA, Source, shipped
 
 __all__ = [
     "SCHEMA",
+    "SECRET_PATTERNS",
     "Explanation",
     "Imported",
     "Judged",

@@ -11,6 +11,10 @@ _SECRET_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx",
 _HARMLESS_ENV = (".env.example", ".env.sample", ".env.template", ".env.dist")
 
 
+SECRET_PATTERNS = tuple(sorted((*_SECRET_FILES, ".env.*", *(f"*{ending}" for ending in _SECRET_ENDINGS))))
+"""Patterns that match every such name, without regard to case; a few harmless ones among them."""
+
+
 def is_secret_name(path: str) -> bool:
     """Tell whether a file is named like one that holds keys or passwords."""
     name = path.rpartition("/")[2].casefold()

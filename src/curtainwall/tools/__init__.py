@@ -6,6 +6,7 @@ from curtainwall.tools.closer import Closer
 from curtainwall.tools.fetch import fetch_runners, scopes
 from curtainwall.tools.filesystem import filesystem_runners
 from curtainwall.tools.git import git_closers, git_runners
+from curtainwall.tools.git_call import SecretNames
 from curtainwall.tools.host import Mounts, NativeTools, WorkingDirectories
 from curtainwall.tools.hub import Hub
 from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
@@ -31,6 +32,7 @@ __all__ = [
     "ProgramApprover",
     "Runner",
     "Sandboxes",
+    "SecretNames",
     "Setting",
     "WorkingDirectories",
     "compile_check",

@@ -10,7 +10,7 @@ from curtainwall.facts import Masker, Unclear, find_push
 from curtainwall.model import GIT_PUSH, BadCall, CallPermitted, Place, Prepared, ToolResult
 from curtainwall.tools import git_local, git_remotes
 from curtainwall.tools.closer import Closer, meaning_more
-from curtainwall.tools.git_call import Call, Deed, House
+from curtainwall.tools.git_call import Call, Deed, House, SecretNames
 from curtainwall.tools.git_network import WayOut
 from curtainwall.tools.host import WorkingDirectories
 from curtainwall.tools.running import CannotDo, Runner
@@ -25,12 +25,15 @@ def git_runners(
     sandboxes: Sandboxes | None = None,
     environ: Mapping[str, str] = os.environ,
     own_ports: frozenset[int] = frozenset(),
+    secret_names: SecretNames | None = None,
 ) -> Mapping[str, Runner]:
     """Return the runners of `git.*`; where bubblewrap is missing they must not be in the catalogue.
 
-    `protected` are the paths that no agent reads; a repository outside the workspace that contains one is not opened.
+    `protected` are the paths that no agent reads; a repository outside the workspace that contains one is not opened. Files with
+    `secret_names` are shown and staged only where a call names them.
     """
-    house = House(directories, tuple(protected), sandboxes or Sandboxes(), WayOut(environ, own_ports))
+    way_out = WayOut(environ, own_ports)
+    house = House(directories, tuple(protected), sandboxes or Sandboxes(), way_out, secret_names or SecretNames())
     deeds: dict[str, Deed] = {
         "status": git_local.status,
         "diff": git_local.diff,

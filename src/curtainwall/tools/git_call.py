@@ -23,6 +23,14 @@ _NOBODY: Final = ("Curtainwall", "curtainwall@localhost")
 
 
 @dataclass(frozen=True, slots=True)
+class SecretNames:
+    """How files are named that hold secrets: patterns that match all such names, and who knows exactly."""
+
+    patterns: tuple[str, ...] = ()
+    is_one: Callable[[str], bool] = lambda _path: False
+
+
+@dataclass(frozen=True, slots=True)
 class House:
     """What every call shares."""
 
@@ -30,6 +38,7 @@ class House:
     protected: tuple[str, ...]
     sandboxes: Sandboxes
     way_out: WayOut
+    secret_names: SecretNames = SecretNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,12 @@ class Call:
         """Tell whether files that run later must stay as they are."""
         own = self.place.workspace.own and is_beneath(self.path, self.place.workspace.path)
         return not own and self.place.mode is not Mode.BYPASS
+
+    @property
+    def names_secrets(self) -> bool:
+        """Tell whether the call itself names a file that holds secrets; then that was judged, and the session has its label."""
+        is_one = self.house.secret_names.is_one
+        return any(one.role is Role.READ_PATH and is_one(one.value) for one in self.prepared.subject.resources)
 
     def spot(self) -> Spot:
         return find_spot(self.path, self.place)

@@ -2,16 +2,23 @@
 
 import asyncio
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from fnmatch import fnmatchcase
+from typing import Final, cast
 
 from pydantic import JsonValue
 
 from curtainwall.facts import quoted
 from curtainwall.host import Confinement
 from curtainwall.tools.git_call import Call, identity, make_directory, refuse_running
-from curtainwall.tools.git_confined import LOCAL, run_git
+from curtainwall.tools.git_confined import LOCAL, run_git, try_git
 from curtainwall.tools.running import CannotDo
+
+_MOST_TOLD: Final = 20
+# As `add` tells what it would do.
+_NAMED: Final = re.compile(r"(?:add|remove) '(.*)'")
 
 # Looking
 
@@ -21,6 +28,46 @@ async def _ask(call: Call, *words: str) -> str:
     async with call.open(call.spot()) as confinement:
         done = await run_git(words, confinement)
     return done.out.decode(errors="replace")
+
+
+async def _ask_about(call: Call, *words: str, listed: Sequence[str], files: Sequence[str] = ()) -> str:
+    """Run git without the files that are named like secrets, where the call names none of those, and say which they are.
+
+    INVARIANT: what is shown or staged was judged by its name, or sets no label. A directory, and a commit, hold what nobody named.
+    """
+    if call.names_secrets:
+        return await _ask(call, *words, "--", *files)
+    patterns = await asyncio.to_thread(_patterns, call, files)
+    without = [f":(exclude,top,icase,glob)**/{each}" for each in patterns]
+    async with call.open(call.spot()) as confinement:
+        open_ = replace(confinement, environment={**confinement.environment, "GIT_LITERAL_PATHSPECS": "0"})
+        done = await run_git([*words, "--", *(f":(literal){path}" for path in files), *without], open_)
+        every = await try_git([words[0], *listed, *words[1:], "--", *files], confinement) if listed else None
+    lines = every.out.decode(errors="replace").splitlines() if every is not None else []
+    names = dict.fromkeys(_NAMED.sub(r"\1", line) for line in lines)
+    left_out = [name for name in names if any(fnmatchcase(os.path.basename(name).lower(), each) for each in patterns)]
+    if left_out:
+        told = ", ".join(quoted(name) for name in left_out[:_MOST_TOLD])
+        call.notes.append(f"left out, because of names that secrets have: {told}; whatever is named by its path is there")
+    return done.out.decode(errors="replace")
+
+
+def _patterns(call: Call, files: Sequence[str]) -> list[str]:
+    """Return the patterns of secrets, but for those that a file matches which the call names and which is none."""
+    named = [os.path.basename(path).lower() for path in files if not os.path.isdir(path)]
+    return [each for each in call.house.secret_names.patterns if not any(fnmatchcase(name, each) for name in named)]
+
+
+async def _refuse_bare_files(call: Call, ref: str) -> str:
+    """Refuse a file by its id alone, since nobody could tell by which name it would have been judged; return what the last word names."""
+    kind = ""
+    for side in re.split(r"\.{2,3}", ref):
+        async with call.open(call.spot(), write=False) as confinement:
+            found = await try_git(["cat-file", "-t", f"{side or 'HEAD'}^{{}}" if ":" not in side else side], confinement)
+        kind = found.out.decode(errors="replace").strip()
+        if kind == "blob" and ":" not in side:
+            raise CannotDo(f"{quoted(side)} is a file; name it by a commit and its path, as in `HEAD:README.md`")
+    return kind
 
 
 async def status(call: Call) -> JsonValue:
@@ -33,8 +80,10 @@ async def diff(call: Call) -> JsonValue:
     ref = call.text("ref")
     files = cast("list[str]", call.prepared.arguments.get("files", []))
     staged = ["--cached"] if call.prepared.arguments.get("staged") else []
-    words = ["--no-ext-diff", "--no-textconv", "--ignore-submodules=all", *staged, *([ref] if ref else []), "--", *files]
-    return await _ask(call, "diff", *words)
+    if ref:
+        await _refuse_bare_files(call, ref)
+    words = ["--no-ext-diff", "--no-textconv", "--ignore-submodules=all", *staged, *([ref] if ref else [])]
+    return await _ask_about(call, "diff", *words, listed=("--name-only",), files=files)
 
 
 async def log(call: Call) -> JsonValue:
@@ -45,7 +94,10 @@ async def log(call: Call) -> JsonValue:
 
 async def show(call: Call) -> JsonValue:
     """Show one commit or object."""
-    return await _ask(call, "show", "--no-ext-diff", "--no-textconv", "--no-show-signature", call.text("ref") or "HEAD", "--")
+    ref = call.text("ref") or "HEAD"
+    kind = await _refuse_bare_files(call, ref)
+    listed = () if kind in ("blob", "tree") else ("--name-only", "--format=")
+    return await _ask_about(call, "show", "--no-ext-diff", "--no-textconv", "--no-show-signature", ref, listed=listed)
 
 
 # Changing
@@ -54,7 +106,7 @@ async def show(call: Call) -> JsonValue:
 async def add(call: Call) -> JsonValue:
     """Stage files."""
     files = cast("list[str]", call.prepared.arguments["files"])
-    await _ask(call, "add", "--verbose", "--", *files)
+    await _ask_about(call, "add", "--verbose", listed=("--dry-run",), files=files)
     return await status(call)
 
 
