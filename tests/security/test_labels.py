@@ -5,10 +5,28 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.app.home import Home
 from curtainwall.app.mounted import mounted_labels
+from curtainwall.app.own_tools import judged_tools
 from curtainwall.app.secret_files import Seen, secrets_in
-from curtainwall.model import CallRequest, Digest, PathFacts, Place, Prepared, Resource, Role, SessionId, Subject, ToolEffect, Workspace
+from curtainwall.facts import Masker
+from curtainwall.model import (
+    CallRequest,
+    Digest,
+    Meaning,
+    PathFacts,
+    Place,
+    Prepared,
+    Resource,
+    Role,
+    SessionId,
+    Subject,
+    ToolEffect,
+    ToolSpec,
+    Workspace,
+)
 from curtainwall.policy import labels_of
+from curtainwall.tools import Catalogue
 from tests.support.policies import call, policy, session
 from tests.unit.app.conftest import Places, session_in
 
@@ -56,6 +74,25 @@ def test_a_tool_server_that_is_given_a_directory_has_read_what_is_labelled_in_it
     assert brought("/w/data", whole=True) == ["finance"]
     assert brought("/w/src", whole=True) == []
     assert brought("/w/data", whole=False) == [], "its names alone"
+
+
+@pytest.mark.parametrize(("path", "labels"), [(".", ["sensitive"]), ("deep", ["sensitive"]), ("src", []), ("notes.txt", [])])
+def test_a_tool_server_that_is_given_a_directory_may_have_read_the_secrets_in_it(places: Places, path: str, labels: list[str]) -> None:
+    for name in ("deep/.env", "src/main.py", "notes.txt"):
+        (places.workspace / name).parent.mkdir(exist_ok=True)
+        (places.workspace / name).touch()
+    search = ToolSpec(
+        server="search",
+        name="text",
+        description="",
+        schema_={"type": "object", "properties": {"path": {"type": "string"}}},
+        effect=ToolEffect.INSPECT,
+        meanings=(Meaning(argument="path", roles=(Role.READ_PATH,)),),
+    )
+    tools = judged_tools(Home(places.home), Masker(b"k")).beside(Catalogue([search]), {})
+    place = Place(session=SessionId("s"), workspace=Workspace(path=str(places.workspace), own=False))
+    subject = tools.prepare("search.text", {"path": path}, place).subject
+    assert [label for label, _ in labels_of(policy(), subject, session(str(places.workspace), own=False))] == labels
 
 
 def fetched_after(places: Places, command: str) -> list[str]:

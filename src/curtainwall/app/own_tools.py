@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from curtainwall.app.home import Home, user_homes
 from curtainwall.app.knowledge import notebook_of, shelf_of
-from curtainwall.app.secret_files import Seen
+from curtainwall.app.secret_files import Seen, given
 from curtainwall.facts import Masker
 from curtainwall.host import Bubblewrap, Credentials, find_bubblewrap
 from curtainwall.model import SHELL_RUN, Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
@@ -47,7 +47,7 @@ def judged_tools(
     """Return every tool that comes with the house; without runners they can be judged and not run."""
     user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
     every = {**_closers(home, masker), **(closers or {})}
-    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=every)
+    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=every, of_others=given)
 
 
 def run_tools(
@@ -87,6 +87,7 @@ def run_tools(
         mounts=mounts,
         own_ports=own_ports,
         closers={**_closers(home, masker), **(closers or {})},
+        of_others=given,
     )
 
 

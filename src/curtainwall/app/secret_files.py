@@ -1,4 +1,4 @@
-"""Files of a workspace that are named like secrets: whoever runs in it may read them, so they count as read."""
+"""Files that are named like secrets: whoever runs in a workspace, or is given a directory, may read them, so they count as read."""
 
 import os
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from curtainwall.facts import MOST_NAMES, Named, find_named, is_without_key
-from curtainwall.model import Place, Prepared
+from curtainwall.model import PathFacts, Place, Prepared, Role
 from curtainwall.policy import is_secret_name
 
 _FEW: Final = 16
@@ -34,6 +34,19 @@ def may_read(workspace: str, secrets: Named) -> Mapping[str, str]:
     return reads
 
 
+def given(prepared: Prepared, _place: Place) -> Prepared:
+    """Return a call of somebody else's tool with the secrets in the directories that it is given: what it does there, nobody knows."""
+    whole = [
+        it.value for it in prepared.subject.resources if it.role is Role.READ_PATH and isinstance(it.facts, PathFacts) and it.facts.whole
+    ]
+    reads = {path: told for directory in whole for path, told in may_read(directory, secrets_in(directory)).items()}
+    return _with(prepared, reads)
+
+
+def _with(prepared: Prepared, reads: Mapping[str, str]) -> Prepared:
+    return replace(prepared, subject=prepared.subject.model_copy(update={"reads": reads})) if reads else prepared
+
+
 class Seen:
     """What commands may read in each workspace. As long as the secrets that were found are there, nobody looks for others."""
 
@@ -47,10 +60,7 @@ class Seen:
         if known is None or not (known.missed or all(map(os.path.lexists, known.found.values()))):
             known = secrets_in(root)
             self._remember(root, known)
-        reads = may_read(root, known)
-        if not reads:
-            return prepared
-        return replace(prepared, subject=prepared.subject.model_copy(update={"reads": reads}))
+        return _with(prepared, may_read(root, known))
 
     def _remember(self, root: str, known: Named) -> None:
         if len(self._known) >= _MOST_REMEMBERED:

@@ -8,12 +8,14 @@ from weakref import WeakValueDictionary
 
 from pydantic import JsonValue
 
-from curtainwall.model import LOAD_SKILL, PROPOSE_PLAN, Place, Prepared, SessionId, ToolHost, TryLater
+from curtainwall.model import LOAD_SKILL, PROPOSE_PLAN, Place, Prepared, Role, SessionId, ToolHost, TryLater
 
 _LONG: Final = 100_000
 _A_WORD: Final = 500
 # They may name many paths in few letters, or have a repository or all skills looked at; beside what they do, a thread costs nothing.
 _SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL)
+# Of these it is known what they do with a directory; no server is named like them.
+_OURS: Final = ("filesystem.", "session.", "teams.", "fetch.")
 
 
 class Preparing:
@@ -25,7 +27,7 @@ class Preparing:
 
     async def prepare(self, tool: str, arguments: JsonValue, place: Place) -> Prepared:
         """Return what a call means; raise `BadCall`."""
-        if not tool.startswith(_SLOW) and not _is_long(arguments):
+        if not tool.startswith(_SLOW) and not _is_long(arguments) and not self._looks_into(tool):
             return self._tools.prepare(tool, arguments, place)
         turn = self._turns.setdefault(place.session, asyncio.Lock())
         await turn.acquire()
@@ -38,6 +40,11 @@ class Preparing:
         # A thread cannot be stopped: one that nobody waits for any more still has the session's turn.
         reading.add_done_callback(lambda _: turn.release())
         return await asyncio.shield(reading)
+
+    def _looks_into(self, tool: str) -> bool:
+        """Tell whether a directory may be looked through for a call: a server does there what nobody knows."""
+        spec = None if tool.startswith(_OURS) else self._tools.find(tool)
+        return spec is not None and any(Role.READ_PATH in meaning.roles for meaning in spec.meanings)
 
 
 def _is_long(arguments: JsonValue) -> bool:

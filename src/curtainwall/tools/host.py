@@ -61,6 +61,7 @@ class NativeTools:
         directories: WorkingDirectories | None = None,
         mounts: Callable[[Place], Mounts] = no_mounts,
         closers: Mapping[str, Closer] | None = None,
+        of_others: Closer | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.directories = directories or WorkingDirectories()
@@ -70,9 +71,11 @@ class NativeTools:
         self._own_ports = own_ports
         self._mounts = mounts
         self._closers = dict(closers or {})
+        self._of_others = of_others
 
     def beside(self, catalogue: Catalogue, runners: Mapping[str, Runner]) -> "NativeTools":
-        """Return other tools in the same setting."""
+        """Return the tools of others in the same setting: what each of their calls means is looked at `of_others`."""
+        closers = {} if self._of_others is None else {spec.full_name: self._of_others for spec in catalogue.listing()}
         return NativeTools(
             catalogue,
             home=self._home,
@@ -81,6 +84,7 @@ class NativeTools:
             own_ports=self._own_ports,
             directories=self.directories,
             mounts=self._mounts,
+            closers=closers,
         )
 
     def find(self, tool: str) -> ToolSpec | None:
