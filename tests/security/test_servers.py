@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from curtainwall.model import BadCall, Broken, Effect, Meaning, Mode, Role, ToolEffect
+from curtainwall.tools import NATIVE_TOOLS, team_tools
 from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerSpec, Shelf, Standing, ToolRoles, all_offered, allowed_environment
 from curtainwall.tools.servers.link import MOST_TOOLS, ServerRefused, ServerSilent
 from tests.support.covers import covers
@@ -311,7 +312,7 @@ def test_a_description_is_cut_cleaned_and_said_to_be_the_servers(tmp_path: Path)
         assert not any(letter in shown for letter in ("\x1b", "\u202e", "\u200b", hidden[0], "\x07"))
 
 
-@pytest.mark.parametrize("name", ["session", "filesystem", "fetch", "git", "shell"])
+@pytest.mark.parametrize("name", sorted({"egress", *(spec.server for spec in (*NATIVE_TOOLS, *team_tools(("backend",))))}))
 @covers("servers.reserved-names")
 def test_no_server_answers_in_place_of_our_own_tools(name: str) -> None:
     with pytest.raises(Broken, match="reserved"):

@@ -8,7 +8,7 @@ from typing import Final
 from curtainwall.facts import quoted
 from curtainwall.model import Broken, Meaning, Role, ToolEffect
 
-RESERVED: Final = frozenset({"session", "filesystem", "fetch", "git", "shell", "egress"})
+RESERVED: Final = frozenset({"session", "filesystem", "fetch", "git", "shell", "egress", "teams"})
 """The names of our own tools; no server may answer in their place."""
 
 WORKSPACE: Final = "{workspace}"
