@@ -18,7 +18,7 @@ from curtainwall.tools.differences import difference, lines_of
 from curtainwall.tools.globs import Glob
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.turns import in_turn
-from curtainwall.tools.walks import Walk, kind_of_entry, kind_of_mode
+from curtainwall.tools.walks import Listing, Walk, kind_of_mode
 
 MAX_READ: Final = 10 * 1024 * 1024
 MAX_LISTED: Final = 5_000
@@ -305,12 +305,14 @@ def _delete_file(arguments: Arguments, desk: _Desk) -> JsonValue:
 def _list_directory(arguments: Arguments, _desk: _Desk) -> JsonValue:
     opened = open_beneath(_text_of(arguments, "path"), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with os.scandir(opened) as entries:
-            listed: list[tuple[str, str]] = sorted((entry.name, kind_of_entry(entry)) for entry in entries)
+        listing = Listing(opened)
+        listed = listing.first(MAX_LISTED)
     finally:
         os.close(opened)
-    shown: list[JsonValue] = [{"name": _inert(name), "type": kind} for name, kind in listed[:MAX_LISTED]]
-    return {"entries": shown, "left_out": max(0, len(listed) - MAX_LISTED)}
+    shown: list[JsonValue] = [{"name": _inert(name), "type": kind} for name, kind in listed]
+    more = max(0, listing.count - MAX_LISTED)
+    note = f"there are {'more than ' if listing.cut else ''}{more:,} others; `filesystem.search_files` finds them by a pattern, as `a*`"
+    return {"entries": shown, "left_out": more, **({"note": note} if more or listing.cut else {})}
 
 
 def _inert(name: str) -> str:
@@ -334,7 +336,8 @@ def _directory_tree(arguments: Arguments, desk: _Desk) -> JsonValue:
             children: list[JsonValue] = []
             node["children"] = children
             levels.append(children)
-    return {"tree": root, "cut": cut or walk.cut}
+    note = "not all of it is here; show a directory further down, or let `filesystem.search_files` find names by a pattern"
+    return {"tree": root, "cut": True, "note": note} if cut or walk.cut else {"tree": root, "cut": False}
 
 
 def _search_files(arguments: Arguments, desk: _Desk) -> JsonValue:
@@ -357,7 +360,8 @@ def _search_files(arguments: Arguments, desk: _Desk) -> JsonValue:
                 cut = True
                 break
             matches.append(desk.shown(f"{root.rstrip('/')}/{found.inner}", desk.place))
-    return {"matches": matches, "cut": cut or walk.cut}
+    note = "there may be more; search in a directory further down, or with a pattern that fits fewer names"
+    return {"matches": matches, "cut": True, "note": note} if cut or walk.cut else {"matches": matches, "cut": False}
 
 
 def _get_file_info(arguments: Arguments, desk: _Desk) -> JsonValue:

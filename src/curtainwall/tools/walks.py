@@ -5,6 +5,8 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
+from itertools import islice
 from typing import Final, Literal
 
 from curtainwall.host import open_beneath
@@ -19,6 +21,7 @@ Kind = Literal["file", "directory", "link", "other"]
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORE_FILES = (".gitignore", ".ignore")
 _MAX_IGNORE_FILE = 65_536
+_AT_ONCE = 10_000
 # Every name on the way is held against every line of the ignore files above it.
 _MAX_LINES, _MAX_LINES_AT_ONCE = 2_000, 10_000
 # Not files at all, and endless.
@@ -46,6 +49,7 @@ class Walk:
     seconds: float = MAX_SECONDS
     _visited: int = 0
     _until: float = 0.0
+    _is_over: bool = False
     _ignored_by: list[tuple[str, IgnoreFile]] = field(default_factory=list[tuple[str, IgnoreFile]])
 
     def __iter__(self) -> Iterator[Found]:
@@ -62,34 +66,40 @@ class Walk:
         if self.ignores:
             self._take_ignore_files(directory, prefix)
         with os.scandir(directory) as entries:
-            names: list[tuple[str, Kind]] = sorted((entry.name, kind_of_entry(entry)) for entry in entries)
-        for name, kind in names:
-            inner = f"{prefix}{name}"
-            # What is left out takes time as well.
-            if time.monotonic() > self._until:
-                self.cut = True
-                return
-            if self._is_left_out(inner, name, kind):
-                continue
-            self._visited += 1
-            if self._visited > MAX_VISITED:
-                self.cut = True
-                return
-            yield Found(inner, name, kind, depth)
-            if kind != "directory":
-                continue
-            if depth >= MAX_DEPTH:
-                self.cut = True
-                continue
-            try:
-                below = os.open(name, _OPEN, dir_fd=directory)
-            except OSError:
-                continue
-            try:
-                yield from self._below(below, f"{inner}/", depth + 1)
-            finally:
-                os.close(below)
+            # A directory can hold more names than fit into memory; up to so many are told by name, and more in portions.
+            while names := sorted((entry.name, kind_of_entry(entry)) for entry in islice(entries, _AT_ONCE)):
+                for name, kind in names:
+                    yield from self._at(directory, name, kind, prefix, depth)
+                    if self._is_over:
+                        return
         del self._ignored_by[known:]
+
+    def _at(self, directory: int, name: str, kind: Kind, prefix: str, depth: int) -> Iterator[Found]:
+        inner = f"{prefix}{name}"
+        # What is left out takes time as well.
+        if time.monotonic() > self._until:
+            self.cut = self._is_over = True
+            return
+        if self._is_left_out(inner, name, kind):
+            return
+        self._visited += 1
+        if self._visited > MAX_VISITED:
+            self.cut = self._is_over = True
+            return
+        yield Found(inner, name, kind, depth)
+        if kind != "directory":
+            return
+        if depth >= MAX_DEPTH:
+            self.cut = True
+            return
+        try:
+            below = os.open(name, _OPEN, dir_fd=directory)
+        except OSError:
+            return
+        try:
+            yield from self._below(below, f"{inner}/", depth + 1)
+        finally:
+            os.close(below)
 
     def _take_ignore_files(self, directory: int, prefix: str) -> None:
         for text in _ignore_texts(directory):
@@ -109,6 +119,30 @@ class Walk:
             if said is not None:
                 return said
         return False
+
+
+@dataclass(slots=True)
+class Listing:
+    """What one directory holds, without what is in it; `count` says afterwards how many names were seen, and `cut` that there are more."""
+
+    directory: int
+    seconds: float = MAX_SECONDS
+    count: int = 0
+    cut: bool = False
+
+    def first(self, most: int) -> list[tuple[str, Kind]]:
+        """Return the first names in their order; never more of them are kept than that, however many there are."""
+        return nsmallest(most, self._entries())
+
+    def _entries(self) -> Iterator[tuple[str, Kind]]:
+        until = time.monotonic() + self.seconds
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if time.monotonic() > until:
+                    self.cut = True
+                    return
+                self.count += 1
+                yield entry.name, kind_of_entry(entry)
 
 
 def kind_of_entry(entry: os.DirEntry[str]) -> Kind:

@@ -321,11 +321,14 @@ def test_listings_end_and_say_so(stage: Stage) -> None:
     matches = done(stage, "search_files", path=".", pattern="f*")
     assert isinstance(listed, dict)
     assert listed["left_out"] == 10
+    assert listed["note"] == "there are 10 others; `filesystem.search_files` finds them by a pattern, as `a*`"
     assert isinstance(tree, dict)
     assert tree["cut"] is True
+    assert str(tree["note"]).startswith("not all of it is here; show a directory further down")
     assert isinstance(matches, dict)
     assert isinstance(matches["matches"], list)
     assert (len(matches["matches"]), matches["cut"]) == (MAX_FOUND, True)
+    assert str(matches["note"]).endswith("search in a directory further down, or with a pattern that fits fewer names")
 
 
 def test_a_pattern_made_to_take_for_ever_does_not(stage: Stage) -> None:
