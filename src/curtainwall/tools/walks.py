@@ -67,7 +67,7 @@ class Walk:
             self._take_ignore_files(directory, prefix)
         with os.scandir(directory) as entries:
             # A directory can hold more names than fit into memory; up to so many are told by name, and more in portions.
-            while names := sorted((entry.name, kind_of_entry(entry)) for entry in islice(entries, _AT_ONCE)):
+            while names := _portion(entries):
                 for name, kind in names:
                     yield from self._at(directory, name, kind, prefix, depth)
                     if self._is_over:
@@ -143,6 +143,10 @@ class Listing:
                     return
                 self.count += 1
                 yield entry.name, kind_of_entry(entry)
+
+
+def _portion(entries: Iterator[os.DirEntry[str]]) -> list[tuple[str, Kind]]:
+    return sorted((entry.name, kind_of_entry(entry)) for entry in islice(entries, _AT_ONCE))
 
 
 def kind_of_entry(entry: os.DirEntry[str]) -> Kind:
