@@ -319,6 +319,19 @@ def test_a_grant_of_another_kind_that_is_revoked_leaves_a_tunnel_that_rules_perm
 
 
 @BOTH
+def test_a_tunnel_does_not_outlive_a_session_that_is_deleted(tmp_path: Path, way: Way) -> None:
+    async def work() -> bytes:
+        async with scene(tmp_path, way, FREELY, TUNNELS) as here:
+            tunnel = await here.connect()
+            assert await tunnel.carries(b"before")
+            await here.house.delete(here.session, ANN)
+            assert not await tunnel.carries(b"after")
+            return here.far.heard
+
+    assert run(asyncio.wait_for(work(), 20)) == b"before"
+
+
+@BOTH
 def test_a_tunnel_that_bypass_opened_does_not_outlive_it(tmp_path: Path, way: Way) -> None:
     async def work() -> bytes:
         async with scene(tmp_path, way, TUNNELS, mode=Mode.BYPASS) as here:

@@ -120,8 +120,11 @@ class _Standing:
         if not self._is_over:
             # It is over where looking fails, too: half of what is new may have been taken in.
             self._is_over = True
-            self._is_over = self._has_changed() and not self._is_permitted()
+            self._is_over = self._is_deleted() or (self._has_changed() and not self._is_permitted())
         return not self._is_over
+
+    def _is_deleted(self) -> bool:
+        return self._house.feed.head(session_stream(self._session)) < self._known.seq
 
     def _has_changed(self) -> bool:
         """Take in what is new, and tell whether any of it could change the verdict."""
@@ -161,7 +164,6 @@ class _Standing:
         entries = house.stores.log.read
         state = house.peek(self._session) or fold(lift(entry) for entry in entries(session_stream(self._session)))
         if state.opened is None:
-            # It was deleted.
             return False
         grants = fold_project(lift(entry) for entry in entries(known.project)).grants
         rules = known.rules.of_session(state.opened).with_project_grants(grants)

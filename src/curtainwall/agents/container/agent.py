@@ -81,12 +81,13 @@ class ContainerAgent:
         """Return what came of work that the mode allows; None where a stricter one ended it, whatever it looked like to the agent."""
         result = None
         try:
-            result = await work
+            async with asyncio.timeout(None) as ward.work:
+                result = await work
         except Exception:
             if ward.taken_by is None:
                 raise
         finally:
-            ward.is_at_work = False
+            ward.is_at_work, ward.work = False, None
             # INVARIANT: nobody looks through a project while the container that was taken away may still change it.
             await asyncio.shield(ward.settled())
         has_ended = result is not None and result.status in (TurnStatus.DONE, TurnStatus.WAITING)

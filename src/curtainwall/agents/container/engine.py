@@ -145,7 +145,7 @@ class Engine:
     async def remove(self, container: str) -> None:
         """End and remove a container; one that is gone is left alone, and one that somebody else removes is waited for.
 
-        One that is frozen dies as it is: nothing in it runs for another moment.
+        One that is frozen is killed as it is, rather than let go on before: the rest ends with its first process.
         """
         with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
             await self._at(container).kill(signal="SIGKILL")

@@ -64,8 +64,15 @@ class Fleet:
     async def drop(self, session: SessionId) -> None:
         """Remove a session's container, with everything that runs in it."""
         held = self._held.pop(session, None)
-        if held is not None:
+        if held is None:
+            return
+        try:
             await self._remove(held)
+        except BaseException:
+            # It is still ours, and is tried again: when it has rested, and when we end.
+            if self._held.setdefault(session, held) is held and not held.is_busy:
+                self._let_rest(held)
+            raise
 
     def has(self, session: SessionId) -> bool:
         """Tell whether a session has a container here, at work or at rest."""

@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from curtainwall.agents.container.fleet import Fleet
 from curtainwall.agents.container.terms import Folders
 from curtainwall.model import CurtainwallError, Feed, Mode, ModeChanged, SessionClosed, SessionId, session_stream
+
+_PATIENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Ward:
         """The mode that took the container away."""
         self.fault = ""
         """Why the container could not be ended, where it could not."""
+        self.work: asyncio.Timeout | None = None
+        """How work is ended whose container could not be."""
         self._session = session
         self._is_gone = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -71,13 +76,7 @@ class Ward:
             match recorded.event:
                 case ModeChanged() as event if self.rights.exceed(rights_in_mode(event.mode)):
                     self.taken_by = event.mode
-                    try:
-                        # No time is given to end well: whoever works against the person has waited for just that.
-                        await fleet.drop(self._session)
-                    except CurtainwallError as fault:
-                        self.fault = str(fault)
-                    finally:
-                        self._is_gone.set()
+                    await self._take_away(fleet)
                     return
                 case SessionClosed():
                     # A turn at work is ended by whoever lets it work, and its container with it.
@@ -88,3 +87,15 @@ class Ward:
                     return
                 case _:
                     continue
+
+    async def _take_away(self, fleet: Fleet) -> None:
+        """End the container. No time is given to end well: whoever works against the person has waited for just that."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await fleet.drop(self._session)
+        except (CurtainwallError, TimeoutError) as fault:
+            self.fault = str(fault) or f"the engine did not do so within {_PATIENCE:g} seconds"
+            if self.work is not None and not self.work.expired():
+                self.work.reschedule(asyncio.get_running_loop().time())
+        finally:
+            self._is_gone.set()
