@@ -76,6 +76,10 @@ class Interpreter:
         """Return the fault of an answer that ended in the middle."""
         return ModelFault("unreachable", f"the answer of `{self._name}` ended before it was whole")
 
+    def endless(self, excess: str) -> ModelFault:
+        """Return the fault of an answer that was ended because it was too long to be kept."""
+        return ModelFault("rejected", f"`{self._name}` does not come to an end: it sent {excess}")
+
     def _of_api(self, error: ModelAPIError) -> ModelFault:
         words = self._words(error)
         status = error.status_code if isinstance(error, ModelHTTPError) else 0

@@ -18,6 +18,8 @@ from pydantic_ai.messages import (
     PartStartEvent,
     TextPart,
     TextPartDelta,
+    ThinkingPartDelta,
+    ToolCallPartDelta,
 )
 from pydantic_ai.models import Model as LibraryModel
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse
@@ -36,6 +38,7 @@ from curtainwall.host import Source, Unavailable
 from curtainwall.model import Usage
 
 _CHAT_END: Final = re.compile(rb'data: ?\[DONE\]|"finish_reason": ?"')
+_MOST_LETTERS: Final = 4_000_000
 _NO_KEY: Final = "none"  # the library insists on one; a server without keys ignores it
 _TOOL: Final = ToolDefinition(
     name=TOOL,
@@ -117,9 +120,11 @@ class ProviderModel:
                 async for event in stream:
                     if piece := words.piece(event):
                         yield Delta(piece)
+                    if words.letters > _MOST_LETTERS:
+                        raise speaks.endless(f"more than {_MOST_LETTERS:,} letters")
                 response = stream.get()
         except UPSTREAM as error:
-            fault = speaks.fault(error)
+            fault = speaks.endless(tape.excess) if tape.excess else speaks.fault(error)
             if fault.kind == "key":
                 await self.aclose()  # the next try reads the key anew
             raise fault from None
@@ -192,10 +197,13 @@ class _Words:
     """The text of a reply as it comes; what follows another piece of text begins a new paragraph."""
 
     def __init__(self) -> None:
+        self.letters = 0
+        """How many have come, those of programs and thoughts included: the library writes all of a part anew for each piece of it."""
         self._index: int | None = None
 
     def piece(self, event: ModelResponseStreamEvent) -> str:
         """Return the text that an event brings."""
+        self.letters += _letters_of(event)
         match event:
             case PartStartEvent(index=index, part=TextPart(content=text)):
                 return self._with_break(index, text)
@@ -210,6 +218,16 @@ class _Words:
         begins = self._index is not None and index != self._index
         self._index = index
         return f"\n\n{text}" if begins else text
+
+
+def _letters_of(event: ModelResponseStreamEvent) -> int:
+    match event:
+        case PartDeltaEvent(delta=TextPartDelta(content_delta=str(text)) | ThinkingPartDelta(content_delta=str(text))):
+            return len(text)
+        case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
+            return len(text)
+        case _:
+            return 0
 
 
 def _is_whole(response: ModelResponse, tape: Tape, speech: Speech) -> bool:

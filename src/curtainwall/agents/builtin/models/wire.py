@@ -1,6 +1,10 @@
-"""What really came on the wire: the bytes of one answer, kept up to a limit while the provider's library reads them."""
+"""What really came on the wire: the bytes of one answer, kept up to a limit while the provider's library reads them.
 
-from collections.abc import AsyncIterator
+The library keeps whatever comes, so an answer is ended here that has no end, or unpacks without one.
+"""
+
+import zlib
+from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from typing import Final, cast
 
@@ -8,8 +12,14 @@ import httpx2
 from pydantic import JsonValue
 
 MOST_KEPT: Final = 8 * 1024 * 1024
+MOST_HEARD: Final = 64 * 1024 * 1024
+"""How many bytes of an answer are read, unpacked; the longest ones that providers give take half of it."""
+_MOST_IN_A_LINE: Final = 16 * 1024 * 1024
+_MOST_OF_A_REFUSAL: Final = 1024 * 1024
+_PIECE: Final = 64 * 1024
 _CONNECT_SECONDS: Final = 30.0
 _LAST_PIECES: Final = 16
+_REFUSED: Final = 400
 _POOL: Final = httpx2.Limits(max_connections=100, max_keepalive_connections=10, keepalive_expiry=30.0)
 
 
@@ -19,14 +29,17 @@ class Tape:
     def __init__(self) -> None:
         self.status = 0
         self.size = 0
-        self._encoding = ""
+        self.excess = ""
+        """What was too much, where the answer was ended for that."""
         self._pieces: list[bytes] = []
 
     def begin(self, response: httpx2.Response) -> None:
         """Record an answer from its beginning; whatever was recorded before is dropped."""
         self.status, self.size, self._pieces = response.status_code, 0, []
-        self._encoding = response.headers.get("content-encoding", "")
-        response.stream = _Heard(cast("httpx2.AsyncByteStream", response.stream), self)
+        # Taken from the library, which would unpack without a bound.
+        encoding = response.headers.pop("content-encoding", "").strip().lower()
+        bound = MOST_HEARD if response.status_code < _REFUSED else _MOST_OF_A_REFUSAL
+        response.stream = _Heard(cast("httpx2.AsyncByteStream", response.stream), self, _Unpacked(encoding), bound)
 
     def take(self, piece: bytes) -> None:
         """Keep a piece, as far as there is room."""
@@ -44,23 +57,53 @@ class Tape:
         told: dict[str, JsonValue] = {"status": self.status, "body": b"".join(self._pieces).decode(errors="replace")}
         if self.size > MOST_KEPT:
             told["left_out"] = self.size - MOST_KEPT
-        if self._encoding not in {"", "identity"}:
-            # We ask for plain text; a server that sends something else all the same is quoted by length alone.
-            told |= {"body": "", "encoding": self._encoding, "left_out": self.size}
         return told
 
 
-class _Heard(httpx2.AsyncByteStream):
-    """A stream of bytes that tells a tape of each."""
+class _Unpacked:
+    """Plain bytes out of those that came. We ask for plain ones; some servers pack them all the same."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, tape: Tape) -> None:
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._inflate = zlib.decompressobj(wbits=47) if encoding in {"gzip", "x-gzip", "deflate"} else None
+
+    def pieces(self, piece: bytes) -> Iterator[bytes]:
+        """Yield what a piece holds, never much at once; raise `httpx2.DecodingError`."""
+        if self._inflate is None:
+            if self._encoding not in {"", "identity"}:
+                raise httpx2.DecodingError("the answer is packed in a way that was not asked for")
+            yield piece
+            return
+        try:
+            while piece and not self._inflate.eof:
+                yield self._inflate.decompress(piece, _PIECE)
+                piece = self._inflate.unconsumed_tail
+        except zlib.error:
+            raise httpx2.DecodingError("the answer says that it is packed, and is not") from None
+
+
+class _Heard(httpx2.AsyncByteStream):
+    """A stream of bytes that tells a tape of each, and ends where there are too many."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, tape: Tape, unpacked: _Unpacked, bound: int) -> None:
         self._stream = stream
         self._tape = tape
+        self._unpacked = unpacked
+        self._bound = bound
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._stream:
-            self._tape.take(piece)
-            yield piece
+        size = line = 0
+        async for packed in self._stream:
+            for piece in self._unpacked.pieces(packed):
+                self._tape.take(piece)
+                size += len(piece)
+                end = piece.rfind(b"\n")
+                line = line + len(piece) if end < 0 else len(piece) - end
+                if size > self._bound or line > _MOST_IN_A_LINE:
+                    self._tape.excess = f"more than {(self._bound if size > self._bound else _MOST_IN_A_LINE) // 1024**2} MiB"
+                    self._tape.excess += "" if size > self._bound else " in one line"
+                    raise httpx2.ReadError("the answer has no end")
+                yield piece
 
     async def aclose(self) -> None:
         await self._stream.aclose()
