@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -68,6 +69,9 @@ def test_guessing_codes_is_stopped_for_everybody(tmp_path_factory: pytest.TempPa
         codes = [stranger.post("/sign-in", code=f"guess {number}").status_code for number in range(12)]
         assert codes == [401] * 10 + [429] * 2
         assert int(stranger.post("/sign-in", code="again").headers["retry-after"]) > 0
+        # Whoever has a link is not kept out by those who guess.
+        code = parse_qs(urlsplit(web.link("ann")).query)["code"][0]
+        assert [web.visit(None).post("/sign-in", code=code).status_code for _ in range(2)] == [303, 429]
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,14 @@ class Entering:
         return self._site.page(request, "sign-in.html", status=status, code=code, next=local(ahead), fault=fault, visitor=None)
 
     async def _enter(self, request: Request) -> Response:
-        if wait := self._tries.wait():
+        code = form_of(request).get("code", "").strip()
+        wait = self._tries.wait()
+        # INVARIANT: a code of a link cannot be guessed, so whoever has one gets in, however many others guess to keep them out.
+        user = self._user_of(code) if not wait else self._site.sign_ins.spend(code) if 0 < len(code) <= _LONGEST_CODE else None
+        if wait and user is None:
             shown = self._shown(request, f"too many sign-ins failed; try again in {wait} seconds", 429)
             shown.headers["Retry-After"] = str(wait)
             return shown
-        user = self._user_of(form_of(request).get("code", "").strip())
         if user is None or not self._site.doors.may_enter(user):
             self._tries.fail()
             return self._shown(request, "this code is wrong, used, or too old; `curtainwall web link` makes another", 401)
