@@ -65,10 +65,9 @@ class Entering:
         return self._site.page(request, "sign-in.html", status=status, code=code, next=local(ahead), fault=fault, visitor=None)
 
     async def _enter(self, request: Request) -> Response:
-        code = form_of(request).get("code", "").strip()
         wait = self._tries.wait()
         # INVARIANT: a code of a link cannot be guessed, so whoever has one gets in, however many others guess to keep them out.
-        user = self._user_of(code) if not wait else self._site.sign_ins.spend(code) if 0 < len(code) <= _LONGEST_CODE else None
+        user = self._user_of(form_of(request).get("code", "").strip(), by_token=not wait)
         if wait and user is None:
             shown = self._shown(request, f"too many sign-ins failed; try again in {wait} seconds", 429)
             shown.headers["Retry-After"] = str(wait)
@@ -80,11 +79,11 @@ class Entering:
         self._set(answer, self._site.doors.cookie, self._site.sign_ins.sign_in(user), http_only=True)
         return answer
 
-    def _user_of(self, code: str) -> str | None:
+    def _user_of(self, code: str, *, by_token: bool) -> str | None:
         if not code or len(code) > _LONGEST_CODE:
             return None
         found: str | None = None
-        for user, token in self._tokens().items():
+        for user, token in self._tokens().items() if by_token else ():
             if hmac.compare_digest(token.encode(), code.encode("utf-8", "surrogatepass")):
                 found = user
         return found or self._site.sign_ins.spend(code)
