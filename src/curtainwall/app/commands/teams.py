@@ -4,6 +4,7 @@ import asyncio
 import math
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -21,7 +22,7 @@ from curtainwall.app.wiring import Setup, Wired, is_served, open_house, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.channels.teams import Exchange, Pair, PairFigures, exchange_json, figures_json, shortage
 from curtainwall.channels.when import when
-from curtainwall.model import NOBODY
+from curtainwall.model import NOBODY, CurtainwallError
 from curtainwall.session import inert
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def list_teams(output: OutputOption = Output.TEXT) -> None:
     async def look() -> tuple[list[PairFigures], dict[str, "Standing"], dict[str, tuple[str, ...]], bool]:
         async with open_house(setup) as wired:
             told = wired.talk.figures()
+            # Only there to be quicker the next time: a disk that takes nothing is no reason not to tell.
+            with suppress(CurtainwallError, OSError):
+                await wired.archive.keep_sums(wired.talk.sums)
             is_idle = any(it.open and not is_worked_on(wired, it.session) for it in told)
             return told, _standings(wired), {it.session: open_approvals(wired, it.session) for it in told}, is_idle
 

@@ -1,8 +1,9 @@
 """Teams that ask each other: pairs and their conversations, and the tools with which agents and people talk to a team."""
 
 from curtainwall.channels.teams.chains import Chain
-from curtainwall.channels.teams.figures import Exchange, PairFigures, Shortage, exchanges, figures_of, shortage
+from curtainwall.channels.teams.figures import Exchange, PairFigures, Shortage, exchanges, shortage
 from curtainwall.channels.teams.pairs import Pair
+from curtainwall.channels.teams.summing import Sum
 from curtainwall.channels.teams.talk import DAY, Answers, Caller, Finish, Peers, Talk, Tell, Terms, Told
 from curtainwall.channels.teams.tools import Card, Hands, Keeping, exchange_json, figures_json, team_closers, team_runners
 
@@ -20,6 +21,7 @@ __all__ = [
     "PairFigures",
     "Peers",
     "Shortage",
+    "Sum",
     "Talk",
     "Tell",
     "Terms",
@@ -27,7 +29,6 @@ __all__ = [
     "exchange_json",
     "exchanges",
     "figures_json",
-    "figures_of",
     "shortage",
     "team_closers",
     "team_runners",

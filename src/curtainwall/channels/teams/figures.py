@@ -9,20 +9,14 @@ from curtainwall.model import (
     BudgetExhausted,
     BudgetKind,
     BudgetRaised,
-    CompactionAsked,
-    CompactionSkipped,
     Feed,
-    HistoryCompacted,
     MessageAccepted,
     MessageId,
     Millis,
-    ModelFailed,
-    ModelResponded,
     PeerAnswer,
     PeerAnswered,
     PeerAnswerHeld,
     SessionId,
-    SessionOpened,
     TurnStarted,
     session_stream,
 )
@@ -121,47 +115,3 @@ def exchanges(feed: Feed, session: SessionId, now: Millis) -> list[Exchange]:
         elif exchange.state == "working":
             exchange.exhausted = tuple(sorted(used_up))
     return list(found.values())
-
-
-def figures_of(feed: Feed, pair: Pair, session: SessionId, now: Millis, archive_after: Millis) -> PairFigures:
-    """Return the figures of one conversation, told from its log alone."""
-    created = used = now
-    messages = tokens = 0
-    waiting, until = set[MessageId](), dict[MessageId, Millis]()
-    dollars, is_pending = 0.0, False
-    used_up = set[BudgetKind]()
-    for recorded in feed.read(session_stream(session)):
-        match recorded.event:
-            case SessionOpened() as opened:
-                created = used = opened.at
-            case MessageAccepted(peer=peer) as said if peer is not None:
-                messages, used = messages + 1, said.at
-                waiting.add(said.message)
-                if said.expires is not None:
-                    until[said.message] = said.expires
-            case TurnStarted() as started:
-                # What has begun is worked on to its end.
-                for message in started.messages:
-                    until.pop(message, None)
-            case PeerAnswered() as told:
-                used = told.at
-                # One that was refused as it came was never taken in.
-                waiting.discard(told.answer.message)
-            case ModelResponded() | ModelFailed() as response:
-                tokens += response.usage.input_tokens + response.usage.output_tokens
-                dollars += response.usage.dollars
-            case BudgetExhausted() as over:
-                used_up.add(over.kind)
-            case BudgetRaised() as raised:
-                used_up.discard(raised.kind)
-            case CompactionAsked():
-                is_pending = True
-            case CompactionSkipped() | HistoryCompacted():
-                is_pending = False
-            case _:
-                continue
-    waiting -= {message for message, over in until.items() if over <= now}
-    is_old = now - used > archive_after and not waiting
-    status: PairStatus = "archived" if is_old else "compact-pending" if is_pending else "active"
-    short_of = tuple(sorted(used_up)) if waiting else ()
-    return PairFigures(pair, session, created, used, messages, len(waiting), tokens, dollars, status, short_of)

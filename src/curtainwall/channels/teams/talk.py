@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from curtainwall.channels.teams.chains import Chain
-from curtainwall.channels.teams.figures import Exchange, PairFigures, Shortage, exchanges, figures_of
+from curtainwall.channels.teams.figures import Exchange, PairFigures, Shortage, exchanges
 from curtainwall.channels.teams.pairs import Pair
+from curtainwall.channels.teams.summing import Sum
 from curtainwall.model import (
     SYSTEM,
     TEAMS,
@@ -28,6 +29,7 @@ from curtainwall.model import (
     Who,
     WithdrawMessage,
     ordered_id,
+    session_stream,
 )
 
 DAY = 24 * 60 * 60 * 1000
@@ -81,8 +83,16 @@ class Peers(Protocol):
         ...
 
 
-Archived = Callable[[Pair, SessionId], PairFigures | None]
-"""Returns the figures of a conversation, where they are known and nothing has happened there since."""
+class Archived(Protocol):
+    """What was written down of conversations, so that nobody has to read their logs again."""
+
+    def figures(self, pair: Pair, session: SessionId) -> PairFigures | None:
+        """Return the figures of an archived conversation, where they are known and nothing has happened there since."""
+        ...
+
+    def sum(self, session: SessionId) -> Sum | None:
+        """Return what the log of any other amounted to up to where it was read."""
+        ...
 
 
 class Answers(Protocol):
@@ -116,6 +126,8 @@ class Talk:
         self._clock = clock
         self.terms = terms
         self._archived = archived
+        self.sums: dict[SessionId, Sum] = {}
+        """What the logs amount to that were read here, of conversations that are not archived."""
 
     def message(self, pair: Pair, text: str, days: float | None = None) -> MessagePeer | None:
         """Return a message that can leave together with the permit for it; None where something has to be seen to before."""
@@ -223,8 +235,18 @@ class Talk:
 
     def _figures(self, pair: Pair, session: SessionId) -> PairFigures:
         now, after = self._clock.now(), self.terms.archive_after
-        known = self._archived(pair, session)
-        return known if known is not None and now - known.used > after else figures_of(self._feed, pair, session, now, after)
+        known = self._archived.figures(pair, session)
+        if known is not None and now - known.used > after:
+            return known
+        sum_ = self.sums.pop(session, None) or self._archived.sum(session) or Sum()
+        if sum_.cursor > self._feed.head(session_stream(session)):
+            # Of a log that is not the one that was read: it was deleted, or rescued in part.
+            sum_ = Sum()
+        sum_.read(self._feed, session)
+        told = sum_.figures(pair, session, now, after)
+        if told.status != "archived":
+            self.sums[session] = sum_
+        return told
 
     def _exchanges(self, session: SessionId, team: str) -> list[Exchange]:
         found = exchanges(self._feed, session, self._clock.now())
