@@ -116,6 +116,7 @@ def test_an_agent_that_rewrites_a_trusted_program_gets_it_switched_off_and_a_hum
     reply = run(hooks.before_call(call(), place(work)))
     assert reply.says is not None
     assert (reply.says.effect, reply.says.hook) == ("ask", "workspace-changed")
+    assert f"the hooks of `{work}` are not those that were trusted and do not run; see `curtainwall hooks list`" in reply.says.reason
     assert not mark.exists()
 
 
@@ -137,6 +138,7 @@ def test_a_trusted_guard_that_vanishes_has_a_human_asked(tmp_path: Path, work: P
     reply = run(user_hooks(Settings(), pins=pins).before_call(call(), place(work)))
     assert reply.says is not None
     assert reply.says.effect == "ask"
+    assert "are not those that were trusted" in reply.says.reason
 
 
 @covers("hooks.not-in-the-workspace")

@@ -59,7 +59,7 @@ def test_hooks_that_cannot_be_honoured_are_an_error_of_the_file(text: str, messa
 def test_without_hooks_the_list_says_how_to_write_some(run: Run) -> None:
     said = run("hooks", "list")
     assert (said.code, said.out) == (0, "")
-    assert "docs/hooks.md" in said.err
+    assert said.err == "there are no hooks; docs/hooks.md says how to write some\n"
 
 
 def test_the_list_shows_hooks_of_both_sources(run: Run, places: Places) -> None:
@@ -106,16 +106,20 @@ def test_trusting_shows_the_hooks_asks_and_pins(run: Run, places: Places) -> Non
     refused = run("hooks", "trust", places.workspace)
     assert refused.code == 2
     assert "guard.sh" in refused.out
+    assert "these programs will run as you, outside any sandbox; whatever else they start or read in there is not watched" in refused.err
     assert not (places.home / "pins.json").exists()
     assert run("hooks", "trust", places.workspace, "--yes").code == 0
     assert stat.S_IMODE((places.home / "pins.json").stat().st_mode) == 0o600
-    assert "that you trusted" in run("hooks", "list").out
+    takes_back = f"brings hooks that you trusted; `curtainwall hooks forget {places.workspace}` takes that back"
+    assert takes_back in run("hooks", "list").out
     shell(places.workspace / "guard.sh", "exit 1")
     assert "has other hooks than you trusted" in run("hooks", "list").out
     (places.workspace / ".claude" / "settings.json").unlink()
     assert run("hooks", "list", "--output", "json").json["workspaces"][0]["trust"] == "changed"
     assert run("hooks", "forget", places.workspace).out == f"forgot {places.workspace}\n"
-    assert run("hooks", "forget", places.workspace).code == 1
+    again = run("hooks", "forget", places.workspace)
+    told = f"curtainwall: the hooks of `{places.workspace}` are not trusted; `curtainwall hooks list` shows those that are\n"
+    assert (again.code, again.err) == (1, told)
 
 
 @covers("hooks.missing-programs-are-told")

@@ -1,13 +1,16 @@
 """Who works for the teams goes on after trouble."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from curtainwall.app.crew import Crew
-from curtainwall.app.keeper import Keeper
+from curtainwall.app.keeper import KEEPER, Keeper
 from curtainwall.app.wiring import open_house, set_up
+from curtainwall.model import SessionId
 from curtainwall.runtime import NoHooks, Turns
+from tests.support.covers import covers
 from tests.support.houses import run, until
 
 
@@ -23,5 +26,24 @@ def test_the_teams_are_kept_again_once_the_log_can_be_watched(tmp_path: Path, ca
                 assert not keeper.is_keeping
                 away.rename(place)
                 await until(lambda: keeper.is_keeping)
+
+    run(story())
+
+
+@covers("teams.waking-tells-the-truth")
+def test_where_another_process_works_for_the_teams_waking_and_sending_to_sleep_say_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        setup = set_up(environ={"CURTAINWALL_HOME": str(tmp_path / "h"), "HOME": str(tmp_path)})
+        async with open_house(setup) as other, open_house(setup) as wired:
+            lease = other.store.leases.take(KEEPER)
+            assert lease is not None
+            keeper = Keeper(wired, Turns(wired.house, lambda _: None, NoHooks(), lambda _: ""), Crew(lambda _: "nobody"))
+            async with keeper.at_work():
+                told = "another process works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
+                # Its taker begins with the loop's next turn.
+                await asyncio.sleep(0)
+                assert await wired.wishes.wake(SessionId("s")) == told
+                assert await wired.wishes.sleep(SessionId("s")) == told
+            lease.release()
 
     run(story())

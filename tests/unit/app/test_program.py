@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -351,6 +352,15 @@ def test_doctor_says_that_the_sessions_of_a_copied_home_work_in_the_first_one(
     word, what = standing()
     assert word == "warn"
     assert str(places.home) in what
+
+
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no file system in memory is mounted here")
+def test_doctor_warns_of_a_home_that_is_gone_with_the_next_start_of_the_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        monkeypatch.setenv("CURTAINWALL_HOME", place)
+        (found,) = (it for it in run("doctor", "--output", "json").json["findings"] if it["name"] == "file system")
+    assert (found["standing"], found["what"]) == ("warn", "tmpfs: everything is gone when the machine restarts")
+    assert "put CURTAINWALL_HOME on a disk" in found.values()
 
 
 def test_doctor_looks_for_local_agents_where_the_configuration_says(
