@@ -123,19 +123,22 @@ class HousePeers:
         known = self._opened.get(pair)
         return None if known is None or self._house.feed.head(session_stream(known.session)) == 0 else known
 
-    def pairs_of(self, whose: str | Pair | None) -> Sequence[tuple[Pair, SessionId]]:
-        """Return the pairs that somebody began, this one pair, or all there are."""
+    def pairs(self, asker: str | None = None) -> Sequence[tuple[Pair, SessionId]]:
+        """Return the pairs that somebody began, or all there are."""
         index, found = self._house.stores.index, list[tuple[Pair, SessionId]]()
-        if isinstance(whose, Pair):
-            session = index.session_at(whose.route)
-            there = session is not None and index.sessions(SessionQuery(channel=TEAMS, prefix=session, limit=1))
-            return [(whose, session)] if session is not None and there else []
         for row in index.sessions(SessionQuery(channel=TEAMS, limit=_MANY)):
             for route in index.routes_to(row.session):
                 pair = Pair.at(route)
-                if pair is not None and whose in (None, pair.asker):
+                if pair is not None and asker in (None, pair.asker):
                     found.append((pair, row.session))
         return found
+
+    def session_of(self, pair: Pair) -> SessionId | None:
+        """Return the session of a pair where it has one, whoever opened it."""
+        index = self._house.stores.index
+        session = index.session_at(pair.route)
+        there = session is not None and index.sessions(SessionQuery(channel=TEAMS, prefix=session, limit=1))
+        return session if there else None
 
     async def send(self, session: SessionId, command: AnyCommand) -> int:
         """Have a command decided; raise its refusal."""

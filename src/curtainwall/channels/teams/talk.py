@@ -70,8 +70,12 @@ class Peers(Protocol):
         """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
         ...
 
-    def pairs_of(self, whose: str | Pair | None) -> Sequence[tuple[Pair, SessionId]]:
-        """Return the pairs that somebody began, this one pair, or all there are."""
+    def pairs(self, asker: str | None = None) -> Sequence[tuple[Pair, SessionId]]:
+        """Return the pairs that somebody began, or all there are."""
+        ...
+
+    def session_of(self, pair: Pair) -> SessionId | None:
+        """Return the session of a pair where it has one, whoever opened it."""
         ...
 
     async def send(self, session: SessionId, command: AnyCommand) -> int:
@@ -173,7 +177,7 @@ class Talk:
     async def reports(self, caller: Caller, team: str | None = None, handle: str | None = None) -> list[tuple[Pair, Exchange]]:
         """Return what became of this asker's messages, to one team or to all, oldest first."""
         found: list[tuple[Pair, Exchange]] = []
-        for pair, session in self.peers.pairs_of(caller.team):
+        for pair, session in self.peers.pairs(caller.team):
             if team not in (None, pair.team):
                 continue
             told = [(pair, it) for it in self._exchanges(session, pair.team) if handle in (None, it.message)]
@@ -206,7 +210,7 @@ class Talk:
 
     def figures(self, asker: str | None = None) -> list[PairFigures]:
         """Return the figures of an asker's pairs, or of all, the most active first."""
-        told = [self._figures(pair, session) for pair, session in self.peers.pairs_of(asker)]
+        told = [self._figures(pair, session) for pair, session in self.peers.pairs(asker)]
         return sorted(told, key=lambda it: (-it.messages, str(it.pair)))
 
     def figures_of(self, pair: Pair) -> PairFigures | None:
@@ -231,7 +235,7 @@ class Talk:
 
     def session_of(self, pair: Pair) -> SessionId | None:
         """Return the pair's session where there is one."""
-        return next((session for _, session in self.peers.pairs_of(pair)), None)
+        return self.peers.session_of(pair)
 
     def _figures(self, pair: Pair, session: SessionId) -> PairFigures:
         now, after = self._clock.now(), self.terms.archive_after
