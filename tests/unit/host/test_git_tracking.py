@@ -5,6 +5,8 @@ from curtainwall.host.git_tracking import only_tracks
 CONFIG = """[core]
 \tbare = false
 \thooksPath = /safe
+[remote "origin"]
+\turl = https://example.com/x.git
 [branch "main"]
 \tremote = origin
 \tmerge = refs/heads/main
@@ -25,6 +27,9 @@ def test_branches_that_follow_others_may_come_and_go() -> None:
         CONFIG + "\tdescription = x\n",
         CONFIG + '[branch "x"] remote = origin\n',
         CONFIG + '[branch "x"]\n\tremote = ../evil\n',
+        CONFIG + '[branch "x"]\n\tremote = evil\n',
+        CONFIG + '[branch "x"]\n\tremote = ..\n',
+        CONFIG + '[remote "evil"]\n[branch "x"]\n\tremote = evil\n',
         CONFIG + '[branch "x"]\n\tremote = evil:a/b\n',
         CONFIG + '[branch "x"]\n\tpushRemote = evil\n',
         CONFIG + '[Branch "x"]\n\tremote = origin\n',
