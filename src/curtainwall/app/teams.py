@@ -13,7 +13,7 @@ from curtainwall.app.keeper import KEEPER
 from curtainwall.app.openings import Wanted
 from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
 from curtainwall.app.working import agents_at_work, models_of
-from curtainwall.channels.teams import Pair, PairFigures, Shortage
+from curtainwall.channels.teams import Chain, Pair, PairFigures, Shortage
 from curtainwall.model import (
     OUTSIDE,
     SYSTEM,
@@ -109,15 +109,16 @@ class Teams:
         await self._call("fork", _given(team=team, newThread=new_thread, thread=thread))
 
     def approvals(self, team: str, *, thread: str = "") -> tuple[str, ...]:
-        """Return what a human is asked in the conversation with a team, oldest first."""
-        session = self._wired.talk.session_of(Pair(asker=self._caller.team, team=team, thread=thread))
-        return open_approvals(self._wired, session)
+        """Return what a human is asked in the conversation with a team, and in those that it waits for, oldest first in each."""
+        return approvals_along(self._wired, self._wired.talk.chain(Pair(asker=self._caller.team, team=team, thread=thread)))
 
     async def new_approvals(self, team: str, *, thread: str = "") -> AsyncGenerator[str]:
-        """Yield for ever what a human is asked in the conversation with a team, each as soon as it is known."""
+        """Yield for ever what a human is asked in the conversation with a team or further on, each as soon as it is known."""
+        pair, chain = Pair(asker=self._caller.team, team=team, thread=thread), None
         told: set[str] = set()
         async for _ in self._wired.house.feed.changes():
-            for approval in self.approvals(team, thread=thread):
+            chain = chain or self._wired.talk.chain(pair)
+            for approval in approvals_along(self._wired, chain):
                 if approval not in told:
                     told.add(approval)
                     yield approval
@@ -164,10 +165,13 @@ class Teams:
         raise TurnFailed(str(value))
 
 
-def open_approvals(wired: Wired, session: SessionId | None) -> tuple[str, ...]:
+def approvals_along(wired: Wired, chain: Chain | None) -> tuple[str, ...]:
+    """Return what a human is asked in a conversation and in those that it waits for; nothing where there is none yet."""
+    return () if chain is None else tuple(approval for session in chain.sessions() for approval in open_approvals(wired, session))
+
+
+def open_approvals(wired: Wired, session: SessionId) -> tuple[str, ...]:
     """Return what a human is asked in a session, oldest first."""
-    if session is None:
-        return ()
     return tuple(row.approval for row in reversed(wired.store.index.approvals(ApprovalQuery(session=session))))
 
 

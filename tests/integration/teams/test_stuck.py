@@ -11,7 +11,7 @@ import pytest
 
 from curtainwall import open_teams
 from curtainwall.app.teams import Teams
-from curtainwall.model import BudgetKind, CommandRefused, PeerAnswered, PeerStatus, RaiseBudget, TurnFailed
+from curtainwall.model import AnswerApproval, ApprovalQuery, BudgetKind, CommandRefused, PeerAnswered, PeerStatus, RaiseBudget, TurnFailed
 from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
@@ -128,6 +128,43 @@ def test_a_team_that_waits_no_longer_is_not_said_to(team_home: TeamHome) -> None
             assert (await asking).text == "that is all"
 
     run(story())
+
+
+ASKS_FOR_A_NAME = json.dumps({"code": "print(await teams.ask(team='data', question='read /etc/hostname', timeout=60000))"})
+
+
+@covers("teams.what-a-human-is-asked-further-on-is-told")
+def test_the_first_asker_hears_at_once_of_what_a_human_is_asked_further_down_the_chain(team_home: TeamHome) -> None:
+    script = team_home.script("backend", ASKS_FOR_A_NAME, json.dumps({"text": "that is all"}), json.dumps({"text": "and more"}))
+    team_home.write(backend=script, data={"model": '"demo"'})
+
+    async def story() -> None:
+        async with open_teams() as teams:
+            asking = asyncio.create_task(teams.ask("backend", "what is it called?", wait=60))
+            approval = await anext(teams.new_approvals("backend"))
+            assert (await teams.ask("backend", "and?", wait=0.01)).approvals == (approval,)
+            (row,) = wired_of(teams).store.index.approvals(ApprovalQuery())
+            assert row.approval == approval
+            await house_of(teams).send(row.session, AnswerApproval(by=ANN, approval=row.approval, granted=True))
+            assert (await asking).text == "that is all"
+            assert teams.approvals("backend") == ()
+
+    run(story())
+
+
+@covers("teams.what-a-human-is-asked-further-on-is-told")
+def test_the_command_line_tells_what_a_human_is_asked_further_down_the_chain(program: Program) -> None:
+    script = program.scratch / "backend.jsonl"
+    script.write_text(f"{ASKS_FOR_A_NAME}\n" + '{"text": "that is all"}\n')
+    models = {"backend": f"script:{script}", "data": "demo"}
+    sections = (f'[teams.{name}]\nproject = "{program.scratch / "backend"}"\nmodel = "{model}"\n' for name, model in models.items())
+    program.configure(LISTED + "".join(sections))
+    asking = program.begin("teams", "ask", "backend", "--timeout", "60s", "what is it called?")
+    approval = asking.says(r"backend waits for a human: `curtainwall approve (\w+)`")
+    assert [it["id"] for it in program.json("approvals", "list")] == [approval]
+    assert f"  waits for a human: `curtainwall approve {approval}`\n" in program("teams", "history", "backend").stdout
+    program("approve", approval)
+    assert (asking.code(), asking.out, asking.err.count(approval)) == (0, "that is all\n", 1)
 
 
 def test_the_command_line_tells_of_a_budget_further_down_the_chain(program: Program) -> None:

@@ -16,7 +16,7 @@ from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.durations import parse_duration, show_duration
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp
-from curtainwall.app.teams import TeamReply, Teams, Told, is_worked_on, open_approvals, open_teams
+from curtainwall.app.teams import TeamReply, Teams, Told, approvals_along, is_worked_on, open_approvals, open_teams
 from curtainwall.app.teams_import import import_teams
 from curtainwall.app.wiring import Setup, Wired, is_served, open_house, set_up
 from curtainwall.channels.counting import counted
@@ -174,7 +174,7 @@ def history(
             session = wired.talk.session_of(pair)
             if session is None:
                 return [], ""
-            asks, worked_on = open_approvals(wired, session), is_worked_on(wired, session)
+            asks, worked_on = approvals_along(wired, wired.talk.chain(pair)), is_worked_on(wired, session)
             found, short = wired.talk.exchanges(pair)[-limit:], wired.talk.shortages(pair)
             told = [(it, _told(it, asks, worked_on=worked_on)) for it in found]
             if short:

@@ -68,19 +68,25 @@ class Chain:
         self._first = _Link(team, session)
         self._links = {session: self._first}
 
+    def sessions(self) -> tuple[SessionId, ...]:
+        """Return the conversation and those that it waits for, the nearest first."""
+        return tuple(link.session for link in self._links_now())
+
     def shortages(self) -> tuple[Shortage, ...]:
         """Return what is used up in the conversation and further on, where nothing goes on there before a human allows more."""
-        found, seen, links = list[Shortage](), {self._first.session}, [self._first]
-        for link in links:
-            link.read(self._feed)
-            if link.tale.short_of:
-                found.append(Shortage(link.team, link.session, link.tale.short_of))
-            for team, session in link.asked:
-                if session not in seen:
-                    seen.add(session)
-                    links.append(self._links.setdefault(session, _Link(team, session)))
-        return tuple(found)
+        return tuple(Shortage(link.team, link.session, link.tale.short_of) for link in self._links_now() if link.tale.short_of)
 
     def further(self) -> tuple[Shortage, ...]:
         """Return the same for those further on alone."""
         return tuple(short for short in self.shortages() if short.session != self._first.session)
+
+    def _links_now(self) -> list[_Link]:
+        """Take in what is new, and return who waits for whom by now."""
+        seen, links = {self._first.session}, [self._first]
+        for link in links:
+            link.read(self._feed)
+            for team, session in link.asked:
+                if session not in seen:
+                    seen.add(session)
+                    links.append(self._links.setdefault(session, _Link(team, session)))
+        return links
