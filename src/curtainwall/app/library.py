@@ -39,6 +39,7 @@ from curtainwall.model import (
     MessageId,
     MessageWithdrawn,
     Mode,
+    NotFound,
     Opening,
     OpeningFailed,
     PendingAsk,
@@ -267,7 +268,7 @@ class Session:
                     raise Closed(f"this session is closed: {closed.reason}")
                 case _:
                     continue
-        raise CommandRefused("the feed ended")
+        raise NotFound(f"session `{self.id}` was deleted")
 
     @property
     def _state(self) -> SessionState:

@@ -412,7 +412,7 @@ class Feed(Protocol):
         ...
 
     def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
-        """Go on for ever with what comes after the cursor."""
+        """Go on with what comes after the cursor, until the stream is deleted."""
         ...
 
     async def grown(self, stream: StreamId, after: int, within: float | None = None) -> None:

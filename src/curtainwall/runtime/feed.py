@@ -51,14 +51,17 @@ class LogFeed:
         return self._page(stream, after, None)
 
     async def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
-        """Go on for ever with what comes after the cursor."""
+        """Go on with what comes after the cursor, until the stream is deleted."""
         with self._wakes.waiter(stream) as woken:
             while True:
                 woken.clear()
+                before = after
                 while page := self._page(stream, after):
                     for recorded in page:
                         yield recorded
                     after = page[-1].seq
+                if after == before and after and self.head(stream) == 0:
+                    return
                 await woken.wait()
 
     async def grown(self, stream: StreamId, after: int, within: float | None = None) -> None:

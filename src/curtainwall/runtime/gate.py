@@ -336,7 +336,7 @@ class SessionGate:
                     return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
                 case _:
                     continue
-        raise CommandRefused("the feed ended")
+        raise NotFound("the session was deleted")
 
     async def _take_over(self, actor: Actor, call: CallId) -> None:
         """Let go of the call that holds the answer this one waits for, where the process that waited for it is gone."""

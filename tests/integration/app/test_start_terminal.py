@@ -340,6 +340,23 @@ def test_forks_and_resets_lead_to_sessions_of_their_own(program: Program) -> Non
     assert [sessions[name]["turns"] for name in ("first", "third")] == [1, 1]
 
 
+def test_a_session_that_is_deleted_elsewhere_is_said_to_be_and_another_can_be_opened(program: Program) -> None:
+    with program.terminal("start", "--model", "demo", "--name", "first") as screen:
+        screen.until(READY)
+        screen.enter("list the files")
+        rests(screen, "There was nothing to show")
+        (row,) = program.sessions()
+        program("sessions", "delete", row["id"], "--yes")
+        screen.until("this session was deleted; `/new` opens another")
+        screen.enter("list the files")
+        screen.until(f"there is no session `{row['id']}`")
+        screen.press("C-u")
+        told(screen, "/new second", "second · session ")
+        screen.press("C-d")
+        assert screen.exit_code() == 0
+    assert [row["name"] for row in program.sessions()] == ["second"]
+
+
 # The terminal itself
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from curtainwall.tools.servers import is_running
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
 from tests.support.repository import ROOT
-from tests.support.servers import FREE, bad_server, desk, processes_with, review
+from tests.support.servers import FREE, Desk, bad_server, desk, processes_with, review
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -78,14 +79,23 @@ def test_nothing_is_alive_after_our_process_was_killed(mark: str, tmp_path: Path
         ours.stdout.close()
 
 
+async def closed(at: Desk) -> None:
+    await at.house.send(at.session, CloseSession(by=ANN, reason="done"))
+
+
+async def deleted(at: Desk) -> None:
+    await at.house.delete(at.session, ANN)
+
+
 @covers("servers.end-with-their-session")
-def test_a_servers_processes_end_with_their_session(mark: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [closed, deleted])
+def test_a_servers_processes_end_with_their_session(mark: str, tmp_path: Path, end: Callable[[Desk], Awaitable[None]]) -> None:
     async def story() -> None:
         free = {"spawn": FREE}
         async with desk(tmp_path, *await review(tmp_path, bad_server("bad", mark, tools=free))) as at:
             await at.value("bad.spawn")
             assert processes_with(mark)
-            await at.house.send(at.session, CloseSession(by=ANN, reason="done"))
+            await end(at)
             await until(lambda: not processes_with(mark))
 
     run(story())

@@ -41,7 +41,7 @@ from curtainwall.model import (
     TryLater,
     session_stream,
 )
-from curtainwall.runtime import SessionGate, SystemClock
+from curtainwall.runtime import House, SessionGate, SystemClock
 from curtainwall.session import Rules, Standing
 from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers
@@ -380,6 +380,24 @@ def test_a_follower_hears_everything_after_its_cursor_in_order(tmp_path: Path) -
             assert heard == [str(number) for number in range(10)]
 
     run(story())
+
+
+def test_whoever_follows_a_session_is_done_when_it_is_deleted(tmp_path: Path) -> None:
+    async def story() -> list[str]:
+        disk = MemoryDisk()
+        async with house(store(disk)) as writer, house(store(disk)) as reader:
+            session = await open_session(writer, tmp_path)
+
+            async def followed(here: House, after: int) -> str:
+                seen = [recorded.seq async for recorded in here.feed.follow(session_stream(session), after)]
+                return f"{after}: {seen}"
+
+            following = [asyncio.create_task(followed(here, after)) for here in (writer, reader) for after in (0, 2)]
+            await asyncio.sleep(0)
+            await writer.delete(session, ANN)
+            return [*await asyncio.gather(*following), await followed(reader, 2)]
+
+    assert run(story()) == ["0: [1, 2]", "2: []", "0: [1, 2]", "2: []", "2: []"]
 
 
 def test_a_session_with_an_open_ask_is_not_deleted(tmp_path: Path) -> None:

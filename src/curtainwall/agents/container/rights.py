@@ -79,14 +79,14 @@ class Ward:
                     await self._take_away(fleet)
                     return
                 case SessionClosed():
-                    # A turn at work is ended by whoever lets it work, and its container with it.
-                    with suppress(CurtainwallError):
-                        await fleet.let_go(self._session)
-                    return
+                    break
                 case _ if not self.is_at_work and not fleet.has(self._session):
                     return
                 case _:
                     continue
+        # A turn at work is ended by whoever lets it work, and its container with it.
+        with suppress(CurtainwallError):
+            await fleet.let_go(self._session)
 
     async def _take_away(self, fleet: Fleet) -> None:
         """End the container. No time is given to end well: whoever works against the person has waited for just that."""

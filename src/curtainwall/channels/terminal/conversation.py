@@ -46,6 +46,7 @@ class Conversation:
         self._stage = Stage(self._scene, SlashCompleter(known), settings)
         self._wishes: asyncio.Queue[Typed | Pressed | TookBack] = asyncio.Queue()
         self._stale = asyncio.Event()
+        self._is_deleted = False
         self._moved = asyncio.Event()
         self._holding = settings.holding
         self._silence = Silence(settings.holding)
@@ -61,7 +62,8 @@ class Conversation:
             code = await self._stage.run()
             for task in others:
                 task.cancel()
-        self._show(parting_words(self._scene.look()), "dim")
+        if not self._is_deleted:
+            self._show(parting_words(self._scene.look()), "dim")
         return code
 
     @property
@@ -72,6 +74,7 @@ class Conversation:
 
     def _go_to(self, session: SessionId) -> None:
         self._stage.show(self._scene.open(session, self._looks))
+        self._is_deleted = False
         self._moved.set()
         self._attend(session)
 
@@ -94,6 +97,8 @@ class Conversation:
             if not isinstance(recorded.event, TextStreamed):
                 self._stale.set()
             self._stage.refresh()
+        self._is_deleted = True
+        self._show(("this session was deleted; `/new` opens another, and `/resume` goes to one that is there",), "red")
 
     async def _listen(self) -> None:
         async with self._line.listening.listen(self._scene.session) as lives:

@@ -152,6 +152,7 @@ class OneShot:
             await self._take(recorded)
             await self._see_what_waits()
             self._see_who_reads()
+        self._finish(End(Status.FAILED, "the session was deleted"))
 
     async def _take(self, recorded: Recorded) -> None:
         event = recorded.event

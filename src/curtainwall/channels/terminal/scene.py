@@ -1,6 +1,7 @@
 """One session on a screen: its events as drawn text, and what still changes above and below the input line. Decides nothing."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from curtainwall.channels.cards import card_lines
 from curtainwall.channels.history import QUEUED, SO_FAR, Utterance, utterances
@@ -23,6 +24,7 @@ from curtainwall.model import (
     MessageAccepted,
     ModelFailed,
     ModelResponded,
+    NotFound,
     SessionId,
     SessionView,
     TextStreamed,
@@ -76,8 +78,9 @@ class Scene:
         return "".join([head, *_earlier(said, looks), *cards])
 
     def look(self) -> SessionView:
-        """Look again how the session stands."""
-        self.view = self._line.desk.view(self.session)
+        """Look again how the session stands; one that was deleted stays as it was seen last."""
+        with suppress(NotFound):
+            self.view = self._line.desk.view(self.session)
         return self.view
 
     def hear(self, live: Live, looks: Looks) -> str:

@@ -80,9 +80,9 @@ class Servers:
         async for recorded in feed.follow(stream, feed.head(stream)):
             match recorded.event:
                 case SessionClosed():
-                    await self.supervisor.leave(session)
-                    return
+                    break
                 case ModeChanged() as event:
                     await self.supervisor.change_mode(session, event.mode)
                 case _:
                     continue
+        await self.supervisor.leave(session)
