@@ -25,6 +25,7 @@ from curtainwall.model import (
     ExpireMessages,
     Mode,
     SessionId,
+    SessionQuery,
     TurnFailed,
     session_stream,
 )
@@ -167,7 +168,12 @@ class Teams:
 
 def approvals_along(wired: Wired, chain: Chain | None) -> tuple[str, ...]:
     """Return what a human is asked in a conversation and in those that it waits for; nothing where there is none yet."""
-    return () if chain is None else tuple(approval for session in chain.sessions() for approval in open_approvals(wired, session))
+    if chain is None:
+        return ()
+    rows = wired.store.index.sessions(SessionQuery(prefix=chain.session, limit=1))
+    # Where no turn is under way it waits for nobody, and its log need not be read.
+    sessions = chain.sessions() if any(row.status in ("working", "waiting") for row in rows) else (chain.session,)
+    return tuple(approval for session in sessions for approval in open_approvals(wired, session))
 
 
 def open_approvals(wired: Wired, session: SessionId) -> tuple[str, ...]:

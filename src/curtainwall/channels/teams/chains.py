@@ -64,6 +64,7 @@ class Chain:
     """The conversations that one waits for, and those that these wait for; each log is read once, and then what is new."""
 
     def __init__(self, feed: Feed, team: str, session: SessionId) -> None:
+        self.session = session
         self._feed = feed
         self._first = _Link(team, session)
         self._links = {session: self._first}
