@@ -7,7 +7,9 @@ from pydantic_core import PydanticSerializationError
 
 from curtainwall.model.commands import AnyCommand
 from curtainwall.model.errors import Broken
-from curtainwall.model.events import AnyEvent, Event, ExtensionNoted
+from curtainwall.model.events import AnyEvent
+from curtainwall.model.events.event import Event
+from curtainwall.model.events.work import ExtensionNoted
 from curtainwall.model.misfits import misfit
 
 _EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(AnyEvent)}

@@ -7,7 +7,10 @@ from pydantic import JsonValue, SerializerFunctionWrapHandler, ValidatorFunction
 from curtainwall.model.approvals import GrantScope, LabelSource
 from curtainwall.model.blobs import BlobRef, Payload
 from curtainwall.model.budgets import BudgetKind, Limits
-from curtainwall.model.events import Progress, SavedProgram, TurnStatus, Workspace
+from curtainwall.model.events import Progress
+from curtainwall.model.events.life import Workspace
+from curtainwall.model.events.turns import TurnStatus
+from curtainwall.model.events.work import SavedProgram
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import ApprovalId, CallId, Digest, GrantId, MessageId, Millis, PermitId, RuleId, SessionId, TurnId
 from curtainwall.model.peers import Peer, PeerAnswer

@@ -10,7 +10,11 @@ from pydantic import JsonValue
 from curtainwall.model.blobs import BlobRef, Payload
 from curtainwall.model.commands import AnyCommand, HookSays
 from curtainwall.model.entries import Batch, Entry, Outcome, Owner, Post, Recorded, Waiting
-from curtainwall.model.events import AnyEvent, CallPermitted, Progress, SavedProgram, TurnStatus, Workspace
+from curtainwall.model.events import AnyEvent, Progress
+from curtainwall.model.events.calls import CallPermitted
+from curtainwall.model.events.life import Workspace
+from curtainwall.model.events.turns import TurnStatus
+from curtainwall.model.events.work import SavedProgram
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.hooks import HookEvent
 from curtainwall.model.ids import CallId, Millis, SessionId, StreamId, TurnId

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from curtainwall.model.commands import MessagePeer
-from curtainwall.model.events import Workspace
+from curtainwall.model.events.life import Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.subjects import Role, Subject, ToolEffect
 from curtainwall.model.verdicts import Mode

@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from curtainwall.model.approvals import Grant, LabelSource
 from curtainwall.model.budgets import Basis, BudgetKind
-from curtainwall.model.events import Workspace
+from curtainwall.model.events.life import Workspace
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import ApprovalId, CallId, MessageId, Millis, RuleId, SessionId
 from curtainwall.model.listings import SessionStatus

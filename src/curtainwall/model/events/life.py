@@ -1,0 +1,115 @@
+"""A session from its opening to its end, and what it runs under."""
+
+from typing import Literal
+
+from curtainwall.model.approvals import LabelSource
+from curtainwall.model.blobs import BlobRef
+from curtainwall.model.budgets import Limits
+from curtainwall.model.events.event import Event
+from curtainwall.model.frozen import Frozen
+from curtainwall.model.ids import Digest, RuleId, SessionId
+from curtainwall.model.people import Route, Who
+from curtainwall.model.verdicts import Mode
+
+
+class Workspace(Frozen):
+    """The directory a session works in: its own, or a project that the user named. The path is real and absolute."""
+
+    path: str
+    own: bool
+
+
+class SessionOpened(Event):
+    """A session began, with everything that is fixed for its life or starts it off."""
+
+    session: SessionId
+    name: str
+    agent: str
+    model: str
+    channel: str
+    workspace: Workspace
+    mode: Mode
+    limits: Limits
+    policy: Digest
+    by: Who
+    parent: SessionId | None = None
+    team: str = ""
+    job: str = ""
+    """The job that it is a firing of, or that a session before it was."""
+    hook: str = ""
+    """The webhook that it is a delivery to, or that a session before it was."""
+
+
+class SessionReady(Event):
+    """Agent and tools are there; the session takes messages."""
+
+
+class HistoryInherited(Event):
+    """A fork or a reset took over what its parent knew, up to an entry of the parent's log."""
+
+    parent: SessionId
+    upto: int
+    history: BlobRef | None
+    how: Literal["fork", "reset"]
+
+
+class SessionRenamed(Event):
+    """Someone gave the session another name."""
+
+    name: str
+    by: Who
+
+
+class SessionClosed(Event):
+    """The session ended; its log and workspace stay."""
+
+    reason: str
+    by: Who
+
+
+class ModeChanged(Event):
+    """The session runs in another mode from here on."""
+
+    mode: Mode
+    by: Who
+
+
+class ModelChanged(Event):
+    """The session uses another model from here on."""
+
+    model: str
+    by: Who
+
+
+class RuleDisabled(Event):
+    """An operator switched off the asks of one rule for this session."""
+
+    rule: RuleId
+    by: Who
+
+
+class RuleEnabled(Event):
+    """An operator switched the asks of a rule on again."""
+
+    rule: RuleId
+    by: Who
+
+
+class LabelsAdded(Event):
+    """The session touched something by another way than a call: an inherited history, an untrusted message."""
+
+    labels: tuple[LabelSource, ...]
+
+
+class RouteAdded(Event):
+    """The session's asks are shown at this place too."""
+
+    route: Route
+    by: Who
+
+
+class RouteRemoved(Event):
+    """The session's asks are no longer shown at this place."""
+
+    route: Route
+    by: Who

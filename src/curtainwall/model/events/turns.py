@@ -1,0 +1,83 @@
+"""Messages, and the turns in which an agent takes them up."""
+
+from enum import StrEnum
+from typing import Literal
+
+from curtainwall.model.events.event import Event
+from curtainwall.model.ids import CallId, MessageId, Millis, TurnId
+from curtainwall.model.peers import Peer
+from curtainwall.model.people import Who
+
+
+class TurnStatus(StrEnum):
+    """How a turn ended."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class MessageAccepted(Event):
+    """A channel took a message; it is queued durably and in order."""
+
+    message: MessageId
+    text: str
+    by: Who
+    role: Literal["human", "context"] = "human"
+    peer: Peer | None = None
+    expires: Millis | None = None
+
+
+class TurnStarted(Event):
+    """The agent took up messages from the queue."""
+
+    turn: TurnId
+    messages: tuple[MessageId, ...]
+
+
+class TurnResumed(Event):
+    """A turn that waited goes on."""
+
+    turn: TurnId
+
+
+class TextStreamed(Event):
+    """About a second of the agent's text, kept so that neither an interrupt nor a crash loses what was shown."""
+
+    turn: TurnId
+    text: str
+
+
+class AgentSpoke(Event):
+    """The agent's whole message; for the model it replaces the streamed pieces."""
+
+    turn: TurnId
+    text: str
+    ours: bool = False
+    """It is a note of ours about the agent, and no answer of its own."""
+
+
+class TurnEnded(Event):
+    """The agent stopped: done, waiting for an answer, interrupted or failed."""
+
+    turn: TurnId
+    status: TurnStatus
+    failure: str = ""
+    fault: str = ""
+    """The name of what went wrong, for programs; `failure` has it in words."""
+    waits_for: tuple[CallId, ...] = ()
+
+
+class InterruptAsked(Event):
+    """Someone wants the running turn to stop."""
+
+    turn: TurnId
+    by: Who
+
+
+class MessageWithdrawn(Event):
+    """A message that still waited in the queue was taken back."""
+
+    message: MessageId
+    by: Who
