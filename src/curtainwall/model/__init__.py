@@ -261,37 +261,45 @@ from curtainwall.model.people import (
     Route,
     Who,
 )
-from curtainwall.model.ports import (
-    LEFT,
+from curtainwall.model.ports.agents import (
     Agent,
+    Journal,
+    Live,
+    TurnAt,
+    TurnResult,
+)
+from curtainwall.model.ports.calls import (
+    LEFT,
     Answer,
     Approver,
-    Blobs,
     CallRequest,
-    Clock,
-    Concerns,
-    Desk,
-    Explaining,
-    Feed,
     Gate,
     HookReply,
     Hooks,
+    Place,
+    Save,
+    ToolHost,
+)
+from curtainwall.model.ports.channels import (
+    Desk,
+    Explaining,
+    Feed,
+    Listening,
+    Places,
+)
+from curtainwall.model.ports.clock import (
+    Clock,
+)
+from curtainwall.model.ports.store import (
+    Blobs,
+    Concerns,
     Inbox,
     Index,
-    Journal,
     Lease,
     Leases,
-    Listening,
-    Live,
     Log,
     Marks,
-    Place,
-    Places,
-    Save,
     Tallies,
-    ToolHost,
-    TurnAt,
-    TurnResult,
 )
 from curtainwall.model.subjects import (
     CommandFacts,
