@@ -13,7 +13,6 @@ from curtainwall.runtime.feed import (
     LogFeed,
 )
 from curtainwall.runtime.gate import (
-    NoHooks,
     SessionGate,
 )
 from curtainwall.runtime.house import (
@@ -21,6 +20,9 @@ from curtainwall.runtime.house import (
 )
 from curtainwall.runtime.journal import (
     HouseJournal,
+)
+from curtainwall.runtime.no_hooks import (
+    NoHooks,
 )
 from curtainwall.runtime.results import (
     SHOWN_LIMIT,

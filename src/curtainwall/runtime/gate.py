@@ -1,7 +1,11 @@
-"""The one way out: every subject walks the same ten steps, in this order."""
+"""The one way out: every subject walks the same ten steps, in this order.
+
+The tools know whether there is such a tool (1), whether the arguments fit (2) and what they mean (3). Hooks come before the call (4). The
+session decides by policy (5), breaker (6) and whatever answers already stands, or has somebody asked (7). After a wait everything is looked
+at again (8). The permit is durable before the call runs (9); its outcome is logged, and hooks hear of it (10).
+"""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,21 +23,17 @@ from curtainwall.model import (
     ApprovalJoined,
     Approver,
     BadCall,
-    Broken,
     CallDenied,
     CallDropped,
-    CallFinished,
     CallId,
     CallPermitted,
     CallRequest,
     CommandRefused,
     CountDenials,
     CurtainwallError,
-    Digest,
     DropCall,
     Effect,
     FinishCall,
-    HookEvent,
     HookReply,
     Hooks,
     NotFound,
@@ -44,7 +44,6 @@ from curtainwall.model import (
     Prepared,
     ProceedCall,
     ProgramNeeded,
-    RefuseCall,
     RequestCall,
     Save,
     SessionId,
@@ -56,41 +55,24 @@ from curtainwall.model import (
     TurnId,
     Verdict,
     Who,
-    canonical_json,
     denial,
     stricter,
 )
 from curtainwall.runtime.actor import Actor
 from curtainwall.runtime.house import House
 from curtainwall.runtime.modes import within_mode
+from curtainwall.runtime.no_hooks import NoHooks
 from curtainwall.runtime.orphans import Orphans
+from curtainwall.runtime.outcomes import finish_call, record_outcome, write_outcome
 from curtainwall.runtime.preparing import Preparing
-from curtainwall.runtime.results import keep, load, shorten
+from curtainwall.runtime.refusing import refusal
 from curtainwall.runtime.under_way import UnderWay
+from curtainwall.runtime.waiting import Waiting
 from curtainwall.runtime.words import human_words
-from curtainwall.session import Standing
+from curtainwall.session import OpenCall, Standing
 
 _COUNT_EVERY = 100
-_REFUSED_KEPT = 8_192
-_LONGEST_NAME = 200
 _KNOWN_WITHIN = 10.0
-_NOTHING = HookReply()
-
-
-class NoHooks:
-    """The user has no programs around calls."""
-
-    async def before_call(self, subject: Subject, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
-        """Want nothing."""
-        return _NOTHING
-
-    async def after_call(self, subject: Subject, result: ToolResult, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
-        """Say nothing."""
-        return _NOTHING
-
-    async def tell(self, event: HookEvent, place: Place) -> HookReply:  # noqa: ARG002 - the port's signature
-        """Say nothing."""
-        return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +99,7 @@ class SessionGate:
         self._hooks = hooks or NoHooks()
         self._approver = approver
         self._orphans = Orphans(house)
-        self._waited_for: set[CallId] = set()
+        self._waiting = Waiting(house)
         self._under_way = UnderWay()
 
     async def finish(self, within: float) -> None:
@@ -140,9 +122,9 @@ class SessionGate:
             )
             try:
                 return await self._walk(actor, wish, wait=wait)
-            except OverBudget as refusal:
+            except OverBudget as spent:
                 self._count(actor)
-                return Answer(call=wish.call, verdict=denial("call-budget", str(refusal)))
+                return Answer(call=wish.call, verdict=denial("call-budget", str(spent)))
 
     async def take_up(self, session: SessionId) -> Sequence[Answer]:
         """Go on with the calls that were answered while nobody was there to run them."""
@@ -157,8 +139,7 @@ class SessionGate:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
             for call, open_ in tuple(actor.state.calls.items()):
                 if open_.standing is Standing.ANSWERED:
-                    wish = _Wish(call, open_.subject.tool, dict(open_.subject.raw), open_.turn, place)
-                    answers.append(await self._look_again(actor, wish, wait=False))
+                    answers.append(await self._look_again(actor, _wish_again(call, open_, place), wait=False))
         return answers
 
     async def go_on(self, session: SessionId, call: CallId) -> Answer:
@@ -171,16 +152,14 @@ class SessionGate:
             if open_.standing is Standing.ASKED and approval is not None:
                 return Answer(call=call, verdict=_asking(approval.asked), waiting=True)
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _Wish(call, open_.subject.tool, dict(open_.subject.raw), open_.turn, place)
-            self._waited_for.add(call)
-            try:
-                await self._take_over(actor, call)
-                return await self._look_again(actor, wish, wait=False, anew=False)
-            except asyncio.CancelledError:
-                await asyncio.shield(self._let_go(actor, wish, has_left=False))
-                raise
-            finally:
-                self._waited_for.discard(call)
+            wish = _wish_again(call, open_, place)
+            with self._waiting.on(call):
+                try:
+                    await self._waiting.take_over(actor, call)
+                    return await self._look_again(actor, wish, wait=False, anew=False)
+                except asyncio.CancelledError:
+                    await asyncio.shield(self._let_go(actor, wish, has_left=False))
+                    raise
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
         """Let go of a call that nobody waits for any more; one that has ended is no fault."""
@@ -212,7 +191,7 @@ class SessionGate:
                 if open_ is None or open_.permit is None:
                     return
                 told = Payload(inline="interrupted before it ran")
-                await _written(actor, FinishCall(by=SYSTEM, call=wish.call, permit=open_.permit, ok=False, result=told))
+                await write_outcome(actor, FinishCall(by=SYSTEM, call=wish.call, permit=open_.permit, ok=False, result=told))
 
     async def _walk_through(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
         try:
@@ -248,27 +227,10 @@ class SessionGate:
         return _with_words(await self._go_on(actor, wish, prepared, events, cursor, wait=wait), reply)
 
     async def _refuse(self, actor: Actor, wish: _Wish, bad: BadCall) -> Answer:
-        """Log a call that never became a subject; what it said is kept masked and short."""
-        # The words may quote an argument, and whatever is wrong with those must not keep the denial out of the log.
-        verdict = denial(bad.rule, str(self._tools.masked(_storable(str(bad)))))
-        name = str(self._tools.masked(_storable(wish.tool)))[:_LONGEST_NAME]
-        raw = self._kept(wish.arguments)
-        subject = Subject(tool=name, effect=ToolEffect.SEND, raw=raw, canonical={}, resources=(), digest=Digest(""))
-        await actor.submit(RefuseCall(by=SYSTEM, call=wish.call, subject=subject, verdict=verdict, turn=wish.turn))
-        return Answer(call=wish.call, verdict=verdict)
-
-    def _kept(self, arguments: JsonValue) -> dict[str, JsonValue]:
-        """Return refused arguments as the log can hold them."""
-        try:
-            # Measured first: what is not kept need not be masked either.
-            if len(canonical_json(arguments)) >= _REFUSED_KEPT:
-                return {"": "too long to keep"}
-            written = self._tools.masked(arguments)
-            raw: dict[str, JsonValue] = written if isinstance(written, dict) else {"": written}
-            json.dumps(raw, ensure_ascii=False).encode()
-        except Exception:  # noqa: BLE001 - whatever is wrong with the words, that they were refused is logged
-            return {"": "nothing that could be kept"}
-        return raw
+        """Log a call that never became a subject."""
+        command = refusal(self._tools, wish.call, wish.tool, wish.arguments, wish.turn, bad)
+        await actor.submit(command)
+        return Answer(call=wish.call, verdict=command.verdict)
 
     async def _go_on(self, actor: Actor, wish: _Wish, prepared: Prepared, events: Sequence[AnyEvent], cursor: int, *, wait: bool) -> Answer:
         for event in events:
@@ -305,51 +267,14 @@ class SessionGate:
                 await actor.submit(AnswerApproval(by=Who(name=name, channel="runtime"), approval=approval, granted=True))
 
     async def _wait(self, actor: Actor, wish: _Wish, approval: ApprovalId, cursor: int, *, wait: bool) -> Answer:
-        """Wait for whatever ends the asking. Nothing of ours is held meanwhile but this coroutine."""
+        """Wait for whatever ends the asking, or say at once that somebody is asked."""
         open_ = actor.state.approvals.get(approval)
         if not wait and open_ is not None:
             return Answer(call=wish.call, verdict=_asking(open_.asked), waiting=True)
-        self._waited_for.add(wish.call)
-        try:
+        with self._waiting.on(wish.call):
             with self._under_way.waiting():
-                ended = await self._until_settled(actor, wish, cursor)
+                ended = await self._waiting.until_settled(actor, wish.call, cursor)
             return ended or await self._look_again(actor, wish, wait=wait)
-        finally:
-            self._waited_for.discard(wish.call)
-
-    async def _until_settled(self, actor: Actor, wish: _Wish, cursor: int) -> Answer | None:
-        """Wait until a call is answered, or return what else it has come to."""
-        finished: CallFinished | None = None
-        async for recorded in self._house.feed.follow(actor.stream, cursor):
-            await actor.catch_up(recorded.seq)
-            if _is_answered(actor, wish.call):
-                return None
-            await self._take_over(actor, wish.call)
-            match recorded.event:
-                case CallFinished() as event:
-                    finished = event
-                case CallDenied() as denied if denied.call == wish.call:
-                    return Answer(call=wish.call, verdict=denied.verdict)
-                case CallDropped() as dropped if dropped.call == wish.call:
-                    if finished is not None and dropped.shares == finished.call:
-                        return self._shared(wish, finished)
-                    return Answer(call=wish.call, verdict=denial("call-dropped", dropped.why))
-                case _:
-                    continue
-        raise NotFound("the session was deleted")
-
-    async def _take_over(self, actor: Actor, call: CallId) -> None:
-        """Let go of the call that holds the answer this one waits for, where the process that waited for it is gone."""
-        approval = actor.state.calls[call].approval if call in actor.state.calls else None
-        for other, open_ in tuple(actor.state.calls.items()):
-            if (
-                approval is not None
-                and open_.approval == approval
-                and open_.standing is Standing.ANSWERED
-                and other not in self._waited_for
-            ):
-                with suppress(CommandRefused):
-                    await actor.submit(DropCall(by=SYSTEM, call=other, why="the agent was gone when the answer came"))
 
     async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
         """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
@@ -377,56 +302,15 @@ class SessionGate:
             cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
             # Where it cannot be written, whoever cancelled this still has to see it cancelled.
             with suppress(CurtainwallError):
-                await asyncio.shield(self._finish(actor, wish, permit, cut))
+                await asyncio.shield(finish_call(actor, permit, cut, self._house.stores.blobs))
             raise
         except Exception as error:  # noqa: BLE001 - a tool's failure is an outcome, whatever it raised
             result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
-        shown = await self._outcome(actor, wish, permit, result, inspects=prepared.subject.effect is ToolEffect.INSPECT)
+        inspects = prepared.subject.effect is ToolEffect.INSPECT
+        shown = await record_outcome(actor, permit, result, self._house.stores.blobs, inspects=inspects)
         reply = await self._hooks.after_call(prepared.subject, result, wish.place)
         told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
         return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told), reply)
-
-    async def _outcome(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult, *, inspects: bool) -> JsonValue:
-        if result.is_logged and wish.call not in actor.state.calls:
-            return result.value
-        try:
-            return await self._finish(actor, wish, permit, result, inspects=inspects)
-        except NotFound:
-            # It was on its way into the log when nobody wanted to wait any longer.
-            if not result.is_logged:
-                raise
-            return result.value
-
-    async def _finish(self, actor: Actor, wish: _Wish, permit: CallPermitted, result: ToolResult, *, inspects: bool = False) -> JsonValue:
-        shown, fault = shorten(result.value), None
-        try:
-            kept = await keep(result.value, self._house.stores.blobs)
-        except (TryLater, Broken, asyncio.CancelledError) as unkept:
-            # It ran, so its outcome is what it was; only what it said is not whole any more.
-            kept, fault = Payload(inline="it could not be kept"), unkept
-        command = FinishCall(
-            by=SYSTEM,
-            call=wish.call,
-            permit=permit.permit,
-            ok=result.ok,
-            result=kept,
-            shown=None if shown is result.value and fault is None else Payload(inline=shown),
-        )
-        if fault is not None:
-            with suppress(CurtainwallError):
-                actor.owe(command)
-            raise fault
-        if inspects:
-            # A look changes nothing, so nobody waits until its outcome is durable; whatever the session does next is written after it.
-            actor.owe(command)
-        else:
-            await _written(actor, command)
-        return shown
-
-    def _shared(self, wish: _Wish, finished: CallFinished) -> Answer:
-        value = load(finished.shown or finished.result, self._house.stores.blobs)
-        verdict = Verdict(effect=Effect.ALLOW, because=(), reason="it shares the outcome of the same call")
-        return Answer(call=wish.call, verdict=verdict, result=ToolResult(ok=finished.ok, value=value))
 
     def _count(self, actor: Actor) -> None:
         """Past the budget of logged calls: one event for many denials."""
@@ -434,6 +318,11 @@ class SessionGate:
         if actor.uncounted >= _COUNT_EVERY:
             actor.owe(CountDenials(by=SYSTEM, count=actor.uncounted))
             actor.uncounted = 0
+
+
+def _wish_again(call: CallId, open_: OpenCall, place: Place) -> _Wish:
+    """Return a call that is open as it was first made."""
+    return _Wish(call, open_.subject.tool, dict(open_.subject.raw), open_.turn, place)
 
 
 def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:
@@ -449,25 +338,6 @@ def _with_words(answer: Answer, reply: HookReply) -> Answer:
         return answer
     context = "\n".join(filter(None, (reply.context, answer.context)))
     return replace(answer, context=context, stopped=answer.stopped or reply.stopped)
-
-
-def _storable(text: str) -> str:
-    """Return a text without half characters, which no encoding holds."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-async def _written(actor: Actor, outcome: FinishCall) -> None:
-    """Write an outcome down; one that cannot be written now is owed, because a call without one would count as running."""
-    try:
-        await actor.submit(outcome)
-    except (TryLater, Broken):
-        actor.owe(outcome)
-        raise
-
-
-def _is_answered(actor: Actor, call: CallId) -> bool:
-    open_ = actor.state.calls.get(call)
-    return open_ is not None and open_.standing is Standing.ANSWERED
 
 
 def _asking(asked: ApprovalAsked) -> Verdict:

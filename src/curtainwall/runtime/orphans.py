@@ -19,6 +19,7 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.house import House
 
+GONE = "the agent was gone when the answer came"
 _MANY = 64
 
 
@@ -52,4 +53,4 @@ class Orphans:
                 case _:
                     continue
         with suppress(CurtainwallError):
-            await self._house.send(session, DropCall(by=SYSTEM, call=call, why="the agent was gone when the answer came"))
+            await self._house.send(session, DropCall(by=SYSTEM, call=call, why=GONE))
