@@ -24,6 +24,17 @@ def sql(places: Places, *statements: str) -> None:
             db.execute(statement)
 
 
+def damage(database: Path) -> None:
+    """Damage an index, so that everything in the log can still be read."""
+    with closing(sqlite3.connect(database)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'session_agent'").fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with database.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+
 def audit_of(places: Places, session: str) -> Path:
     return places.home / "sessions" / session / "audit.jsonl"
 
@@ -209,6 +220,39 @@ def test_a_session_that_was_set_back_is_not_made_good_by_a_rescue(places: Places
     assert "older copy" in run("audit", "verify", "--against", heads).out
     heads.write_text(kept)
     assert run("audit", "verify", "--against", heads).code == 0, "it is what it was then"
+
+
+def test_a_second_rescue_that_lost_the_houses_log_does_not_make_good_what_the_first_one_could_not_tell(
+    places: Places, session: str, run: Run
+) -> None:
+    """The note of the first rescue stands in the house's log; an enemy would have that be lost next."""
+    database = places.home / "curtainwall.db"
+    with closing(sqlite3.connect(database)) as db:
+        before = db.execute("SELECT seq, hash, mac FROM head WHERE stream = ?", (f"session:{session}",)).fetchone()
+    assert run("sessions", "rename", session, "what nobody should see any more").code == 0
+    with closing(sqlite3.connect(database)) as db:
+        (number,) = db.execute("SELECT id FROM head WHERE stream = ?", (f"session:{session}",)).fetchone()
+        db.execute("UPDATE head SET seq = ?, hash = ?, mac = ? WHERE id = ?", (*before, number))
+        db.execute("DELETE FROM entry WHERE place > ? AND place >> 32 = ? >> 32", ((number << 32) + before[0], number << 32))
+        db.commit()
+    damage(database)
+    assert run("audit", "rescue").code == 0
+    assert run("audit", "verify").code == 1
+    sql(places, "UPDATE entry SET payload = x'00' WHERE place >> 32 = (SELECT id FROM head WHERE stream = 'house')")
+    damage(database)
+    assert run("audit", "rescue").code == 0
+    said = run("audit", "verify")
+    assert (said.code, "seal did not fit" in said.out) == (1, True)
+
+
+def test_a_session_that_went_with_a_damaged_database_is_named_whenever_the_log_is_verified(places: Places, session: str, run: Run) -> None:
+    """Whoever wants a session gone could spoil it, damage the database and take its files away; then nothing else tells of it."""
+    sql(places, f"UPDATE entry SET payload = x'00' WHERE place >> 32 = (SELECT id FROM head WHERE stream = 'session:{session}')")
+    damage(places.home / "curtainwall.db")
+    assert run("audit", "rescue").code == 0
+    shutil.rmtree(places.home / "sessions" / session)
+    said = run("audit", "verify")
+    assert (said.code, f"lost with it: session:{session}" in said.err) == (0, True)
 
 
 def test_a_rescue_of_all_that_was_sealed_is_made_good(places: Places, session: str, run: Run) -> None:

@@ -48,13 +48,19 @@ class Rescued:
     lost: tuple[StreamId, ...]
     """Streams of which something is missing, as far as their names can be read; what is left of them is in the file that was set aside."""
     is_sealed: bool = True
-    """Whether its heads are those that were sealed last; otherwise some are gone, and others may have been set back."""
+    """Whether its heads are those that were sealed last, and the log of the house, which tells of earlier rescues, is among what goes on.
+
+    Otherwise some streams are gone, and others may have been set back.
+    """
 
     def __str__(self) -> str:
         told = f"the database was damaged ({self.damage}) and lies as `{self.aside.name}` now; "
         told += f"{self.streams} streams with {self.entries} entries go on"
         told += f", {len(self.lost)} could not be saved" if self.lost else ""
-        return told if self.is_sealed else f"{told}; its seal does not fit, so what goes on may be older than what was there"
+        if self.is_sealed:
+            return told
+        why = "the log of the house is lost" if HOUSE in self.lost else "its seal does not fit"
+        return f"{told}; {why}, so what goes on may be older than what was there"
 
 
 def damage_in(database: Path) -> str:
@@ -111,7 +117,9 @@ def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
             # Somebody else has just done it.
             return None
         whole, lost, inbox, marks = _salvaged(copy, key)
-        told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost), _is_sealed(copy, key))
+        # What an earlier rescue could not tell stands in the log of the house: where that is lost, nobody can tell it any more.
+        is_sealed = HOUSE not in lost and _is_sealed(copy, key)
+        told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost), is_sealed)
         create(made, lambda db: chain.seal_empty(db, key))
         _write(made, key, whole, told, now, decode)
         _keep_rows(made, inbox, marks)

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,7 @@ def verify(
         hollow = next((f"`session:{each}` {found}" for each, found in blob_faults if found), None) if fault is None else None
         # Heads that were kept elsewhere tell what a seal that did not fit cannot.
         unsealed = _unsealed(store) if only is None and not kept else None
+        went = list(_lost_in_rescues(store)) if only is None else []
     wrong = None
     if fault is not None:
         wrong = str(fault)
@@ -88,6 +89,8 @@ def verify(
         show(f"ok: {counted(entries, 'entry', 'entries')} and {counted(len(sessions), 'audit file')} are what was written")
         if against is None:
             note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
+        for words in went:
+            note(words)
     else:
         show(f"wrong: {wrong}")
         if unsealed is not None and fault is None and not lost and not file_faults and hollow is None:
@@ -103,11 +106,22 @@ def verify(
         raise typer.Exit(1)
 
 
+def _lost_in_rescues(store: SqliteStore) -> Iterator[str]:
+    """Yield what went with damaged databases: nothing else in the log would tell of it."""
+    for event in map(lift, store.log.read(HOUSE)):
+        if isinstance(event, ExtensionNoted) and event.extension == RESCUE and (lost := event.data.get("lost")):
+            names = ", ".join(map(str, lost)) if isinstance(lost, list) else str(lost)
+            yield f"at {when(event.at)} the database was damaged (`{event.data.get('aside')}`) and this was lost with it: {names}"
+
+
 def _unsealed(store: SqliteStore) -> str | None:
     """Return what is to be said of a rescue that could not tell whether it went on with everything."""
     for event in map(lift, store.log.read(HOUSE)):
         if isinstance(event, ExtensionNoted) and event.extension == RESCUE and event.data.get("sealed") is False:
-            words = "it was damaged and set aside, and its seal did not fit what was left: sessions may be gone, or older than they were"
+            words = (
+                "it was damaged and set aside, and its seal did not fit what was left, or the log of the house was lost: sessions may be "
+            )
+            words += "gone, or older than they were"
             return f"older copy: at {when(event.at)} {words} (`{event.data.get('aside')}`)"
     return None
 
