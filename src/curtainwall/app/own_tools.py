@@ -17,6 +17,7 @@ from curtainwall.tools import (
     Closer,
     Mounts,
     NativeTools,
+    OnHeld,
     Runner,
     Sandboxes,
     SecretNames,
@@ -61,12 +62,13 @@ def run_tools(
     own_ports: frozenset[int] = frozenset(),
     teams: Iterable[str] = (),
     closers: Mapping[str, Closer] | None = None,
+    on_held: OnHeld | None = None,
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined.
 
     Those of teams are there where there is a team to talk to.
     """
-    directories, sandboxes = WorkingDirectories(), Sandboxes()
+    directories, sandboxes = WorkingDirectories(), Sandboxes(on_held)
     runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again, own_ports), **session}
     names = tuple(teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS

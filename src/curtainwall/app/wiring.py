@@ -16,6 +16,7 @@ from curtainwall.app.config_lists import lists_of
 from curtainwall.app.config_reading import load_config
 from curtainwall.app.config_teams import team_files, team_variables
 from curtainwall.app.credentials import credentials_in
+from curtainwall.app.held import note_held
 from curtainwall.app.home import WORKSPACE, Home, find_home, user_homes
 from curtainwall.app.hooks import hook_file, hook_settings, lifecycle_of, user_hooks
 from curtainwall.app.keys import existing_key, house_key
@@ -346,8 +347,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             **memory_runners(notebook_of(setup.home), masker, touched, taint),
             **of_teams,
         }
+        held = partial(note_held, house, masker)
         native = (
-            run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams, closers)
+            run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams, closers, held)
             if runners is None
             else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams, closers=closers)
         )

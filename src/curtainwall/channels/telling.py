@@ -23,9 +23,11 @@ from curtainwall.model import (
     CallPermitted,
     CompactionSkipped,
     DenialsCounted,
+    ExtensionNoted,
     GrantGiven,
     GrantRevoked,
     GrantScope,
+    HeldFile,
     HistoryCompacted,
     LoopDetected,
     ModeChanged,
@@ -37,10 +39,12 @@ from curtainwall.model import (
     TurnEnded,
     TurnStatus,
     Who,
+    held_files,
 )
 
 Tone = Literal["dim", "good", "warn", "bad"]
 
+_NAMED = 5
 _BY_HUMAN = "denied-by-human"
 
 
@@ -174,5 +178,25 @@ def _tell_session(event: AnyEvent, typed: Typed) -> Told | None:
             return Told("warn", f"nothing was summarised: {plain_line(event.why)}")
         case SessionClosed():
             return Told("warn", short(f"the session is closed: {event.reason}", 200))
+        case ExtensionNoted():
+            return _tell_held(held_files(event, untold=True))
         case _:
             return None
+
+
+def _tell_held(files: tuple[HeldFile, ...]) -> Told | None:
+    """Tell what was set aside to whoever may have written it themselves."""
+    if not files:
+        return None
+    named = [_in_place_of(file) for file in files[:_NAMED]]
+    more = [f"{len(files) - _NAMED} more"] if len(files) > _NAMED else []
+    words = f"set aside, because it came or changed while the agent worked, and runs by itself: {', '.join((*named, *more))}"
+    back = "if that was you, `curtainwall sessions held` says how to put it back"
+    return Told("warn", plain_line(f"{words}; {back}"))
+
+
+def _in_place_of(file: HeldFile) -> str:
+    if file.aside is None:
+        return f"`{file.path}`, which could not be taken away: look at it"
+    again = " (what was there before is back)" if file.is_replaced else ""
+    return f"`{file.path}`, now `{file.aside.rpartition('/')[2]}`{again}"

@@ -17,6 +17,7 @@ from curtainwall.host.credential_sources import FromCommand, FromEnvironment, Fr
 from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
 from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
 from curtainwall.host.doors import BACKLOG, SocketFile, is_served
+from curtainwall.host.holding import put_back, told_of
 from curtainwall.host.later import Later, TooMany, find_later, set_aside, take_owners_bits
 from curtainwall.host.locks import FileLock, lock_file, locked
 from curtainwall.host.piped import Piped
@@ -77,10 +78,12 @@ __all__ = [
     "move_entry",
     "open_beneath",
     "open_directory_above",
+    "put_back",
     "replace_file",
     "run_confined",
     "set_aside",
     "start_confined",
     "system_trust",
     "take_owners_bits",
+    "told_of",
 ]

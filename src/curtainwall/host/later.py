@@ -113,7 +113,7 @@ def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[s
         for path, likeness in find_later(here, None, lifted=held).found.items():
             if path in kept or before.found.get(path) == likeness or not gone.isdisjoint(_lineage(path)) or _is_tracking(path, before):
                 continue
-            aside = _renamed(path)
+            aside = renamed(path)
             held.append((path, aside))
             gone.add(path)
             if aside is not None and path in before.configs:
@@ -205,7 +205,7 @@ def _named_so(root: str, most: int | None, lifted: list[tuple[str, str | None]] 
         except OSError as fault:
             if lifted is None:
                 raise TooMany from fault
-            aside = _renamed(here, to=root)
+            aside = renamed(here, to=root)
             lifted.append((here, aside))
             waiting.extend([aside] if aside is not None else [])
             continue
@@ -249,6 +249,14 @@ def _unlock(path: str) -> None:
     os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | stat.S_IRWXU)
 
 
+def likeness_of(path: str) -> str | None:
+    """Return what tells whether something was changed; None where nothing is."""
+    try:
+        return _likeness(path)
+    except OSError:
+        return None
+
+
 def _likeness(path: str) -> str:
     """Return what tells whether a file, or anything in a directory, was changed; the kernel alone sets the time of change."""
     found = os.lstat(path)
@@ -284,7 +292,7 @@ def _below(path: str) -> Iterator[tuple[str, os.stat_result | None]]:
             yield inside, found
 
 
-def _renamed(path: str, to: str | None = None) -> str | None:
+def renamed(path: str, to: str | None = None) -> str | None:
     """Set a path aside, where it lies or in another directory, and return its new name."""
     above, _, name = path.rpartition("/")
     for number in ("", *map(str, range(2, 100))):

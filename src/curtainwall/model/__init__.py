@@ -186,6 +186,7 @@ from curtainwall.model.events.work import (
 from curtainwall.model.frozen import (
     Frozen,
 )
+from curtainwall.model.held import HELD, HeldFile, held_files, held_noted
 from curtainwall.model.hooks import (
     HookEvent,
     Notification,
@@ -365,6 +366,7 @@ __all__ = [
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
     "GIT_PUSH",
+    "HELD",
     "HOUSE",
     "HOUSE_CHANNELS",
     "IGNORABLE",
@@ -470,6 +472,7 @@ __all__ = [
     "GrantRow",
     "GrantScope",
     "GrantUsed",
+    "HeldFile",
     "HistoryCompacted",
     "HistoryInherited",
     "HookEvent",
@@ -630,6 +633,8 @@ __all__ = [
     "event_types",
     "freed_lease",
     "has_leftward",
+    "held_files",
+    "held_noted",
     "in_order",
     "inbox_of",
     "is_deeper",

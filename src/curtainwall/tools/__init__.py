@@ -12,7 +12,7 @@ from curtainwall.tools.hub import Hub
 from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
 from curtainwall.tools.native import NATIVE_TOOLS
 from curtainwall.tools.running import CannotDo, Runner
-from curtainwall.tools.sandbox import CONFINED, Sandboxes
+from curtainwall.tools.sandbox import CONFINED, OnHeld, Sandboxes
 from curtainwall.tools.schema_check import Check, compile_check
 from curtainwall.tools.shell import shell_runners
 from curtainwall.tools.teams import team_tools
@@ -29,6 +29,7 @@ __all__ = [
     "Hub",
     "Mounts",
     "NativeTools",
+    "OnHeld",
     "ProgramApprover",
     "Runner",
     "Sandboxes",

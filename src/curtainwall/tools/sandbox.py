@@ -1,18 +1,21 @@
 """What shell and git get of a workspace: all of it, a project read-only, or a project in which what runs later is kept as it is."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
 from curtainwall.facts import is_beneath, quoted
-from curtainwall.host import Confinement, Later, TooMany, find_later, set_aside
-from curtainwall.model import Mode, Place
+from curtainwall.host import Confinement, Later, TooMany, find_later, set_aside, told_of
+from curtainwall.model import HeldFile, Mode, Place, SessionId
 
 CONFINED: Final = frozenset({"git", "shell"})
 """The servers whose tools need the confinement; where it is missing they must not be in the catalogue."""
+
+OnHeld = Callable[[SessionId, tuple[HeldFile, ...]], Awaitable[None]]
+"""Hears what was set aside: whoever sits at the keyboard may have written it."""
 
 _TAKEN_BACK = "it runs later by itself, so it can only be written with `filesystem.write_file`, which asks"
 
@@ -32,7 +35,8 @@ class Sandboxes:
     one of these.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_held: OnHeld | None = None) -> None:
+        self._on_held = on_held
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -58,8 +62,14 @@ class Sandboxes:
                     yield opened
                 finally:
                     # Also where the process was cancelled: what it left behind must not stay.
-                    held = await asyncio.shield(asyncio.to_thread(set_aside, root, before, opened.confinement.fixed))
-                    opened.notes.extend(_told(*one) for one in held)
+                    opened.notes.extend(await asyncio.shield(self._looked_at_again(place.session, root, before, opened)))
+
+    async def _looked_at_again(self, session: SessionId, root: str, before: Later, opened: Opened) -> list[str]:
+        """Set aside what came or changed, have it heard of, and return what is to be said to the agent."""
+        held = await asyncio.to_thread(set_aside, root, before, opened.confinement.fixed)
+        if held and self._on_held is not None:
+            await self._on_held(session, await asyncio.to_thread(told_of, held, before))
+        return [_told(*one) for one in held]
 
 
 def _watched(root: str, before: Later, *, git_works: bool) -> Opened:

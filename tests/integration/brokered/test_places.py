@@ -49,6 +49,9 @@ def test_an_agent_leaves_nothing_in_a_project_that_runs_by_itself(brokered: Brok
     for boast in ("planted", "changed", "moved"):
         assert boast not in done["text"]
     assert "`.envrc.held`" in done["text"], "it is said what was set aside"
+    assert "`curtainwall sessions held` says how to put it back" in done["text"]
+    (row,) = brokered.json("sessions", "held")
+    assert (row["path"], row["aside"]) == (f"{place}/.envrc", f"{place}/.envrc.held")
     assert not (brokered.workspace / ".envrc").exists()
     assert "evil" not in (brokered.workspace / ".git" / "config").read_text()
 

@@ -27,9 +27,11 @@ from curtainwall.model import (
     DenialsCounted,
     Digest,
     Effect,
+    ExtensionNoted,
     GrantId,
     GrantRevoked,
     GrantScope,
+    HeldFile,
     HistoryCompacted,
     LoopDetected,
     Mode,
@@ -48,6 +50,7 @@ from curtainwall.model import (
     TurnId,
     TurnStatus,
     Verdict,
+    held_noted,
 )
 from tests.support.given import ANN, BOB, NOW, fetch, source
 
@@ -137,3 +140,15 @@ def test_what_somebody_else_changed_is_told_and_ones_own_change_is_not(event: An
     assert words in told.text
     assert told.text.isprintable()
     assert tell_change(event, BOB) is None
+
+
+def test_what_was_set_aside_is_told_once_and_inert() -> None:
+    files = [HeldFile(path=f"/p/{number}/.env\x1brc", aside=f"/p/{number}/.envrc.held") for number in range(6)]
+    stuck = HeldFile(path="/p/.envrc", aside=None)
+    told = tell(held_noted([stuck, *files], 1), Tale())
+    assert told is not None
+    assert "`/p/.envrc`, which could not be taken away: look at it" in told.text
+    assert "\x1b" not in told.text
+    assert ", 2 more; if that was you" in told.text
+    assert tell(held_noted(files, 1, is_told=True), Tale()) is None
+    assert tell(ExtensionNoted(at=1, extension="held", data={"files": [{"path": 1}]}), Tale()) is None

@@ -14,6 +14,7 @@ from curtainwall.agents.container.turn import EXTENSION, Around, Turn
 from curtainwall.agents.foreign import Past, Telling
 from curtainwall.model import (
     CompactionSkipped,
+    HeldFile,
     Mode,
     NotFound,
     SessionId,
@@ -21,6 +22,7 @@ from curtainwall.model import (
     TurnResult,
     TurnStatus,
     Workspace,
+    held_noted,
     session_stream,
 )
 
@@ -54,17 +56,24 @@ class ContainerAgent:
         telling = Telling(at, around.journal, around.clock, around.masker)
         folders = around.folders_of(at.session, past.workspace, past.mode)
         async with guarded(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard:
-            for note in guard.notes:
-                await telling.note(note)
-            guard.notes.clear()
+            await self._tell(guard, telling)
             ward = await self._ward(at.session, past, guard.folders)
             result = await self._within(ward, self._worked(at, past, adapter, guard, ward, telling))
         if result is None:
             await telling.note(_taken(ward))
-        for note in guard.notes:
-            await telling.note(note)
+        await self._tell(guard, telling)
         self._synced(at.session)
         return result
+
+    async def _tell(self, guard: Guarded, telling: Telling) -> None:
+        """Say what there is to say of a project that was looked through, and keep what was set aside, so that it can be put back."""
+        for note in guard.notes:
+            await telling.note(note)
+        if guard.held:
+            held = [_masked(file, telling) for file in guard.held]
+            await telling.record(held_noted(held, self._around.clock.now(), is_told=True))
+        guard.notes.clear()
+        guard.held.clear()
 
     async def _ward(self, session: SessionId, past: Past, folders: Folders) -> Ward:
         """Begin to watch that the session's mode allows what its container will be able to do."""
@@ -158,6 +167,10 @@ class ContainerAgent:
         if past.workspace is None:
             raise NotFound(f"there is no session `{session}`")
         return past
+
+
+def _masked(file: HeldFile, telling: Telling) -> HeldFile:
+    return file.model_copy(update={"path": telling.masked(file.path), "aside": telling.masked(file.aside) if file.aside else None})
 
 
 def _taken(ward: Ward) -> str:

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from curtainwall.agents.container.terms import Folders
 from curtainwall.facts import quoted
-from curtainwall.host import Later, TooMany, find_later, set_aside, take_owners_bits
+from curtainwall.host import Later, TooMany, find_later, set_aside, take_owners_bits, told_of
+from curtainwall.model import HeldFile
 
 _RECORD = "watched.json"
+_IF_YOURS = "if it was you who wrote that meanwhile, `curtainwall sessions held` says how to put it back"
 _TOO_MANY = "the project has too many files to be watched, so it can only be read"
 
 
@@ -26,6 +28,8 @@ class Guarded:
 
     folders: Folders
     notes: list[str] = field(default_factory=list[str])
+    held: list[HeldFile] = field(default_factory=list[HeldFile])
+    """What was set aside, for the log; the notes tell of it."""
     is_watched: bool = False
     """What came will be looked at when the turn is over; nothing may run there afterwards."""
 
@@ -37,26 +41,28 @@ async def guarded(folders: Folders, end_leftovers: Callable[[], Awaitable[object
     `end_leftovers` ends containers that a crash of ours left, because what still runs in one could plant its file again.
     """
     record, root = folders.orientation.with_name(_RECORD), str(folders.workspace)
-    left = list[str]()
+    left, held = list[str](), list[HeldFile]()
     if record.exists():
         await end_leftovers()
-        left += await asyncio.to_thread(_taken_up, record)
+        left, held = await asyncio.to_thread(_taken_up, record)
     if folders.is_own or folders.is_readonly or is_free:
-        yield Guarded(folders, left)
+        yield Guarded(folders, left, held)
         return
     try:
         before = await asyncio.to_thread(find_later, root)
     except TooMany:
-        yield Guarded(replace(folders, is_readonly=True), [*left, _TOO_MANY])
+        yield Guarded(replace(folders, is_readonly=True), [*left, _TOO_MANY], held)
         return
     fixed = before.fixed(git_works=True)
     # A mount of its own keeps a git directory from being renamed and replaced by another.
-    guard = Guarded(replace(folders, pinned=tuple(before.git), fixed=fixed), left, is_watched=True)
+    guard = Guarded(replace(folders, pinned=tuple(before.git), fixed=fixed), left, held, is_watched=True)
     await asyncio.to_thread(_write_down, record, root, before, fixed)
     try:
         yield guard
     finally:
-        guard.notes += await asyncio.shield(asyncio.to_thread(_looked_through, record, root, before, fixed))
+        notes, held = await asyncio.shield(asyncio.to_thread(_looked_through, record, root, before, fixed))
+        guard.notes += notes
+        guard.held += held
 
 
 def _write_down(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> None:
@@ -70,7 +76,7 @@ def _write_down(record: Path, root: str, before: Later, fixed: tuple[str, ...]) 
     draft.replace(record)
 
 
-def _taken_up(record: Path) -> list[str]:
+def _taken_up(record: Path) -> tuple[list[str], list[HeldFile]]:
     """Set aside what came since a turn that broke off with our process, and return what is to be said of it."""
     kept = json.loads(record.read_text(encoding="ascii"))
     # A record of an earlier version says less of which files there were.
@@ -79,16 +85,18 @@ def _taken_up(record: Path) -> list[str]:
     return _looked_through(record, kept["root"], before, tuple(kept["fixed"]))
 
 
-def _looked_through(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> list[str]:
+def _looked_through(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> tuple[list[str], list[HeldFile]]:
     """Set aside what came since a record was written and runs by itself, and take from files what has others run them as their owner."""
     held = set_aside(root, before, fixed)
     # Deep ones have been lifted by now, so that all can be named. The disk's own clock tells what came since.
     taken = take_owners_bits(root, record.stat().st_mtime_ns if record.exists() else 0)
     record.unlink(missing_ok=True)
-    return [
+    notes = [
         *(_told(path, aside) for path, aside in held),
+        *([_IF_YOURS] if any(aside is not None for _, aside in held) else []),
         *(f"{quoted(path)} would run as its owner, whoever starts it; it no longer does" for path in taken),
     ]
+    return notes, [*told_of(held, before)]
 
 
 def _told(path: str, aside: str | None) -> str:

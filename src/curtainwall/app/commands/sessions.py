@@ -9,6 +9,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
+from curtainwall.app.commands.held import held, restore
 from curtainwall.app.conversations import conversation_json, conversation_lines, said_in
 from curtainwall.app.durations import parse_duration
 from curtainwall.app.explanations import Explanations
@@ -55,6 +56,8 @@ from curtainwall.runtime import SystemClock
 from curtainwall.session import Figure, figures, fold, inert, lift, see_name, transcript
 
 app = typer.Typer()
+app.command()(held)
+app.command()(restore)
 
 _MANY = 1_000_000_000
 _ENDED = {"failed": "failed", "interrupted": "was interrupted"}

@@ -5,12 +5,14 @@ from curtainwall.model import (
     AnyEvent,
     BudgetExhausted,
     BudgetKind,
+    HeldFile,
     ModelFailed,
     Recorded,
     SessionId,
     TurnEnded,
     TurnId,
     TurnStatus,
+    held_noted,
     session_stream,
 )
 
@@ -33,3 +35,10 @@ def test_what_a_turn_failed_of_is_told_once() -> None:
 def test_a_page_names_no_words_that_it_does_not_take() -> None:
     ((_, told),) = notes(BudgetExhausted(at=1, kind=BudgetKind.STEPS, used=3, limit=3))
     assert told == "the budget of steps is used up (3 of 3); raise it to go on"
+
+
+def test_a_page_tells_what_was_set_aside_while_an_agent_worked() -> None:
+    ((tone, told),) = notes(held_noted([HeldFile(path="/p/.envrc", aside="/p/.envrc.held")], 1))
+    assert tone == "warn"
+    assert "`/p/.envrc`, now `.envrc.held`" in told
+    assert "`curtainwall sessions held`" in told
