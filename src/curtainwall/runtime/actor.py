@@ -1,7 +1,7 @@
 """One session's single writer: take every command that waits, decide, append once, publish."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -16,18 +16,17 @@ from curtainwall.model import (
     CountDenials,
     CurtainwallError,
     ExpireApprovals,
-    Inbox,
     Lease,
-    Log,
-    Millis,
     Post,
     RepairSession,
     StreamId,
     TryLater,
 )
+from curtainwall.runtime.alarm import Alarm
 from curtainwall.runtime.deciding import Deciding, Follow, RulesNow
 from curtainwall.runtime.feed import Tail
-from curtainwall.runtime.tickets import Ticket
+from curtainwall.runtime.stores import Stores
+from curtainwall.runtime.tickets import Ticket, fail, shared
 from curtainwall.session import SessionState, Standing
 
 _A_MOMENT, _A_WHILE = 0.005, 1.0
@@ -39,9 +38,7 @@ Listen = Callable[[SessionState], None]
 class Neighbours:
     """The sessions that are in memory in this process, how another one gets there, and who hears that one has grown."""
 
-    def __init__(
-        self, take_up: Callable[[StreamId], object] = lambda _: None, grown: Callable[[StreamId], object] = lambda _: None
-    ) -> None:
+    def __init__(self, take_up: Callable[[StreamId], object], grown: Callable[[StreamId], object]) -> None:
         self.take_up = take_up
         self.grown = grown
         self.actors: dict[StreamId, Actor] = {}
@@ -57,7 +54,7 @@ class Neighbours:
 class Actor:
     """The owner of one session's log while it holds the lease."""
 
-    def __init__(self, stream: StreamId, lease: Lease, log: Log, inbox: Inbox, clock: Clock, rules: RulesNow) -> None:
+    def __init__(self, stream: StreamId, lease: Lease, stores: Stores, clock: Clock, rules: RulesNow, neighbours: Neighbours) -> None:
         self.stream = stream
         self.holders = 0
         # How often the session was used: whoever wants to drop it sees by this that nobody did meanwhile.
@@ -67,11 +64,10 @@ class Actor:
         # Whether another process waits for the session.
         self.is_wanted = False
         self._lease = lease
-        self._log = log
-        self._inbox = inbox
-        self._clock = clock
-        self._deciding = Deciding(stream, log, clock, rules)
-        self._neighbours = Neighbours()
+        self._log = stores.log
+        self._inbox = stores.inbox
+        self._deciding = Deciding(stream, stores.log, clock, rules)
+        self._neighbours = neighbours
         self._arrivals = 0
         self._tickets: list[Ticket] = []
         # Commands that are on their way; the inbox knows those that arrived.
@@ -86,11 +82,10 @@ class Actor:
         self._inbox_changed = True
         self._is_deciding = False
         self._task: asyncio.Task[None] | None = None
-        self._alarm: asyncio.Task[None] | None = None
+        self._alarm = Alarm(clock, self._expire)
 
-    def start(self, neighbours: Neighbours) -> None:
+    def start(self) -> None:
         """Fold the log, close what a crash left open, and begin to take commands."""
-        self._neighbours = neighbours
         self._deciding.refold()
         if self.state.opened is not None:
             self._tickets.append(Ticket(RepairSession(by=SYSTEM), is_owed=True))
@@ -103,7 +98,7 @@ class Actor:
         if self._task is None or self._task.done():
             raise Conflict("this process no longer decides for the session")
         if key is not None and (twin := self._keyed.get(key)) is not None:
-            return await _shared(twin)
+            return await shared(twin)
         done: asyncio.Future[tuple[AnyEvent, ...]] = asyncio.get_running_loop().create_future()
         if key is not None:
             self._keyed[key] = done
@@ -194,7 +189,7 @@ class Actor:
     async def stop(self) -> None:
         """Let go of the session; what waits in the inbox stays for the next owner."""
         await self._is_free.wait()
-        tasks = [task for task in (self._task, self._alarm) if task is not None]
+        tasks = [task for task in (self._task, self._alarm.task) if task is not None]
         for task in tasks:
             task.cancel()
         if not self._is_deciding and not self._tickets and not self.uncounted:
@@ -203,7 +198,7 @@ class Actor:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._may_rest.set()
         await self._settle_debts()
-        _fail(self._tickets, Conflict("this process let go of the session before deciding"))
+        fail(self._tickets, Conflict("this process let go of the session before deciding"))
         self._tickets = []
         self._lease.release()
 
@@ -226,17 +221,17 @@ class Actor:
                     await self._settle(tickets)
             except CurtainwallError as error:
                 # Fail closed: nothing was written, everyone who waits is told, and the state is what the log says.
-                _fail(tickets, error)
+                fail(tickets, error)
                 self._try_again(tickets)
             except Exception as error:  # noqa: BLE001 - a fault of ours must not leave anyone waiting for ever
-                _fail(tickets, Broken(f"a command could not be decided: {type(error).__name__}: {error}"))
+                fail(tickets, Broken(f"a command could not be decided: {type(error).__name__}: {error}"))
                 self._try_again(tickets)
             except asyncio.CancelledError:
-                _fail(tickets, Conflict("this process let go of the session before deciding"))
+                fail(tickets, Conflict("this process let go of the session before deciding"))
                 raise
             else:
                 # Not where it failed: a deadline that has passed would have it tried again at once, and again.
-                self._set_alarm()
+                self._alarm.set(self.state)
             finally:
                 self._is_deciding = False
             self._may_rest.set()
@@ -355,16 +350,7 @@ class Actor:
         ticket.fail(Conflict(f"command `{ticket.key}` was decided by another process"))
         return True
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        deadlines = [open_.asked.deadline for open_ in self.state.approvals.values() if open_.asked.deadline is not None]
-        if deadlines:
-            self._alarm = asyncio.create_task(self._expire_at(min(deadlines)))
-
-    async def _expire_at(self, at: Millis) -> None:
-        await self._clock.sleep_until(at)
+    def _expire(self) -> None:
         self._tickets.append(Ticket(ExpireApprovals(by=SYSTEM), is_owed=True))
         self._work.set()
 
@@ -391,18 +377,3 @@ def _together(own: Batch, guests: Sequence[Decision]) -> Batch:
     left = tuple(post for post in own.posts if (post.stream, post.key) not in taken)
     writes = tuple(write for guest in guests for write in guest.batch.writes)
     return Batch(own.writes + writes, own.consumed, left + tuple(post for guest in guests for post in guest.batch.posts))
-
-
-async def _shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent, ...]:
-    """Return what came of the same command from somebody who was a moment earlier."""
-    try:
-        return await asyncio.shield(twin)
-    except asyncio.CancelledError:
-        if twin.cancelled():
-            raise Conflict("whoever gave this command first went away before it was decided") from None
-        raise
-
-
-def _fail(tickets: Iterable[Ticket], error: CurtainwallError) -> None:
-    for ticket in tickets:
-        ticket.fail(error)

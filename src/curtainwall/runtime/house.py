@@ -226,9 +226,9 @@ class House:
         lease = self.stores.leases.take(stream)
         if lease is None:
             return None
-        actor = Actor(stream, lease, self.stores.log, self.stores.inbox, self.clock, self.rules)
+        actor = Actor(stream, lease, self.stores, self.clock, self.rules, self._neighbours)
         try:
-            actor.start(self._neighbours)
+            actor.start()
         except BaseException:
             lease.release()
             raise

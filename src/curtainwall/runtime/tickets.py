@@ -1,9 +1,10 @@
 """A command on its way through a session, and who waits for what comes of it."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from curtainwall.model import AnyCommand, AnyEvent, CommandRefused, CurtainwallError, Outcome
+from curtainwall.model import AnyCommand, AnyEvent, CommandRefused, Conflict, CurtainwallError, Outcome
 
 
 @dataclass(slots=True)
@@ -34,3 +35,19 @@ class Ticket:
         """Tell why nothing came of it."""
         if self.done is not None and not self.done.done():
             self.done.set_exception(error)
+
+
+def fail(tickets: Iterable[Ticket], error: CurtainwallError) -> None:
+    """Tell why nothing came of any of them."""
+    for ticket in tickets:
+        ticket.fail(error)
+
+
+async def shared(twin: "asyncio.Future[tuple[AnyEvent, ...]]") -> tuple[AnyEvent, ...]:
+    """Return what came of the same command from somebody who was a moment earlier."""
+    try:
+        return await asyncio.shield(twin)
+    except asyncio.CancelledError:
+        if twin.cancelled():
+            raise Conflict("whoever gave this command first went away before it was decided") from None
+        raise

@@ -57,6 +57,8 @@ LastWords = Callable[[SessionId], str]
 
 _LOG = logging.getLogger(__name__)
 _HOOKS_MAY_SEND_BACK = 3
+_A_MOMENT, _LOOK_AGAIN = 0.05, 1.0
+_INTERRUPTED = TurnResult(status=TurnStatus.INTERRUPTED, failure="interrupted")
 
 
 class Lifetimes(Protocol):
@@ -343,10 +345,6 @@ class Turns:
             return await self._hooks.tell(Stop(last_assistant_message=words, stop_hook_active=is_again), place)
         await self._hooks.tell(StopFailure(error=result.failure, last_assistant_message=words), place)
         return HookReply()
-
-
-_A_MOMENT, _LOOK_AGAIN = 0.05, 1.0
-_INTERRUPTED = TurnResult(status=TurnStatus.INTERRUPTED, failure="interrupted")
 
 
 def _place_of(session: SessionId, state: SessionState) -> Place:
