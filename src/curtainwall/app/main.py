@@ -75,11 +75,6 @@ def main() -> int:
     return code
 
 
-def program() -> None:
-    """Be the program, for scripts that were installed when it began here."""
-    import_module("curtainwall.app.entry").program()
-
-
 def _run(arguments: list[str]) -> int:
     import typer
     from typer.core import TyperGroup

@@ -311,7 +311,7 @@ def test_what_is_served_loads_matrix_only_where_it_is_configured() -> None:
 
 def test_a_command_looks_for_garbage_but_not_in_what_it_imported(places: Places) -> None:
     told = "import atexit, gc, sys; atexit.register(lambda: print(gc.isenabled(), gc.get_freeze_count() > 10_000, file=sys.stderr))"
-    code = f"{told}; sys.argv = ['curtainwall', 'sessions', 'list']; from curtainwall.app.main import program; program()"
+    code = f"{told}; sys.argv = ['curtainwall', 'sessions', 'list']; from curtainwall.app.entry import program; program()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.split()[-2:] == ["True", "True"]
 
