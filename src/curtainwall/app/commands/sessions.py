@@ -3,30 +3,26 @@
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
 
 from curtainwall.app.commands.held import held, restore
+from curtainwall.app.commands.sessions_removal import ago, clean, delete
 from curtainwall.app.conversations import conversation_json, conversation_lines, said_in
-from curtainwall.app.durations import parse_duration
 from curtainwall.app.explanations import Explanations
 from curtainwall.app.exports import export_lines
 from curtainwall.app.finding import find_session, is_stopped
 from curtainwall.app.forking import fork as fork_session
 from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
-from curtainwall.app.removing import Removal, remove_leftovers, remove_rest, remove_sessions
 from curtainwall.app.replaying import replay_file, replay_session
 from curtainwall.app.screen import (
     Misuse,
     Output,
     OutputOption,
-    YesOption,
     columns,
-    confirm,
     hanging,
     note,
     show,
@@ -52,25 +48,16 @@ from curtainwall.model import (
     VerdictTold,
     session_stream,
 )
-from curtainwall.runtime import SystemClock
 from curtainwall.session import Figure, figures, fold, inert, lift, see_name, transcript
 
 app = typer.Typer()
 app.command()(held)
 app.command()(restore)
 
-_MANY = 1_000_000_000
 _ENDED = {"failed": "failed", "interrupted": "was interrupted"}
 # What the list says of a session: one whose last turn failed or was interrupted is ready all the same, and found under both words.
 _STATUSES = (*get_args(SessionStatus), *_ENDED)
 IdArgument = Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")]
-
-
-def _ago(text: str) -> int:
-    try:
-        return SystemClock().now() - parse_duration(text) * 1000
-    except ValueError as error:
-        raise Misuse(str(error)) from None
 
 
 @app.command("list")
@@ -91,7 +78,7 @@ def list_sessions(
         status=cast("SessionStatus | None", status),
         agent=agent,
         channel=channel,
-        since=_ago(since) if since else None,
+        since=ago(since) if since else None,
         text=text,
         without_agent=None if callers or agent == OUTSIDE or channel == MCP else OUTSIDE,
         limit=limit,
@@ -332,75 +319,8 @@ def fork(
     asyncio.run(run())
 
 
-@app.command()
-def delete(
-    sessions: Annotated[list[str], typer.Argument(metavar="SESSION…", help="their whole ids")],
-    yes: YesOption = False,
-    output: OutputOption = Output.TEXT,
-) -> None:
-    """Delete sessions for good, with their logs and their own workspaces; never one with open approvals."""
-    with open_store(find_home()) as store:
-        rows = [find_session(store.index, session, whole=True) for session in dict.fromkeys(sessions)]
-    _confirm_deleting(rows, yes=yes)
-    _report(asyncio.run(remove_sessions(rows)), output)
-
-
-@app.command()
-def clean(
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="without a change for this long, as 12h or 7d")] = "7d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
-    yes: YesOption = False,
-    output: OutputOption = Output.TEXT,
-) -> None:
-    """Delete sessions that nobody has used for a while, and containers that nobody owns; those with open approvals stay."""
-    before = _ago(older_than)
-    if not dry_run and (left := asyncio.run(remove_leftovers())):
-        note(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
-    with open_store(find_home()) as store:
-        if not dry_run and (left := remove_rest(store, find_home())):
-            note(f"removed the files of {counted(len(left), 'session')} whose deletion had been cut off")
-            _tell_aside(left)
-        old = store.index.sessions(SessionQuery(before=before, limit=_MANY))
-    rows = [row for row in old if not row.pending]
-    kept = [Removal(row.session, f"it has {counted(row.pending, 'open approval')}") for row in old if row.pending]
-    if dry_run or not rows:
-        _report([*kept, *(Removal(row.session, None, f"{row.name}, changed {when(row.changed)}") for row in rows)], output, only_said=True)
-        return
-    _confirm_deleting(rows, yes=yes)
-    _report([*kept, *asyncio.run(remove_sessions(rows))], output, kept_is_fine=True)
-
-
-def _confirm_deleting(rows: Sequence[SessionRow], *, yes: bool) -> None:
-    if not yes:
-        for row in rows:
-            note(f"{row.session}  {inert(row.name)}, changed {when(row.changed)}")
-    confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
-
-
-def _tell_aside(removals: Sequence[Removal]) -> None:
-    for it in removals:
-        if it.aside is not None:
-            note(
-                f"the workspace of {it.session} may belong to a session that was lost with a damaged database; it lies in `{it.aside}` now"
-            )
-
-
-def _report(removals: list[Removal], output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:
-    _tell_aside(removals)
-    gone = [removal for removal in removals if removal.why_not is None]
-    kept = [removal for removal in removals if removal.why_not is not None]
-    if output is Output.JSON:
-        stay = [{"session": it.session, "why": it.why_not} for it in kept]
-        show_json({"would_delete" if only_said else "deleted": [it.session for it in gone], "kept": stay})
-    else:
-        for it in gone:
-            show(f"{'would delete' if only_said else 'deleted'} {it.session}{f' ({inert(it.about)})' if it.about else ''}")
-        for it in kept:
-            note(f"kept {it.session}: {inert(it.why_not or '')}")
-        if not removals:
-            note("there is nothing to delete")
-    if kept and not (only_said or kept_is_fine):
-        raise typer.Exit(1)
+app.command()(delete)
+app.command()(clean)
 
 
 def _figure_json(figure: Figure) -> dict[str, object]:
