@@ -28,6 +28,7 @@ from curtainwall.model import (
 from tests.support.contained import contained, listening
 from tests.support.covers import covers
 from tests.support.docker_engine import IMAGE, DockerEngine
+from tests.support.engine_relay import relayed
 from tests.support.houses import ANN, until
 from tests.support.repository import ROOT
 from tests.support.talking import of, run
@@ -288,34 +289,19 @@ def test_a_container_that_nobody_waits_for_any_more_rests_and_is_removed_in_the_
 async def slow_to_pause(engine: DockerEngine, place: Path) -> AsyncGenerator[tuple[Engine, asyncio.Event, asyncio.Event]]:
     """Lend the engine through a socket that keeps a wish to pause for a while; tell when one has come, and be told when it goes on."""
     come, goes_on = asyncio.Event(), asyncio.Event()
-    tasks: set[asyncio.Task[None]] = set()
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def lets_pass(wish: bytes) -> bool:
+        if wish.startswith(b"POST") and b"/pause" in wish:
+            come.set()
+            await goes_on.wait()
+        return True
+
+    async with relayed(engine, place, lets_pass) as relay:
+        slow = Engine(relay.address)
         try:
-            while data := await reader.read(65_536):
-                if data.startswith(b"POST") and b"/pause" in data.splitlines()[0]:
-                    come.set()
-                    await goes_on.wait()
-                writer.write(data)
-                await writer.drain()
+            yield slow, come, goes_on
         finally:
-            writer.transport.abort()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_unix_connection(str(engine.socket))
-        for ways in ((reader, back), (there, writer)):
-            tasks.add(asyncio.create_task(pump(*ways)))
-
-    server = await asyncio.start_unix_server(serve, str(place))
-    slow = Engine(f"unix://{place}")
-    try:
-        yield slow, come, goes_on
-    finally:
-        await slow.close()
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await slow.close()
 
 
 @covers("container.idle")

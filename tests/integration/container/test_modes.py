@@ -26,6 +26,7 @@ from curtainwall.model import (
 from tests.support.contained import Contained, contained
 from tests.support.covers import covers
 from tests.support.docker_engine import DockerEngine
+from tests.support.engine_relay import relayed
 from tests.support.houses import ANN, until
 from tests.support.talking import of, run
 
@@ -208,32 +209,12 @@ def test_a_container_that_is_made_while_the_mode_becomes_stricter_is_not_used(do
 async def unwilling(engine: DockerEngine, place: Path) -> AsyncGenerator[tuple[DockerEngine, asyncio.Event]]:
     """Lend the engine through a socket that ends no container while it is told so."""
     refuses = asyncio.Event()
-    tasks: set[asyncio.Task[None]] = set()
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65_536):
-                wish = data.split(b"\r\n", 1)[0]
-                if refuses.is_set() and (wish.startswith(b"DELETE") or b"/kill" in wish):
-                    return
-                writer.write(data)
-                await writer.drain()
-        finally:
-            writer.transport.abort()
+    async def lets_pass(wish: bytes) -> bool:
+        return not (refuses.is_set() and (wish.startswith(b"DELETE") or b"/kill" in wish))
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_unix_connection(str(engine.socket))
-        for ways in ((reader, back), (there, writer)):
-            tasks.add(asyncio.create_task(pump(*ways)))
-
-    server = await asyncio.start_unix_server(serve, str(place))
-    try:
-        yield DockerEngine(place), refuses
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with relayed(engine, place, lets_pass) as relay:
+        yield relay, refuses
 
 
 @covers("container.stricter-at-work")

@@ -61,24 +61,14 @@ def test_plan_mode_ends_a_server_that_may_write_and_the_next_one_can_only_read(m
     run(asyncio.wait_for(story(), 100))
 
 
+@pytest.mark.parametrize(("tool", "arguments", "more"), [("hang", {}, ()), ("echo", {"text": "hello"}, ("--silent",))])
 @covers("servers.stricter-ends-them")
-def test_plan_mode_ends_a_server_in_the_middle_of_a_call(mark: str, tmp_path: Path) -> None:
+def test_plan_mode_waits_neither_for_a_call_nor_for_a_server_that_takes_its_time_to_start(
+    mark: str, tmp_path: Path, tool: str, arguments: dict[str, str], more: tuple[str, ...]
+) -> None:
     async def story() -> None:
-        async with desk(tmp_path, await writing(tmp_path, mark)) as at:
-            calling = asyncio.create_task(at.failure("bad.hang"))
-            await grows(at.workspace / "child")
-            await at.house.send(at.session, TO_PLAN)
-            assert "the mode became `plan`" in await calling
-            await is_over(at, mark)
-
-    run(asyncio.wait_for(story(), 100))
-
-
-@covers("servers.stricter-ends-them")
-def test_plan_mode_does_not_wait_for_a_server_that_takes_its_time_to_start(mark: str, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with desk(tmp_path, await writing(tmp_path, mark, "--silent")) as at:
-            calling = asyncio.create_task(at.failure("bad.echo", text="hello"))
+        async with desk(tmp_path, await writing(tmp_path, mark, *more)) as at:
+            calling = asyncio.create_task(at.failure(f"bad.{tool}", **arguments))
             await grows(at.workspace / "child")
             await at.house.send(at.session, TO_PLAN)
             assert "the mode became `plan`" in await calling
