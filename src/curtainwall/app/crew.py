@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from curtainwall.model import Agent, NotFound, SessionId, TurnAt, TurnResult
+from curtainwall.model import AWAKE, Agent, NotFound, SessionId, TurnAt, TurnResult
 
-AWAKE = "awake"
 NameOf = Callable[[SessionId], str]
 """Tells the name of a session's agent, which its log has from the beginning."""
 

@@ -247,6 +247,7 @@ from curtainwall.model.moments import (
 )
 from curtainwall.model.peers import (
     ANSWER,
+    AWAKE,
     MCP,
     NOBODY,
     OUTSIDE,
@@ -361,6 +362,7 @@ from curtainwall.model.views import (
 
 __all__ = [
     "ANSWER",
+    "AWAKE",
     "BUILTIN_AGENT",
     "CONNECT_SERVER",
     "EGRESS_SERVER",

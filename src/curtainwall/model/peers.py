@@ -20,6 +20,9 @@ NOBODY: Final = "nobody"
 OUTSIDE: Final = "outside"
 """The agent of a session that only stands for somebody who asks teams from outside: none of ours."""
 
+AWAKE: Final = "awake"
+"""What waking a session says where its agent is there."""
+
 ANSWER: Final = "teams.answer"
 """What the house asks for before an answer leaves the session that wrote it."""
 

@@ -264,7 +264,7 @@ class SessionGate:
         if name:
             # A human may have been faster; then that answer counts.
             with suppress(CommandRefused):
-                await actor.submit(AnswerApproval(by=Who(name=name, channel="runtime"), approval=approval, granted=True))
+                await actor.submit(AnswerApproval(by=Who(name=name, channel=SYSTEM.channel), approval=approval, granted=True))
 
     async def _wait(self, actor: Actor, wish: _Wish, approval: ApprovalId, cursor: int, *, wait: bool) -> Answer:
         """Wait for whatever ends the asking, or say at once that somebody is asked."""

@@ -13,6 +13,7 @@ from curtainwall.agents.container.terms import ContainerGone, Folders, Program, 
 from curtainwall.agents.container.turn import EXTENSION, Around, Turn
 from curtainwall.agents.foreign import Past, Telling
 from curtainwall.model import (
+    AWAKE,
     CompactionSkipped,
     HeldFile,
     Mode,
@@ -143,7 +144,7 @@ class ContainerAgent:
     async def wake(self, session: SessionId) -> str:
         """Start nothing, and say so: a project is looked through when a turn begins, and only then may a container start in it."""
         is_there = self._around.fleet.has(session)
-        return "awake" if is_there else f"the container of {self._synced(session).agent} starts with the next message"
+        return AWAKE if is_there else f"the container of {self._synced(session).agent} starts with the next message"
 
     async def sleep(self, session: SessionId) -> None:
         """Remove a session's container, unless it is at work; the next message makes another."""

@@ -10,6 +10,7 @@ from curtainwall.agents.process.running import Means
 from curtainwall.agents.process.terms import EXTENSION
 from curtainwall.agents.process.work import Work
 from curtainwall.model import (
+    AWAKE,
     CompactionSkipped,
     CurtainwallError,
     Live,
@@ -87,7 +88,7 @@ class ProcessAgent:
         """Start a session's process before anybody needs it, and say what came of it; before the first message none can be resumed."""
         async with self._pool.borrow(session, lambda _: None) as seat:
             running = await Keeper(self._around, self._pool, seat, self._synced(session), lambda _: None).resumed()
-        return "awake" if running is not None else "it has no conversation to go on with yet; its process starts with the next message"
+        return AWAKE if running is not None else "it has no conversation to go on with yet; its process starts with the next message"
 
     async def close(self) -> None:
         """End the processes of this process."""
