@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 
 _MOST_WAITING = 512
 BEAT_SECONDS = 15.0
-"""How often a stream says that it is still there, and sees whether its reader is still welcome."""
+"""How often a stream that has nothing to say says that it is still there."""
+_LOOK_SECONDS = 0.5
+"""How long a reader who was welcome counts as such: looking with every word would cost more than the words."""
 
 
 def told(event: str, data: str, seq: int | None = None) -> bytes:
@@ -44,16 +47,21 @@ class Client:
             self._waiting.put_nowait(None)
 
     async def messages(self, is_welcome: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Go on with what is told, several messages at once where they wait, and a beat where nothing is."""
+        """Go on with what is told, several messages at once where they wait, and a beat where nothing is.
+
+        INVARIANT: nothing is told to whoever has been signed out for longer than a moment, however much there is to tell.
+        """
+        looked = -_LOOK_SECONDS
         while True:
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
                     first = await self._waiting.get()
             except TimeoutError:
+                first = b": still here\n\n"
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                looked = time.monotonic()
                 if not is_welcome():
                     return
-                yield b": still here\n\n"
-                continue
             parts = [first]
             while not self._waiting.empty():
                 parts.append(self._waiting.get_nowait())

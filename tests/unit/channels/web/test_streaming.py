@@ -1,12 +1,14 @@
 """The event stream: nothing is missed over a broken connection, nothing comes twice, and who falls behind comes back."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 import pytest
 
-from curtainwall.channels.web.clients import Client, Crowd, told_json
+from curtainwall.channels.web.clients import BEAT_SECONDS, Client, Crowd, told_json
 from curtainwall.model import RenameSession, SessionId, Who
 from tests.support.covers import covers
 from tests.support.houses import run
@@ -99,14 +101,27 @@ def test_a_cursor_from_a_longer_log_asks_the_page_to_load_again(web: Web, ann: V
         assert next(messages)[0] == "reload"
 
 
-def test_who_signs_out_hears_nothing_more(web: Web) -> None:
-    client = Client()
-
-    async def hear() -> list[bytes]:
-        client.leave()
-        return [message async for message in client.messages(lambda: False)]
-
-    assert run(hear()) == [b""]
+@covers("web.streams-end-with-the-sign-in")
+@pytest.mark.parametrize("how", ["sign-out", "everywhere"])
+def test_who_signs_out_hears_nothing_more_however_busy_a_session_is(web: Web, how: str) -> None:
+    """A page that was left open, or copied, says nothing more; and nothing has to fall silent before it does."""
+    olga, session = web.visit("olga"), web.session()
+    other = web.visit("olga")
+    with listening(olga, f"session={session}&after=0") as messages:
+        rename(web, session, "while she looks")
+        puts(messages, "while she looks")
+        (olga if how == "sign-out" else other).post("/sign-out", **({} if how == "sign-out" else {"everywhere": "yes"}))
+        began, number = time.monotonic(), 0
+        said: list[str] = []
+        # Far less than a beat lies between two words, for longer than one would.
+        while time.monotonic() - began < BEAT_SECONDS:
+            number += 1
+            rename(web, session, f"name-{number}")
+            told = [data for event, data, _ in islice(messages, 1)]
+            if not told:
+                break
+            said += told
+        assert time.monotonic() - began < BEAT_SECONDS / 3, f"{len(said)} pieces were told after she had signed out"
 
 
 @covers("web.streams-are-bounded")
