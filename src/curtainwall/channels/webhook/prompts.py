@@ -1,6 +1,7 @@
 """What an agent is told of a delivery: the user's own words, and the payload as data that anyone may have written."""
 
 import json
+import math
 import re
 from typing import Final, cast
 
@@ -47,7 +48,7 @@ def read_payload(body: bytes, *, is_text: bool = False) -> JsonValue:
     if is_text:
         return text
     try:
-        told: JsonValue = json.loads(text, parse_constant=_no_number, object_pairs_hook=_no_pair_twice)
+        told: JsonValue = json.loads(text, parse_float=_finite, parse_constant=_no_number, object_pairs_hook=_no_pair_twice)
     except RecursionError:
         told, is_deep = None, True
     else:
@@ -86,6 +87,12 @@ def _at(payload: JsonValue, path: str) -> object:
 def _quoted(value: JsonValue) -> str:
     told = value if isinstance(value, str) else json.dumps(value)
     return json.dumps(told if len(told) <= _LONGEST else f"{told[:_LONGEST]}… (cut)", ensure_ascii=True)
+
+
+def _finite(digits: str) -> float:
+    """Return a number that other readers read as the same; what is too big for them is infinite here, and that is no JSON."""
+    told = float(digits)
+    return told if math.isfinite(told) else cast("float", _no_number(digits[:20]))
 
 
 def _no_number(word: str) -> JsonValue:
