@@ -7,7 +7,6 @@ import platform
 import shutil
 import sqlite3
 import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +38,7 @@ _NETWORKED = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "glusterfs", "ceph", "af
 _FORGETFUL = ("tmpfs", "ramfs")
 _LITTLE_SPACE = 512 * 1024 * 1024
 _LOOKED_AT = 1_000
+_PATIENCE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +109,6 @@ def _landlock() -> Finding:
     return Finding("landlock", "warn", f"missing ({os.strerror(error)})", "boot with `lsm=landlock,…`, or install bubblewrap")
 
 
-def _output_of(*command: str) -> str | None:
-    if shutil.which(command[0]) is None:
-        return None
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
 def _confinement() -> Iterator[Finding]:
     """Say what `host` found out about itself; it tried it."""
     found = find_bubblewrap()
@@ -148,10 +138,25 @@ def _workers(home: Home) -> Finding:
 
 
 def _docker() -> Finding:
-    version = _output_of("docker", "version", "--format", "{{.Server.Version}}")
-    if version:
-        return Finding("docker", "ok", f"engine {version}: container agents can run")
-    return Finding("docker", "warn", "no engine answers: container agents cannot run", "install and start Docker; nothing else needs it")
+    # Start-up time: only whoever looks at the machine needs the engine's client here.
+    from curtainwall.agents.container import Engine
+
+    async def version() -> str:
+        engine = Engine()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return str((await engine.about()).get("ServerVersion"))
+        finally:
+            await engine.close()
+
+    fix = "install and start Docker; nothing else needs it"
+    try:
+        # The way that agents take, and not the client's: that one may be missing, or lead to another engine.
+        return Finding("docker", "ok", f"engine {asyncio.run(version())}: container agents can run")
+    except CurtainwallError as fault:
+        return Finding("docker", "warn", f"container agents cannot run: {fault}", fix)
+    except TimeoutError:
+        return Finding("docker", "warn", f"container agents cannot run: the engine did not answer within {_PATIENCE} seconds", fix)
 
 
 def _sqlite() -> Finding:

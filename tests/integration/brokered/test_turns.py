@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -246,3 +247,20 @@ def test_what_is_missing_is_said_before_anything_is_opened(brokered: Brokered) -
     assert unknown.returncode == 2
     assert "there is no agent `nobody` here; there are: builtin, claude-local, claude-code, codex" in unknown.stderr
     assert brokered.sessions() == []
+
+
+@covers("container.doctor-asks-the-engine")
+def test_doctor_says_what_the_engine_of_agents_answers_now(brokered: Brokered, tmp_path: Path) -> None:
+    def engine(**environ: str) -> tuple[str, str]:
+        told = json.loads(brokered("doctor", "--output", "json", fails=True, **environ).stdout)
+        (found,) = (each for each in told["findings"] if each["name"] == "docker")
+        return found["standing"], found["what"]
+
+    # No client of Docker's is needed for it.
+    standing, what = engine(PATH="/nowhere")
+    assert (standing, "container agents can run" in what) == ("ok", True)
+    standing, what = engine(DOCKER_HOST=f"unix://{tmp_path}/gone.sock")
+    assert standing == "warn"
+    assert "container agents cannot run: the Docker engine does not answer" in what
+    standing, what = engine(DOCKER_HOST="tcp://127.0.0.1:1")
+    assert (standing, "is not on this machine" in what) == ("warn", True)

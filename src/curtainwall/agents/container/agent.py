@@ -19,6 +19,7 @@ from curtainwall.model import (
     Mode,
     NotFound,
     SessionId,
+    TryLater,
     TurnAt,
     TurnResult,
     TurnStatus,
@@ -113,8 +114,12 @@ class ContainerAgent:
             beside(around.fleet.borrow(wish, telling.does)) as container,
             around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
         ):
-            turn = Turn(around, at, past, adapter, await container(), reach, telling, lambda: self._synced(at.session))
+            held = await container()
+            turn = Turn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
             try:
+                if held.note:
+                    await telling.note(held.note)
+                    held.note = ""
                 if ward.taken_by is not None:
                     # It was not there yet when it should have been taken away.
                     await asyncio.shield(around.fleet.drop(at.session))
@@ -143,8 +148,14 @@ class ContainerAgent:
 
     async def wake(self, session: SessionId) -> str:
         """Start nothing, and say so: a project is looked through when a turn begins, and only then may a container start in it."""
-        is_there = self._around.fleet.has(session)
-        return AWAKE if is_there else f"the container of {self._synced(session).agent} starts with the next message"
+        fleet = self._around.fleet
+        if fleet.has(session):
+            try:
+                ended = await fleet.ended(session)
+            except TryLater as fault:
+                return f"it cannot be told whether its container is there: {fault}"
+            return f"{ended}; a new one starts with the next message" if ended else AWAKE
+        return f"the container of {self._synced(session).agent} starts with the next message"
 
     async def sleep(self, session: SessionId) -> None:
         """Remove a session's container, unless it is at work; the next message makes another."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+
+from pydantic import JsonValue
 
 from curtainwall.agents.container.blueprint import blueprint
 from curtainwall.agents.container.engine import Engine, see_room
@@ -23,6 +25,8 @@ class Held:
 
     id: str
     wish: Wish
+    note: str = ""
+    """What people should hear of how it came to be made; empty where nothing is odd about it."""
     is_busy: bool = False
     rested_at: float = 0.0
     resting: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -50,9 +54,9 @@ class Fleet:
         # Of a container that runs, only the disks can have changed for the worse.
         see_room(limits.free_disk, *places)
         held = await self._taken_up(wish, tell)
-        if held is None:
+        if not isinstance(held, Held):
             await self.engine.check(wish.image, limits.free_disk, *places)
-            held = await self._made(wish, tell)
+            held = await self._made(wish, tell, note=held)
         held.is_busy = True
         try:
             yield held
@@ -78,6 +82,11 @@ class Fleet:
         """Tell whether a session has a container here, at work or at rest."""
         return session in self._held
 
+    async def ended(self, session: SessionId) -> str:
+        """Return how a container that rests here came to its end by somebody else; empty where none did. Raise `EngineMissing`."""
+        held = self._held.get(session)
+        return "" if held is None or held.is_busy else _how_it_ended(await self.engine.state(held.id))
+
     async def let_go(self, session: SessionId) -> None:
         """Remove a session's container, unless it is at work."""
         held = self._held.get(session)
@@ -97,17 +106,17 @@ class Fleet:
             with suppress(CurtainwallError):
                 await self.drop(session)
 
-    async def _taken_up(self, wish: Wish, tell: Tell) -> Held | None:
-        """Return the container that the session has already, if it still does."""
+    async def _taken_up(self, wish: Wish, tell: Tell) -> Held | str:
+        """Return the container that the session has already, or what there is to say of one that it has no more."""
         held = self._held.get(wish.session)
         if held is None:
-            return None
+            return ""
         await _stop(held)
         try:
             state = await self.engine.state(held.id)
-            if held.wish != wish or not state.get("Running"):
+            if (ended := _how_it_ended(state)) or held.wish != wish:
                 await self.drop(wish.session)
-                return None
+                return f"{ended}; what still ran in it is gone, and the agent goes on in a new one" if ended else ""
             if state.get("Paused"):
                 await self._wait_for_room(None, tell)
                 await self.engine.resume(held.id)
@@ -117,7 +126,7 @@ class Fleet:
             raise
         return held
 
-    async def _made(self, wish: Wish, tell: Tell) -> Held:
+    async def _made(self, wish: Wish, tell: Tell, note: str = "") -> Held:
         """Return a new container. It is made first and started when there is room, so that it keeps its place in the queue."""
         await self._replace_leftovers(wish.session)
         container = await self.engine.create(blueprint(wish, self.limits, self._owner, self._house))
@@ -127,7 +136,7 @@ class Fleet:
         except BaseException:
             await asyncio.shield(self.engine.remove(container))
             raise
-        held = self._held[wish.session] = Held(container, wish)
+        held = self._held[wish.session] = Held(container, wish, note)
         return held
 
     async def _replace_leftovers(self, session: SessionId) -> None:
@@ -184,9 +193,9 @@ class Fleet:
             await self._tell_waiters()
         await asyncio.sleep(self.limits.remove_after - pause_after)
         if self._held.get(held.wish.session) is held and not held.is_busy:
-            del self._held[held.wish.session]
+            # Where the engine does not answer, it stays ours and rests on: nobody else may remove it while we live.
             with suppress(CurtainwallError):
-                await self.engine.remove(held.id)
+                await self.drop(held.wish.session)
 
     async def _remove(self, held: Held) -> None:
         await _stop(held)
@@ -196,6 +205,16 @@ class Fleet:
     async def _tell_waiters(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _how_it_ended(state: Mapping[str, JsonValue]) -> str:
+    """Return in words how a container ended by somebody else, which nobody here saw; empty while it runs."""
+    if not state:
+        return "the container was removed by somebody else while it rested"
+    if state.get("Running"):
+        return ""
+    why = "it had no memory left" if state.get("OOMKilled") else f"exit code {state.get('ExitCode')}"
+    return f"the container was ended by somebody else while it rested ({why})"
 
 
 async def _stop(held: Held) -> None:
