@@ -52,7 +52,7 @@ def test_the_table_is_what_the_commands_say() -> None:
         (("se",), ["words", "serve", "sessions", "servers"]),
         (("--v",), ["words", "--version"]),
         (("grants", ""), ["words", "list", "revoke"]),
-        (("sessions", "re"), ["words", "rename", "replay"]),
+        (("sessions", "re"), ["words", "rename", "replay", "restore"]),
         (("start", "--on-ask", ""), ["words", "wait", "park", "deny"]),
         (("start", "--on-ask=d"), ["words", "--on-ask=deny"]),
         (("start", "--mode", "a"), ["words", "accept-edits"]),

@@ -51,8 +51,6 @@ from curtainwall.model import (
 from curtainwall.session import Figure, figures, fold, inert, lift, see_name, transcript
 
 app = typer.Typer()
-app.command()(held)
-app.command()(restore)
 
 _ENDED = {"failed": "failed", "interrupted": "was interrupted"}
 # What the list says of a session: one whose last turn failed or was interrupted is ready all the same, and found under both words.
@@ -319,6 +317,8 @@ def fork(
     asyncio.run(run())
 
 
+app.command()(held)
+app.command()(restore)
 app.command()(delete)
 app.command()(clean)
 
