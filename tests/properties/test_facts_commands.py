@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from curtainwall.facts.commands import Command, parse_command, parse_script
+from curtainwall.facts.commands import Command, parse_script
 
 PLANTED = "rm x"
 
@@ -48,7 +48,7 @@ def scripts(draw: st.DrawFn) -> str:
 @settings(deadline=None)
 @given(scripts())
 def test_a_planted_command_never_hides_among_git_commands(script: str) -> None:
-    assert not only_git(parse_command(script))
+    assert not only_git(parse_script(script).commands)
 
 
 @settings(deadline=None)
@@ -56,7 +56,7 @@ def test_a_planted_command_never_hides_among_git_commands(script: str) -> None:
 def test_any_text_gives_at_least_one_command(text: str) -> None:
     if not text.strip() or any("\ud800" <= letter <= "\udfff" for letter in text):
         return
-    commands = parse_command(text)
+    commands = parse_script(text).commands
     assert commands
     for command in commands:
         assert not (command.parsed and not command.program)
@@ -71,7 +71,7 @@ def test_any_text_gives_at_least_one_command(text: str) -> None:
     )
 )
 def test_quoted_words_come_back_as_they_were(words: list[str]) -> None:
-    (command,) = parse_command(shlex.join(["echo", *words]))
+    (command,) = parse_script(shlex.join(["echo", *words])).commands
     assert command == Command(
         shlex.join(["echo", *words]) if "{}" not in words and "[" not in words and "[[" not in words else command.text,
         "echo",

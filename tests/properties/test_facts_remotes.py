@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from curtainwall.facts.gitconfig import find_repository, read_entries
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.remotes import canonical_remote, canonical_remotes
+from curtainwall.facts.remotes import canonical_remotes
+from tests.support.remotes import one_remote
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_a_remote_leads_where_git_would_go(repository: Path, lines: list[str], n
         told = git(repository, "ls-remote", "--get-url", name)
     if told is None:
         return
-    meant = {canonical_remote(url, repository=None, push=False).value for url in told.split()}
+    meant = {one_remote(url).value for url in told.split()}
     assert {remote.value for remote in remotes} == meant
     for remote in remotes:
         # What is given to git is left alone by the same config.
@@ -113,10 +114,10 @@ def test_a_remote_leads_where_git_would_go(repository: Path, lines: list[str], n
 @given(st.text() | st.text(alphabet="gith.com:/@-%2eE~\\ \n[]ur"), st.booleans())
 def test_any_text_is_one_repository_or_refused(text: str, push: bool) -> None:
     try:
-        remote = canonical_remote(text, repository=None, push=push)
+        remote = one_remote(text, push=push)
     except Unclear:
         return
-    again = canonical_remote(remote.url, repository=None, push=push)
+    again = one_remote(remote.url, push=push)
     assert (again.value, again.url) == (remote.value, remote.url)
 
 
@@ -132,8 +133,8 @@ def test_all_spellings_of_one_repository_are_one(first: str, second: str, dress:
     dressed = dress.format("me/repo")
     if "%" in dressed and "://" not in first:
         dressed = "me/repo"
-    one = canonical_remote(first.format(host, dressed), repository=None, push=False)
-    two = canonical_remote(second.format("github.com", (other if "://" in second else "{}").format("Me/Repo")), repository=None, push=True)
+    one = one_remote(first.format(host, dressed))
+    two = one_remote(second.format("github.com", (other if "://" in second else "{}").format("Me/Repo")), push=True)
     assert one.value == two.value == "github.com/me/repo"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.facts import parse_command
+from curtainwall.facts import parse_script
 from curtainwall.model import Broken, Mode, Resource, Role, ToolEffect
 from curtainwall.policy import Lists, Policy, Source, import_permissions, judge, labels_of, load, shipped
 from tests.support.policies import NO_PATHS, call, command, plain, policy, read, session, write
@@ -34,13 +34,13 @@ def effect(rules: Policy, *resources: Resource, name: str = "shell.run", mode: M
 )  # fmt: skip
 def test_no_command_runs_something_else_under_the_name_of_git(text: str) -> None:
     rules = imported(allow=["Bash(git *)"])
-    judged = [effect(rules, command(it.text, parsed=it.parsed)) for it in parse_command(text)]
-    assert set(judged) != {"allow"}, list(zip(parse_command(text), judged, strict=True))
+    judged = [effect(rules, command(it.text, parsed=it.parsed)) for it in parse_script(text).commands]
+    assert set(judged) != {"allow"}, list(zip(parse_script(text).commands, judged, strict=True))
 
 
 @pytest.mark.parametrize("text", ["git status", "git log -- src", "git config --get user.name", "git fetch -- origin", "git add -- *.py"])
 def test_plain_git_is_still_allowed_by_its_pattern(text: str) -> None:
-    (found,) = parse_command(text)
+    (found,) = parse_script(text).commands
     assert effect(imported(allow=["Bash(git *)"]), command(found.text, parsed=found.parsed)) == "allow"
 
 

@@ -16,11 +16,11 @@ import pytest
 
 from curtainwall.model import BadCall, Broken, Effect, Meaning, Mode, Role, ToolEffect
 from curtainwall.tools import NATIVE_TOOLS, team_tools
-from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerSpec, Shelf, Standing, ToolRoles, all_offered, allowed_environment
+from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerSpec, Shelf, Standing, ToolRoles, allowed_environment
 from curtainwall.tools.servers.link import MOST_TOOLS, ServerRefused, ServerSilent
 from tests.support.covers import covers
 from tests.support.houses import run, until
-from tests.support.servers import FREE, TOOL_SERVER, bad_server, desk, place_at, review, servers_at
+from tests.support.servers import FREE, TOOL_SERVER, all_offered, bad_server, desk, place_at, review, servers_at
 
 SECRET = "sk-ant-of-the-house-0123456789"
 ATTEMPTS = ("tcp", "unix", "abstract", "home", "database", "secret_file", "signal", "interfaces")

@@ -1,7 +1,7 @@
 """Tool servers for tests: real ones and a bad one, behind a hub and a gate like everything else."""
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,11 +20,17 @@ from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, Hub, NativeTools, filesystem_runners
 from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, Ways, by_name, propose
+from curtainwall.tools.servers.offered import Offered, offered
 from tests.support.houses import house, open_session
 
 TOOL_SERVER = Path(__file__).with_name("tool_server.py")
 FREE = ToolRoles(ToolEffect.INSPECT)
 """Roles of a tool that may be called without a question."""
+
+
+def all_offered(tools: Iterable[dict[str, JsonValue]]) -> dict[str, Offered]:
+    """Return a server's tools by name, out of what it said."""
+    return by_name(filter(None, map(offered, tools)))
 
 
 def bad_server(name: str = "bad", *options: str, **more: Any) -> ServerSpec:

@@ -1,17 +1,17 @@
 """What an agent wrote, and what it means: paths, URLs, remotes, commands, masks. Reads this machine, never changes it."""
 
 from curtainwall.facts.addresses import scope_of_address
-from curtainwall.facts.commands import Command, Redirect, Script, parse_command, parse_script
+from curtainwall.facts.commands import Command, Redirect, Script, parse_script
 from curtainwall.facts.later import holds_what_runs, writes_what_runs
 from curtainwall.facts.mask_streams import StreamMasker
 from curtainwall.facts.masks import Masker, Piece, contains_mask
 from curtainwall.facts.names import MOST_NAMES, Named, find_named, is_without_key
-from curtainwall.facts.paths import Scene, ancestors, as_seen_inside, canonical_path, is_beneath, links_to
+from curtainwall.facts.paths import Scene, ancestors, canonical_path, is_beneath, links_to
 from curtainwall.facts.pushes import Push, find_push
 from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.facts.remotes import Remote, canonical_remote, canonical_remotes
+from curtainwall.facts.remotes import Remote, canonical_remotes
 from curtainwall.facts.revisions import paths_in_revision
-from curtainwall.facts.urls import Url, canonical_host, canonical_url, host_parents
+from curtainwall.facts.urls import Url, canonical_url, host_parents
 
 __all__ = [
     "MOST_NAMES",
@@ -28,10 +28,7 @@ __all__ = [
     "Unclear",
     "Url",
     "ancestors",
-    "as_seen_inside",
-    "canonical_host",
     "canonical_path",
-    "canonical_remote",
     "canonical_remotes",
     "canonical_url",
     "contains_mask",
@@ -42,7 +39,6 @@ __all__ = [
     "is_beneath",
     "is_without_key",
     "links_to",
-    "parse_command",
     "parse_script",
     "paths_in_revision",
     "quoted",

@@ -61,11 +61,6 @@ class Script:
     redirects: tuple[Redirect, ...] = ()
 
 
-def parse_command(text: object) -> tuple[Command, ...]:
-    """Return every command in a shell text, in the order written, those inside launchers after their launcher."""
-    return parse_script(text).commands
-
-
 def parse_script(text: object) -> Script:
     """Return every command and every redirection in a shell text, as `bash -c` would run it."""
     if not isinstance(text, str):

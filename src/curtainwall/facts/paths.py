@@ -83,14 +83,6 @@ def links_to(path: str) -> tuple[str, ...]:
     return tuple(met)
 
 
-def as_seen_inside(path: str, scene: Scene) -> str:
-    """Return the path by which a container knows a path of this machine, or the path itself where it is not mounted."""
-    inside, outside = max(
-        (mount for mount in scene.mounts if is_beneath(path, mount[1])), key=lambda mount: len(mount[1]), default=("", "")
-    )
-    return inside + path[len(outside) :]
-
-
 def is_beneath(path: str, root: str) -> bool:
     """Say whether a canonical path is a canonical directory or lies in it, by whole components."""
     return path == root or path.startswith(root if root == "/" else f"{root}/")

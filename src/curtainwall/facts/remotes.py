@@ -43,14 +43,6 @@ class Remote:
     host: HostFacts
 
 
-def canonical_remote(text: object, *, repository: str | None, push: bool) -> Remote:
-    """Return the one repository that a remote's name or URL means; refuse where a push would go to several."""
-    remotes = canonical_remotes(text, repository=repository, push=push)
-    if len(remotes) != 1:
-        raise Unclear(f"the remote {quoted(text)} pushes to {len(remotes)} places")
-    return remotes[0]
-
-
 def canonical_remotes(
     text: object, *, repository: str | None, push: bool, workspace: str = "/", own_ports: frozenset[int] = frozenset()
 ) -> tuple[Remote, ...]:

@@ -19,7 +19,6 @@ _MAX_HOST = 253
 # What one parser drops, another takes for a slash, and a third for the end.
 _TREACHEROUS = re.compile(r"[\x00-\x20\x7f\\]")
 _START = re.compile(r"(https?)://(?:([^/?#@]*)@)?([^/?#@]+)(?=[/?#]|\Z)", re.ASCII | re.IGNORECASE)
-_BEYOND_HOST = re.compile(r"[/?#@]")
 _USER = re.compile(r"[A-Za-z0-9._~-]+")
 _NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -65,17 +64,6 @@ def canonical_url(text: object, own_ports: frozenset[int] = frozenset()) -> Url:
         origin = f"{origin}:{port}"
     facts = HostFacts(host=host, port=port, secure=scheme == "https", scope=scope_of(host, port, own_ports))
     return Url(origin + parts.get("pathname", "") + parts.get("search", ""), origin, facts)
-
-
-def canonical_host(text: object) -> str:
-    """Return the one spelling of a host that stands alone, as in a list or a rule: a name or an address, no port."""
-    if not isinstance(text, str):
-        raise Unclear(f"a host must be a string, not {quoted(text)}")
-    if _BEYOND_HOST.search(text):
-        raise Unclear(f"{quoted(text)} is more than a host")
-    if ":" in text:
-        return one_address(text[1:-1] if text[0] == "[" and text[-1] == "]" else text)
-    return canonical_url(f"https://{text}").facts.host
 
 
 def host_parents(host: str) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.facts import canonical_remote
 from curtainwall.model import Mode, Prepared, ToolResult
 from curtainwall.tools.git_network import Target, ssh_command
 from tests.support.git_server import GitServer, git, serving
 from tests.support.machines import Machine, permit
+from tests.support.remotes import one_remote
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -222,7 +222,7 @@ def test_a_repository_outside_is_opened_alone_and_never_with_something_protected
     ("url", "alias"), [("git@github.com:ann/r.git", "github.com"), ("ssh://git@git.example.org:2222/ann/r.git", "[git.example.org]:2222")]
 )
 def test_ssh_goes_to_the_judged_host_and_asks_nobody(url: str, alias: str) -> None:
-    remote = canonical_remote(url, repository=None, push=False)
+    remote = one_remote(url)
     target = Target(remote.url, remote.host)
     assert target.protocol == "ssh"
     command = ssh_command(target, "192.0.2.7")

@@ -7,18 +7,18 @@ import threading
 
 import pytest
 
-from curtainwall.facts.commands import Command, Redirect, parse_command, parse_script
+from curtainwall.facts.commands import Command, Redirect, parse_script
 from curtainwall.facts.refusal import Unclear
 from curtainwall.facts.words import is_sound_leaf
 
 
 def programs(text: str) -> list[str]:
     """Return the program of each command, with a question mark where it is not parsed."""
-    return [command.program + ("" if command.parsed else "?") for command in parse_command(text)]
+    return [command.program + ("" if command.parsed else "?") for command in parse_script(text).commands]
 
 
 def test_a_simple_command_is_its_program_and_its_words() -> None:
-    assert parse_command("git   status  --short") == (
+    assert parse_script("git   status  --short").commands == (
         Command("git status --short", "git", parsed=True, words=("git", "status", "--short")),
     )
 
@@ -27,17 +27,17 @@ def test_a_simple_command_is_its_program_and_its_words() -> None:
     "text", ['"git" status', "'git' status", "g\\it status", "g\"i\"t sta'tus'", "git \\\n status", "git status # a note"]
 )
 def test_every_spelling_of_a_literal_command_is_one_text(text: str) -> None:
-    assert [command.text for command in parse_command(text)] == ["git status"]
+    assert [command.text for command in parse_script(text).commands] == ["git status"]
     assert programs(text) == ["git"]
 
 
 def test_quotes_stay_where_they_matter() -> None:
-    assert parse_command("git commit -m 'a  b' \"it's\" \\$X {} '*.c'")[0].text == "git commit -m 'a  b' 'it'\"'\"'s' '$X' {} '*.c'"
-    assert parse_command('echo "a\\"b\\\\c\\$d\\e"')[0].words == ("echo", 'a"b\\c$d\\e')
+    assert parse_script("git commit -m 'a  b' \"it's\" \\$X {} '*.c'").commands[0].text == "git commit -m 'a  b' 'it'\"'\"'s' '$X' {} '*.c'"
+    assert parse_script('echo "a\\"b\\\\c\\$d\\e"').commands[0].words == ("echo", 'a"b\\c$d\\e')
 
 
 def test_words_that_bash_would_expand_stay_as_written() -> None:
-    (command,) = parse_command('ls *.c ~/x {a,b} $X "$Y" a"$Z"')
+    (command,) = parse_script('ls *.c ~/x {a,b} $X "$Y" a"$Z"').commands
     assert command == Command('ls *.c ~/x {a,b} $X "$Y" a"$Z"', "ls", parsed=True)
 
 
@@ -105,7 +105,7 @@ def test_every_command_is_found(text: str, expected: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_what_could_run_something_else_is_not_parsed(text: str) -> None:
-    assert not all(command.parsed for command in parse_command(text))
+    assert not all(command.parsed for command in parse_script(text).commands)
 
 
 @pytest.mark.parametrize(
@@ -233,13 +233,13 @@ def test_a_relative_target_after_a_change_of_directory_could_be_anywhere() -> No
 
 def test_what_is_too_long_too_deep_or_too_tangled_is_one_command_that_is_not_parsed() -> None:
     for text in ("git " + "x" * 70_000, "(" * 400 + "git" + ")" * 400, "a|" * 30_000, "$(" * 20_000, "git x;" * 3_000):
-        assert parse_command(text) == (Command(text, "", parsed=False),)
+        assert parse_script(text).commands == (Command(text, "", parsed=False),)
 
 
 @pytest.mark.parametrize("value", [None, 7, ["git"], b"git", "", " \n", "git \ud800"])
 def test_what_is_no_text_is_refused(value: object) -> None:
     with pytest.raises(Unclear):
-        parse_command(value)
+        parse_script(value)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_many_threads_may_parse_at_once() -> None:
 
     def work() -> None:
         for number in range(200):
-            found = parse_command(f"git log {number} | head && rm x{number}")
+            found = parse_script(f"git log {number} | head && rm x{number}").commands
             if [command.program for command in found] != ["git", "head", "rm"]:
                 wrong.append(found)
 
@@ -277,22 +277,22 @@ def test_many_threads_may_parse_at_once() -> None:
     [("echo é", "echo"), ("ls ~/Größe/日本語.txt", "ls"), ("echo 'ａ' \"🙂\"", "echo")],
 )
 def test_letters_beyond_ascii_are_letters(text: str, program: str) -> None:
-    [command] = parse_command(text)
+    [command] = parse_script(text).commands
     assert (command.program, command.parsed) == (program, True)
 
 
 @pytest.mark.parametrize("text", ["é=1 ls", "é ls", "ｌｓ", "echo é(x)"])
 def test_a_program_with_letters_beyond_ascii_is_not_known(text: str) -> None:
-    assert not parse_command(text)[0].parsed
+    assert not parse_script(text).commands[0].parsed
 
 
 def test_no_letter_crashes_the_parser() -> None:
     # Where a table is read beyond its end, it depends on the place in memory whether that ends the process: so several processes.
     program = (
-        "from curtainwall.facts import parse_command\n"
+        "from curtainwall.facts import parse_script\n"
         "for code in range(0x10000, 0x10ffff, 0x1111):\n"
         "    for text in ('echo {%c', 'echo {1..%c}', '$%c', 'cat <<%c', 'echo ${%c}', '[[ a =~ %c ]]'):\n"
-        "        parse_command(text % code)\n"
+        "        parse_script(text % code).commands\n"
     )
     runs = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(12)]
     assert [run.wait(60) for run in runs] == [0] * len(runs)

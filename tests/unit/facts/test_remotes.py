@@ -6,12 +6,13 @@ import pytest
 
 from curtainwall.facts.gitconfig import Entry, read_entries
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.remotes import canonical_remote, canonical_remotes
+from curtainwall.facts.remotes import canonical_remotes
 from curtainwall.model.subjects import Scope
+from tests.support.remotes import one_remote
 
 
 def value_of(text: object) -> str:
-    return canonical_remote(text, repository=None, push=False).value
+    return one_remote(text).value
 
 
 def made(place: Path, config: str) -> Path:
@@ -62,14 +63,14 @@ def test_all_spellings_of_one_repository_are_one(text: str) -> None:
     ],
 )
 def test_the_identity_and_the_url_that_the_network_step_gets(text: str, value: str, url: str) -> None:
-    remote = canonical_remote(text, repository=None, push=True)
+    remote = one_remote(text, push=True)
     assert (remote.value, remote.url) == (value, url)
 
 
 def test_the_host_is_told_with_its_scope_port_and_secrecy() -> None:
-    private = canonical_remote("git://10.0.0.1/a", repository=None, push=False).host
+    private = one_remote("git://10.0.0.1/a").host
     assert (private.host, private.port, private.secure, private.scope) == ("10.0.0.1", 9418, False, Scope.PRIVATE)
-    upgraded = canonical_remote("http://github.com/a/b", repository=None, push=False).host
+    upgraded = one_remote("http://github.com/a/b").host
     assert (upgraded.port, upgraded.secure) == (443, True)
 
 
@@ -117,24 +118,22 @@ def test_a_name_is_looked_up_in_the_repository(tmp_path: Path) -> None:
     place = repository(tmp_path, "[core]\n\tbare = false\n" + ORIGIN)
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for start in (place, f"{place}/deep/er"):
-        assert canonical_remote("origin", repository=start, push=True).value == "github.com/me/r"
+        assert one_remote("origin", repository=start, push=True).value == "github.com/me/r"
     for name in ("upstream", "foo/bar"):
         with pytest.raises(Unclear, match="no remote named"):
-            canonical_remote(name, repository=place, push=False)
+            one_remote(name, repository=place)
 
 
 def test_a_push_follows_every_push_url(tmp_path: Path) -> None:
     place = repository(
         tmp_path, ORIGIN + "pushurl = git@github.com:me/one\npushurl = https://gitlab.com/me/two\npushurl = git@github.com:me/one.git\n"
     )
-    assert canonical_remote("origin", repository=place, push=False).value == "github.com/me/r"
+    assert one_remote("origin", repository=place).value == "github.com/me/r"
     assert [remote.value for remote in canonical_remotes("origin", repository=place, push=True)] == [
         "github.com/me/one",
         "gitlab.com/me/two",
         "github.com/me/one",
     ]
-    with pytest.raises(Unclear, match="3 places"):
-        canonical_remote("origin", repository=place, push=True)
 
 
 def test_reading_takes_the_first_url_and_pushing_all(tmp_path: Path) -> None:
@@ -162,8 +161,8 @@ def test_reading_takes_the_first_url_and_pushing_all(tmp_path: Path) -> None:
 )
 def test_rewrites_are_applied_as_git_would(tmp_path: Path, rewrite: str, text: str, read: str, pushed: str) -> None:
     place = repository(tmp_path, ORIGIN + rewrite)
-    assert canonical_remote(text, repository=place, push=False).value == read
-    assert canonical_remote(text, repository=place, push=True).value == pushed
+    assert one_remote(text, repository=place).value == read
+    assert one_remote(text, repository=place, push=True).value == pushed
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ def test_rewrites_are_applied_as_git_would(tmp_path: Path, rewrite: str, text: s
 def test_a_config_that_could_lead_elsewhere_is_refused(tmp_path: Path, config: str) -> None:
     place = repository(tmp_path, config + ("" if "origin" in config or "[a]" in config else ORIGIN))
     with pytest.raises(Unclear):
-        canonical_remote("origin", repository=place, push=False)
+        one_remote("origin", repository=place)
 
 
 def test_the_old_files_for_remotes_are_refused(tmp_path: Path) -> None:
@@ -192,7 +191,7 @@ def test_the_old_files_for_remotes_are_refused(tmp_path: Path) -> None:
     (tmp_path / ".git" / "remotes").mkdir()
     (tmp_path / ".git" / "remotes" / "origin").write_text("URL: https://evil.org/x\n")
     with pytest.raises(Unclear, match="old ways"):
-        canonical_remote("origin", repository=place, push=False)
+        one_remote("origin", repository=place)
 
 
 def test_worktrees_and_submodules_lead_to_their_config(tmp_path: Path) -> None:
@@ -204,13 +203,13 @@ def test_worktrees_and_submodules_lead_to_their_config(tmp_path: Path) -> None:
     (own / "commondir").write_text("../..\n")
     (home / "tree").mkdir()
     (home / "tree" / ".git").write_text(f"gitdir: {own}\n")
-    assert canonical_remote("origin", repository=str(home / "tree"), push=False).value == "github.com/me/r"
+    assert one_remote("origin", repository=str(home / "tree")).value == "github.com/me/r"
     made(home / "main" / ".git" / "modules" / "sub", ORIGIN.replace("/r", "/sub"))
     (home / "main" / "sub").mkdir()
     (home / "main" / "sub" / ".git").write_text("gitdir: ../.git/modules/sub\n")
-    assert canonical_remote("origin", repository=str(home / "main" / "sub"), push=False).value == "github.com/me/sub"
+    assert one_remote("origin", repository=str(home / "main" / "sub")).value == "github.com/me/sub"
     made(home / "bare", ORIGIN)
-    assert canonical_remote("origin", repository=str(home / "bare"), push=False).value == "github.com/me/r"
+    assert one_remote("origin", repository=str(home / "bare")).value == "github.com/me/r"
 
 
 def test_pointers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
@@ -222,7 +221,7 @@ def test_pointers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         place.mkdir()
         (place / ".git").write_text(text)
         with pytest.raises(Unclear):
-            canonical_remote("origin", repository=str(place), push=False)
+            one_remote("origin", repository=str(place))
 
 
 def test_links_broken_directories_and_odd_files_are_refused(tmp_path: Path) -> None:
@@ -243,23 +242,23 @@ def test_links_broken_directories_and_odd_files_are_refused(tmp_path: Path) -> N
     made(home / "huge" / ".git", "#" * (1 << 20) + "\n")
     for name in ("linked", "empty", "config-link", "config-directory", "latin", "huge"):
         with pytest.raises(Unclear):
-            canonical_remote("https://github.com/me/r", repository=str(home / name), push=False)
+            one_remote("https://github.com/me/r", repository=str(home / name))
 
 
 def test_without_a_repository_only_urls_mean_something(tmp_path: Path) -> None:
     place = str(tmp_path.resolve())
-    assert canonical_remote("https://github.com/me/r", repository=place, push=False).value == "github.com/me/r"
+    assert one_remote("https://github.com/me/r", repository=place).value == "github.com/me/r"
     with pytest.raises(Unclear):
-        canonical_remote("origin", repository=place, push=False)
+        one_remote("origin", repository=place)
     for wrong in ("relative", "/a\0b"):
         with pytest.raises(Unclear):
-            canonical_remote("origin", repository=wrong, push=False)
+            one_remote("origin", repository=wrong)
 
 
 def test_a_repository_without_a_config_has_no_remotes(tmp_path: Path) -> None:
     place = repository(tmp_path, "")
     (tmp_path / ".git" / "config").unlink()
-    assert canonical_remote("https://github.com/me/r", repository=place, push=True).value == "github.com/me/r"
+    assert one_remote("https://github.com/me/r", repository=place, push=True).value == "github.com/me/r"
 
 
 def test_a_config_is_read_with_all_its_ways_of_writing() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.facts import Unclear, canonical_host, canonical_url, host_parents, quoted, scope_of_address
+from curtainwall.facts import Unclear, canonical_url, host_parents, quoted, scope_of_address
 from curtainwall.model.subjects import Scope
 
 
@@ -150,31 +150,6 @@ def test_resolved_addresses_are_judged_like_written_ones() -> None:
 def test_a_resolved_address_has_one_strict_spelling(text: str) -> None:
     with pytest.raises(Unclear, match="is not an address"):
         scope_of_address(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "host"),
-    [
-        ("GitHub.com", "github.com"),
-        ("a.org.", "a.org"),
-        ("127.1", "127.0.0.1"),
-        ("::1", "::1"),
-        ("[::1]", "::1"),
-        ("::ffff:1.2.3.4", "1.2.3.4"),
-    ],
-)
-def test_a_host_alone_has_one_spelling(text: str, host: str) -> None:
-    assert canonical_host(text) == host
-    assert canonical_host(host) == host
-
-
-@pytest.mark.parametrize(
-    "text",
-    [None, "", "*.github.com", "a.org:80", "u@a.org", "a.org/", "a.org?", "a.org#", "https://a.org", "a b", "a\\b", ":", "[", "[]", "[::1"],
-)
-def test_what_is_more_or_less_than_a_host_is_refused(text: object) -> None:
-    with pytest.raises(Unclear):
-        canonical_host(text)
 
 
 def test_a_name_has_its_parent_domains_and_an_address_has_none() -> None:

@@ -18,6 +18,7 @@ from curtainwall.policy.canonical import (
     remote_host,
     split_remote,
 )
+from tests.support.remotes import one_remote
 
 
 @pytest.mark.parametrize("text", ["/", "/a", "/a b/ü", "/a/...", "/a/.b", "/a\nb"])
@@ -142,7 +143,7 @@ def test_what_facts_call_a_host_is_one_here(text: str) -> None:
     ],
 )
 def test_what_facts_call_a_remote_is_one_here(text: str) -> None:
-    found = remotes.canonical_remote(text, repository=None, push=False)
+    found = one_remote(text)
     meant = split_remote(found.value)
     assert meant is not None
     assert meant[0] == found.host.host

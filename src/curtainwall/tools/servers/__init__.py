@@ -2,7 +2,7 @@
 
 from curtainwall.tools.servers.annotate import Proposal, propose
 from curtainwall.tools.servers.launch import CannotStart, Machine
-from curtainwall.tools.servers.offered import Offered, all_offered, by_name, why_unusable
+from curtainwall.tools.servers.offered import Offered, by_name, why_unusable
 from curtainwall.tools.servers.reviews import Review, Reviews
 from curtainwall.tools.servers.servers import Servers
 from curtainwall.tools.servers.shelf import Shelf, Standing
@@ -28,7 +28,6 @@ __all__ = [
     "ToolRoles",
     "Way",
     "Ways",
-    "all_offered",
     "allowed_environment",
     "by_name",
     "is_running",

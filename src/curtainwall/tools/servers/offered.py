@@ -65,11 +65,6 @@ def offered(tool: dict[str, JsonValue]) -> Offered | None:
     return Offered(name, told, hashlib.sha256(exact).hexdigest())
 
 
-def all_offered(tools: Iterable[dict[str, JsonValue]]) -> dict[str, Offered]:
-    """Return a server's tools by name, out of what it said."""
-    return by_name(one for tool in tools if (one := offered(tool)))
-
-
 def by_name(tools: Iterable[Offered]) -> dict[str, Offered]:
     """Return tools by name; one that is named twice is two things at once, and therefore none."""
     found: dict[str, Offered] = {}

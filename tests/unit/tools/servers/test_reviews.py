@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Broken
-from curtainwall.tools.servers import Review, Reviews, all_offered
+from curtainwall.tools.servers import Review, Reviews
+from tests.support.servers import all_offered
 
 TOOL = {"name": "t", "description": "d", "inputSchema": {"type": "object"}}
 
