@@ -24,12 +24,6 @@ from curtainwall.runtime.journal import (
 from curtainwall.runtime.no_hooks import (
     NoHooks,
 )
-from curtainwall.runtime.results import (
-    SHOWN_LIMIT,
-    keep,
-    load,
-    shorten,
-)
 from curtainwall.runtime.stores import (
     Stores,
 )
@@ -39,12 +33,8 @@ from curtainwall.runtime.turns import (
     Lifetimes,
     Turns,
 )
-from curtainwall.runtime.wakes import (
-    Wakes,
-)
 
 __all__ = [
-    "SHOWN_LIMIT",
     "Actor",
     "AgentOf",
     "House",
@@ -58,8 +48,4 @@ __all__ = [
     "Stores",
     "SystemClock",
     "Turns",
-    "Wakes",
-    "keep",
-    "load",
-    "shorten",
 ]

@@ -1,37 +1,23 @@
 """The pure core: commands in, events out, state as the fold of the log. It reads no clock and does no I/O."""
 
-from curtainwall.session.answers import (
-    answer,
-    expire,
-    revoke,
-)
 from curtainwall.session.breaker import (
     ASKS_KEPT,
     DIGESTS_KEPT,
     BreakerLimits,
-    count_asks,
-    count_repeats,
     newest,
     remember_ask,
     remember_repeat,
 )
 from curtainwall.session.budget import (
     Figure,
-    budget_events,
     figures,
 )
 from curtainwall.session.calls import (
     MANY_RESOURCES,
-    drop,
-    finish,
-    proceed,
-    refuse,
-    request,
 )
 from curtainwall.session.card import (
     card_text,
     inert,
-    label_lines,
     label_words,
     shows_all,
     visible,
@@ -59,25 +45,18 @@ from curtainwall.session.peers import (
     answer_arguments,
     in_words,
     may_receive,
-    path_of,
     posts_of,
     see_that_it_ends,
-    team_of,
     turned_away,
     unanswerable,
 )
 from curtainwall.session.plans import (
     LONGEST_PLAN,
-    plan_text,
-    step_grants,
 )
 from curtainwall.session.project import (
     ProjectState,
     decide_project,
     fold_project,
-)
-from curtainwall.session.repair import (
-    closers,
 )
 from curtainwall.session.replay import (
     BlobCheck,
@@ -96,7 +75,6 @@ from curtainwall.session.standing import (
     covers_of,
     reach,
     standing_answer,
-    still_covers,
     still_permitted,
 )
 from curtainwall.session.state import (
@@ -151,55 +129,37 @@ __all__ = [
     "Turn",
     "Violation",
     "Whose",
-    "answer",
     "answer_arguments",
     "apply",
     "blobs_of",
-    "budget_events",
     "card_text",
-    "closers",
-    "count_asks",
-    "count_repeats",
     "covered",
     "covers_of",
     "decide",
     "decide_project",
     "diagnose",
-    "drop",
     "evolve",
-    "expire",
     "figures",
-    "finish",
     "fold",
     "fold_project",
     "in_words",
     "inert",
-    "label_lines",
     "label_words",
     "lift",
     "may_receive",
     "newest",
-    "path_of",
-    "plan_text",
     "posts_of",
-    "proceed",
     "reach",
-    "refuse",
     "remember_ask",
     "remember_repeat",
     "replay",
-    "request",
-    "revoke",
     "rules_in_force",
     "see_name",
     "see_that_it_ends",
     "shows_all",
     "standing_answer",
-    "step_grants",
-    "still_covers",
     "still_permitted",
     "table_of",
-    "team_of",
     "transcript",
     "turned_away",
     "unanswerable",

@@ -1,5 +1,6 @@
 """Answers: who may give one, what it settles, and what stands afterwards."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from curtainwall.model import (
@@ -13,6 +14,7 @@ from curtainwall.model import (
     ApprovalExpired,
     ApprovalId,
     CallDenied,
+    Cover,
     Grant,
     GrantGiven,
     GrantRevoked,
@@ -36,8 +38,7 @@ _ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
 
 def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Settle an open approval; the first valid answer wins and a later one is told truthfully by whom it was settled."""
-    if not rules.may_control(command.by):
-        raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not answer")
+    rules.see_operator(command.by, "answer")
     approval = _open(state, command.approval)
     if _is_over(approval, moment):
         raise AlreadyAnswered(f"too late: the deadline of approval `{command.approval}` passed at {_clock(approval.asked.deadline or 0)}")
@@ -47,14 +48,8 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
         raise NotAllowed("a plan is approved as it is listed, each step once; a grant would answer for more")
     # An automatic approver says yes to what it saw, and to nothing that comes later; a plan, to its list.
     scope = command.scope if is_plan or command.by.channel == SYSTEM.channel else reach(command.scope, covers)
-    if command.granted and scope is not GrantScope.ONCE and not shows_all(covers):
-        raise NotAllowed(f"approval `{command.approval}` was too long to be shown whole, so it can be granted once alone")
-    if command.granted and scope is GrantScope.PROJECT and any(cover.role is Role.USE_CREDENTIAL for cover in covers):
-        raise NotAllowed(f"approval `{command.approval}` is about a credential, which is granted for one session at most")
-    if command.granted and command.scope is not GrantScope.ONCE and any(cover.role is Role.RAISE_BUDGET for cover in approval.asked.covers):
-        raise NotAllowed("a budget is raised once at a time; the grant would answer for any later amount")
-    if command.granted and scope is not GrantScope.ONCE and any(cover.value in _ONE_TEXT for cover in covers):
-        raise NotAllowed("this is a yes to one text, which is given once at a time; the grant would answer for any later text")
+    if command.granted and scope is not GrantScope.ONCE:
+        _see_that_it_may_stand(command.approval, covers, scope)
     answered = ApprovalAnswered(
         at=moment.at,
         approval=command.approval,
@@ -72,6 +67,18 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
     return (answered, GrantGiven(at=moment.at, grant=grant))
 
 
+def _see_that_it_may_stand(approval: ApprovalId, covers: Sequence[Cover], scope: GrantScope) -> None:
+    """Refuse a yes that would hold for longer than this once, where it would answer for what nobody saw."""
+    if not shows_all(covers):
+        raise NotAllowed(f"approval `{approval}` was too long to be shown whole, so it can be granted once alone")
+    if scope is GrantScope.PROJECT and any(cover.role is Role.USE_CREDENTIAL for cover in covers):
+        raise NotAllowed(f"approval `{approval}` is about a credential, which is granted for one session at most")
+    if any(cover.role is Role.RAISE_BUDGET for cover in covers):
+        raise NotAllowed("a budget is raised once at a time; the grant would answer for any later amount")
+    if any(cover.value in _ONE_TEXT for cover in covers):
+        raise NotAllowed("this is a yes to one text, which is given once at a time; the grant would answer for any later text")
+
+
 def expire(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
     """Settle what nobody answered in time; its calls are denied."""
     events: list[AnyEvent] = []
@@ -84,8 +91,7 @@ def expire(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
 
 def revoke(state: SessionState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Take back an answer that stands in this session."""
-    if not rules.may_control(command.by):
-        raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not revoke")
+    rules.see_operator(command.by, "revoke")
     named = [grant.id for grant in state.grants.values() if command.grant in (grant.id, grant.plan)]
     if not named:
         raise NotFound(f"there is no grant `{command.grant}` in this session")

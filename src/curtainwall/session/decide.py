@@ -216,8 +216,8 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
     if isinstance(command, OpenSession):
         if state.opened is not None:
             raise CommandRefused("this session was opened before")
-        if command.mode in (Mode.ACCEPT_EDITS, Mode.BYPASS) and not rules.may_control(command.by):
-            raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not open in mode `{command.mode}`")
+        if command.mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
+            rules.see_operator(command.by, f"open in mode `{command.mode}`")
         return
     if state.opened is None:
         raise NotReady("there is no such session: it was never opened, or was deleted")
@@ -228,8 +228,8 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
         raise Closed(f"this session is closed: {state.closed}")
     if not state.ready and not isinstance(command, _BEFORE_READY):
         raise NotReady("this session is still opening")
-    if isinstance(command, _CONTROL) and not rules.may_control(command.by):
-        raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}`")
+    if isinstance(command, _CONTROL):
+        rules.see_operator(command.by)
 
 
 def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:

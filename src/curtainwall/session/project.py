@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from curtainwall.model import AnyEvent, Grant, GrantGiven, GrantId, GrantRevoked, Moment, NotAllowed, NotFound, RevokeGrant
+from curtainwall.model import AnyEvent, Grant, GrantGiven, GrantId, GrantRevoked, Moment, NotFound, RevokeGrant
 from curtainwall.session.rules import Rules
 
 
@@ -30,8 +30,7 @@ def fold_project(events: Iterable[AnyEvent], state: ProjectState | None = None) 
 
 def decide_project(state: ProjectState, command: RevokeGrant, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
     """Take back a grant of the project."""
-    if not rules.may_control(command.by):
-        raise NotAllowed(f"`{command.by.name}` is not an operator of `{command.by.channel}` and may not revoke")
+    rules.see_operator(command.by, "revoke")
     if command.grant not in state.grants:
         raise NotFound(f"there is no grant `{command.grant}` in this project")
     return (GrantRevoked(at=moment.at, grant=command.grant, by=command.by),)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, RuleId, SessionOpened, Who
+from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed, RuleId, SessionOpened, Who
 from curtainwall.policy import Policy, closed
 from curtainwall.session.breaker import BreakerLimits
 
@@ -40,6 +40,11 @@ class Rules:
     def may_control(self, who: Who) -> bool:
         """Tell whether someone may answer asks and use control words: the local user, or an operator of their channel."""
         return who.channel in HOUSE_CHANNELS or who.name in self.operators.get(who.channel, frozenset())
+
+    def see_operator(self, who: Who, not_allowed: str = "") -> None:
+        """Refuse somebody who may only talk."""
+        if not self.may_control(who):
+            raise NotAllowed(f"`{who.name}` is not an operator of `{who.channel}`{not_allowed and f' and may not {not_allowed}'}")
 
     def of(self, *, team: str = "", job: str = "", hook: str = "") -> "Rules":
         """Return the rules of a session that speaks for a team, is a firing of a job, or a delivery to a webhook; none is two of them."""
