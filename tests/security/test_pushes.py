@@ -292,3 +292,27 @@ def test_hooks_and_settings_of_the_repository_neither_run_outside_nor_change_wha
         assert not any("/pwned" in asked for asked in server.asked)
 
     at_the_desk(places, server, story)
+
+
+@covers("labels.pushed-secrets")
+def test_a_forged_memory_of_the_remote_hides_no_secret(places: Places, server: GitServer) -> None:
+    """The remote is listed, so nobody is asked; the repository says that the remote has what it has not."""
+    name = server.url("shop.git").removeprefix("http://").removesuffix(".git")
+    places.home.mkdir(mode=0o700, exist_ok=True)
+    (places.home / "config.toml").write_text(f'[lists]\npush-remotes = ["{name}"]\n')
+
+    async def story(here: Desk) -> None:
+        git("push", "--quiet", "origin", "main", cwd=here.where)
+        before = here.published
+        (here.where / ".env").write_text("TOKEN=1\n")
+        git("add", "--all", cwd=here.where)
+        commit(here.where, "deploy")
+        git("update-ref", "refs/remotes/origin/master", "HEAD", cwd=here.where)
+        commit(here.where, "on top of it")
+        answer = await here.wired.gate.request(here.session, PUSH, wait=False)
+        assert answer.result is not None, answer
+        assert not answer.result.ok
+        assert "`.env`, named like secrets, which nobody was asked about" in str(answer.result.value)
+        assert here.published == before
+
+    at_the_desk(places, server, story)

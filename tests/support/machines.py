@@ -71,7 +71,7 @@ class Machine:
             masker=masker,
             runners=runners,
             directories=directories,
-            closers=git_closers(masker),
+            closers=git_closers(masker, is_secret_name),
         )
         workspace = Workspace(path=str(root / "home/work"), own=own)
         return cls(root, tools, Place(session=SessionId("s1"), workspace=workspace, mode=mode))

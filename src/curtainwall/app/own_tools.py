@@ -94,8 +94,13 @@ def run_tools(
 
 
 def _closers(home: Home, masker: Masker) -> dict[str, Closer]:
-    shell = {SHELL_RUN: Seen().closer}
-    return {**shell, **git_closers(masker), **skill_closers(shelf_of(home), masker), **memory_closers(notebook_of(home), masker)}
+    seen = Seen()
+    return {
+        SHELL_RUN: seen.closer,
+        **git_closers(masker, is_secret_name, seen.closer),
+        **skill_closers(shelf_of(home), masker),
+        **memory_closers(notebook_of(home), masker),
+    }
 
 
 def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:

@@ -1,4 +1,4 @@
-"""Commits as a repository keeps them, loose or packed, each checked against its own id. Runs no git.
+"""Commits and directories as a repository keeps them, loose or packed, each checked against its own id. Runs no git.
 
 Whoever owns the repository chose these bytes. What does not hash to the id that it was asked for by is not there.
 """
@@ -8,7 +8,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Self
@@ -24,18 +24,29 @@ _LONGEST_NUMBER: Final = 10
 _ALLOWED: Final = 4_000_000
 _A_LOOK, _AN_OBJECT = 4, 300
 _INDEX_START: Final = b"\xfftOc\x00\x00\x00\x02"
-_COMMIT, _DELTA_BY_OFFSET, _DELTA_BY_ID = 1, 6, 7
+_DELTA_BY_OFFSET, _DELTA_BY_ID = 6, 7
+_KINDS: Final = {b"commit": 1, b"tree": 2}
+_DIRECTORY: Final = b"40000"
 _ID_BYTES: Final = 20
 _ID: Final = re.compile(rb"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a commit says of itself: the ones before it, when it was made, and the first line of its message."""
+    """What a commit says of itself: the ones before it, when it was made, the first line of its message, and its directory."""
 
     parents: tuple[str, ...]
     when: int
     title: str
+    tree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a directory says of one name in it."""
+
+    id: str
+    is_directory: bool
 
 
 class _TooMuchError(Exception):
@@ -74,20 +85,32 @@ class Commits:
 
     def find(self, id_: str) -> Commit | None:
         """Return a commit, or None where it is not there whole."""
+        found = self._whole(id_, b"commit")
+        return None if found is None else _read_commit(found)
+
+    def directory(self, id_: str) -> Mapping[str, Listed] | None:
+        """Return what a directory holds, or None where it is not there whole, or too much was looked at already."""
+        found = self._whole(id_, b"tree")
+        return None if found is None else _read_tree(found)
+
+    def _whole(self, id_: str, kind: bytes) -> bytes | None:
         with suppress(_TooMuchError):
-            for found in self._spellings(id_):
-                if hashlib.sha1(b"commit %d\x00%b" % (len(found), found), usedforsecurity=False).hexdigest() == id_:
-                    return _read_commit(found)
+            if kind == b"tree":
+                # Whoever walks through commits counts them; of directories a single commit can have any number.
+                self._allowance.spend(_AN_OBJECT)
+            for found in self._spellings(id_, _KINDS[kind]):
+                if hashlib.sha1(b"%b %d\x00%b" % (kind, len(found), found), usedforsecurity=False).hexdigest() == id_:
+                    return found
         return None
 
-    def _spellings(self, id_: str) -> Iterator[bytes]:
+    def _spellings(self, id_: str, kind: int) -> Iterator[bytes]:
         with suppress(OSError, Unclear, zlib.error):
             loose = _inflated(read_bytes(os.path.join(self._objects, id_[:2], id_[2:]), _MAX_COMMIT))
             yield loose.partition(b"\x00")[2]
         for pack in self._all_packs():
             # A place beyond all files is too big a number for the kernel.
             with suppress(OSError, OverflowError, IndexError, struct.error, zlib.error):
-                yield from pack.find(bytes.fromhex(id_))
+                yield from pack.find(bytes.fromhex(id_), kind)
 
     def _all_packs(self) -> "list[_Pack]":
         if self._packs is None:
@@ -112,7 +135,7 @@ class _Pack:
         self._index, self._pack = index.fileno(), pack.fileno()
         self._allowance = allowance
 
-    def find(self, id_: bytes, depth: int = 0) -> Iterator[bytes]:
+    def find(self, id_: bytes, kind: int, depth: int = 0) -> Iterator[bytes]:
         self._allowance.spend(_A_LOOK)
         if os.pread(self._index, 8, 0) != _INDEX_START:
             return
@@ -128,7 +151,7 @@ class _Pack:
                 if place >> 31:
                     far = ids + (_ID_BYTES + 8) * every + 8 * (place & 0x7FFFFFFF)
                     (place,) = struct.unpack(">Q", os.pread(self._index, 8, far))
-                yield self._object(place, depth)
+                yield self._object(place, kind, depth)
                 return
             low, high = (middle + 1, high) if here < id_ else (low, middle)
 
@@ -136,14 +159,14 @@ class _Pack:
         (found,) = struct.unpack(">I", os.pread(self._index, 4, at))
         return found
 
-    def _object(self, at: int, depth: int) -> bytes:
-        """Return the commit at a place in the pack; raise where there is none."""
+    def _object(self, at: int, wanted: int, depth: int) -> bytes:
+        """Return the object at a place in the pack; raise where there is none of that kind."""
         self._allowance.spend(_AN_OBJECT)
         data = os.pread(self._pack, _MAX_COMMIT, at)
         kind, used = data[0] >> 4 & 7, 1
         while data[used - 1] & 0x80 and used < _LONGEST_NUMBER:
             used += 1
-        if kind == _COMMIT:
+        if kind == wanted:
             return self._inflated(data[used:])
         if kind not in (_DELTA_BY_OFFSET, _DELTA_BY_ID) or depth == _DEEPEST:
             raise IndexError
@@ -155,9 +178,9 @@ class _Pack:
             used += 1
             if not 0 < back <= at:
                 raise IndexError
-            base = self._object(at - back, depth + 1)
+            base = self._object(at - back, wanted, depth + 1)
         else:
-            base = next(self.find(data[used : used + _ID_BYTES], depth + 1), b"")
+            base = next(self.find(data[used : used + _ID_BYTES], wanted, depth + 1), b"")
             used += _ID_BYTES
         delta = self._inflated(data[used:])
         self._allowance.spend(len(delta))
@@ -205,14 +228,29 @@ def _patched(base: bytes, delta: bytes) -> bytes:
 def _read_commit(data: bytes) -> Commit | None:
     head, _, message = data.partition(b"\n\n")
     parents: list[str] = []
-    when = 0
+    when, tree = 0, ""
     for line in head.split(b"\n"):
         word, _, rest = line.partition(b" ")
         if word == b"parent":
             if not _ID.fullmatch(rest):
                 return None
             parents.append(rest.decode())
+        elif word == b"tree":
+            tree = rest.decode(errors="replace")
         elif word == b"committer":
             told = rest.rsplit(b" ", 2)[-2:-1]
             when = int(told[0]) if told and told[0].isdigit() and len(told[0]) < 19 else 0
-    return Commit(tuple(parents), when, message.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace").strip())
+    return Commit(tuple(parents), when, message.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace").strip(), tree)
+
+
+def _read_tree(data: bytes) -> Mapping[str, Listed] | None:
+    listed: dict[str, Listed] = {}
+    at = 0
+    while at < len(data):
+        end = data.find(b"\x00", at)
+        mode, _, name = data[at:end].partition(b" ")
+        at = end + 1 + _ID_BYTES
+        if end < 0 or at > len(data):
+            return None
+        listed[name.decode(errors="backslashreplace")] = Listed(data[end + 1 : at].hex(), mode == _DIRECTORY)
+    return listed

@@ -8,6 +8,7 @@ from math import inf
 from typing import Final
 
 from curtainwall.facts.gitconfig import Repository, find_repository
+from curtainwall.facts.gitfiles import Unseen, new_files
 from curtainwall.facts.gitobjects import Commits
 from curtainwall.facts.gitrefs import HEADS, commit_at, current_branch
 from curtainwall.facts.refusal import quoted
@@ -17,6 +18,7 @@ from curtainwall.facts.remotes import canonical_remotes
 _MOST_COUNTED: Final = 100
 _LONGEST_TITLE: Final = 200
 _SHORT_ID: Final = 12
+_FEW: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,20 @@ class Push:
     commit: str | None
     since: str | None
     told: str
+    secrets: tuple[str, ...] = ()
+    """Files in commits that the remote is not known to have, named like secrets; a few stand for all."""
+    unseen: str = ""
+    """Why it cannot be told whether there are such files; empty where it can."""
 
 
-def find_push(path: str, remote: str, branch: str | None, mask: Callable[[str], str] = str, workspace: str = "/") -> Push | None:
+def find_push(
+    path: str,
+    remote: str,
+    branch: str | None,
+    mask: Callable[[str], str] = str,
+    workspace: str = "/",
+    is_secret: Callable[[str], bool] = lambda _path: False,
+) -> Push | None:
     """Return what a push from a directory would publish, None where there is no repository; raise `Unclear` where that cannot be told.
 
     What it quotes is masked as a whole, before it is cut: half a secret is known to nobody as one.
@@ -51,8 +64,28 @@ def find_push(path: str, remote: str, branch: str | None, mask: Callable[[str], 
     with Commits(repository.directory) as commits:
         found = commits.find(commit)
         title = "" if found is None else f" {json.dumps(mask(found.title)[:_LONGEST_TITLE], ensure_ascii=False)}"
-        counted = _counted(commits, commit, since)
-    return Push(name, commit, since, f"{commit[:_SHORT_ID]}{title} to {quoted(mask(name))}: {_in_words(counted, since, mask(remote))}")
+        is_here = since is None or commits.find(since) is not None
+        new = _new(commits, commit, () if since is None else (since,)) if is_here else None
+    told = f"{commit[:_SHORT_ID]}{title} to {quoted(mask(name))}: {_in_words(None if new is None else len(new), since, mask(remote))}"
+    with Commits(repository.directory) as commits:
+        secrets, unseen = _secrets(commits, commit, _known(repository, path, remote, name, workspace), is_secret)
+    return Push(name, commit, since, told, secrets, unseen)
+
+
+def _secrets(commits: Commits, commit: str, known: tuple[str, ...], is_secret: Callable[[str], bool]) -> tuple[tuple[str, ...], str]:
+    """Return the files named like secrets that come with commits which the remote is not known to have, and why they cannot be told."""
+    new = _new(commits, commit, known)
+    if new is None:
+        return (), "its commits are not all here"
+    found = dict[str, None]()
+    try:
+        if len(new) > _MOST_COUNTED:
+            raise Unseen(f"more than {_MOST_COUNTED} commits")
+        for each in sorted(new):
+            found |= dict.fromkeys(name for name in new_files(commits, each) if is_secret(name))
+    except Unseen as fault:
+        return tuple(sorted(found))[:_FEW], str(fault)
+    return tuple(sorted(found))[:_FEW], ""
 
 
 def _last_seen(repository: Repository, path: str, remote: str, branch: str, workspace: str) -> str | None:
@@ -63,8 +96,14 @@ def _last_seen(repository: Repository, path: str, remote: str, branch: str, work
     return commit_at(repository, f"refs/remotes/{remote}/{branch}") if len(places) == 1 else None
 
 
-def _counted(commits: Commits, commit: str, since: str | None) -> int | None:
-    """Return how many commits lead to one that another does not have, never too few; None where that cannot be told.
+def _known(repository: Repository, path: str, remote: str, branch: str, workspace: str) -> tuple[str, ...]:
+    """Return what the remote is said to have: this branch, and those that most others begin at."""
+    found = (_last_seen(repository, path, remote, each, workspace) for each in (branch, "HEAD", "main", "master"))
+    return tuple(dict.fromkeys(each for each in found if each is not None))
+
+
+def _new(commits: Commits, commit: str, known_tips: tuple[str, ...]) -> set[str] | None:
+    """Return the commits that lead to one and that others do not have, never too few; None where that cannot be told.
 
     The youngest is looked at first, as git does, so that the walk ends a little below the place where both meet.
     """
@@ -82,10 +121,10 @@ def _counted(commits: Commits, commit: str, since: str | None) -> int | None:
             heapq.heappush(waiting, (-found.when, id_))
         return True
 
-    if not all(meet(id_) for id_ in (commit, since) if id_ is not None):
+    if not meet(commit):
         return None
-    if since is not None:
-        known.add(since)
+    # What is known of and not here leads to nothing that is counted.
+    known.update(tip for tip in known_tips if meet(tip))
     while waiting and (waiting[0][0] <= oldest or any(id_ not in known for _, id_ in waiting)):
         age, here = heapq.heappop(waiting)
         if here in known:
@@ -97,7 +136,7 @@ def _counted(commits: Commits, commit: str, since: str | None) -> int | None:
             break
         if len(parents) > 5 * _MOST_COUNTED or not all(meet(id_) for id_ in parents[here]):
             return None
-    return len(new - known)
+    return new - known
 
 
 def _spread(start: str, parents: Mapping[str, tuple[str, ...]], known: set[str]) -> None:

@@ -24,6 +24,9 @@ SHELL_RUN: Final = "shell.run"
 GIT_PUSH: Final = "git.push"
 """A branch on its way to a remote, of which a human is shown the commit."""
 
+PUSH_SECRETS: Final = "git.push_secrets"
+"""What a push also is whose commits bring files that are named like secrets, or cannot be looked through for them."""
+
 LOAD_SKILL: Final = "session.load_skill"
 REMEMBER: Final = "session.remember"
 

@@ -1,21 +1,27 @@
 """The `git` tools as they run: local steps confined, network steps in a clean repository with the judged URL."""
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, cast
 
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker, Unclear, find_push
-from curtainwall.model import GIT_PUSH, BadCall, CallPermitted, Place, Prepared, ToolResult
+from curtainwall.facts.gitconfig import find_repository
+from curtainwall.model import GIT_PUSH, PUSH_SECRETS, BadCall, CallPermitted, Place, Prepared, ToolEffect, ToolResult
 from curtainwall.tools import git_local, git_remotes
-from curtainwall.tools.closer import Closer, meaning_more
+from curtainwall.tools.closer import Closer, also, meaning_more
 from curtainwall.tools.git_call import Call, Deed, House, SecretNames
 from curtainwall.tools.git_network import WayOut
 from curtainwall.tools.host import WorkingDirectories
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.sandbox import Sandboxes
 from curtainwall.tools.schema_check import RULE
+
+# Where files become what git keeps, or the other way round, or two become one. Converters for showing are switched off.
+_FILTERING: Final = tuple(f"git.{name}" for name in ("status", "diff", "add", "commit", "checkout", "pull"))
+_PROGRAMS: Final = frozenset({("filter", "clean"), ("filter", "smudge"), ("filter", "process"), ("merge", "driver")})
 
 
 def git_runners(
@@ -53,13 +59,19 @@ def git_runners(
     return {f"git.{name}": _runner(deed, house) for name, deed in deeds.items()}
 
 
-def git_closers(masker: Masker) -> Mapping[str, Closer]:
-    """Return what finds out which commit a push is about; the call is bound to that commit."""
+def git_closers(
+    masker: Masker, is_secret: Callable[[str], bool] = lambda _path: False, given: Closer | None = None
+) -> Mapping[str, Closer]:
+    """Return what looks closer at git: which commit a push is about, to which the call is bound, and which secrets come with it.
+
+    `given` says what a command may read in the workspace. Where a repository has filters, those are commands.
+    """
 
     def push(prepared: Prepared, place: Place) -> Prepared:
         arguments = cast("Mapping[str, str]", prepared.arguments)
+        path, remote, root = arguments["path"], arguments["remote"], place.workspace.path
         try:
-            found = find_push(arguments["path"], arguments["remote"], arguments.get("branch"), masker.mask_text, place.workspace.path)
+            found = find_push(path, remote, arguments.get("branch"), masker.mask_text, root, is_secret)
         except Unclear as fault:
             raise BadCall(RULE, masker.mask_text(fault.message)) from fault
         if found is None:
@@ -67,9 +79,28 @@ def git_closers(masker: Masker) -> Mapping[str, Closer]:
         # What a commit says of itself is masked first: the commit is known by its id, and nothing of the call is hidden.
         told: dict[str, JsonValue] = {"branch": found.branch, "commit": found.commit, "since": found.since}
         more = {"pushes": masker.mask_text(found.told), **{key: value for key, value in told.items() if value is not None}}
-        return meaning_more(prepared, more, (), masker)
+        if not found.secrets and not found.unseen:
+            return meaning_more(prepared, more, (), masker)
+        unseen = [f"cannot be told of all: {found.unseen}"] if found.unseen else []
+        more["secrets"] = [*map(masker.mask_text, found.secrets), *unseen]
+        closer = meaning_more(prepared, more, (also(PUSH_SECRETS, ToolEffect.SEND),), masker)
+        # INVARIANT: what leaves was read, and what nobody could look at counts as a secret.
+        reads = {f"{path}/{name}": name for name in found.secrets} or {f"{path}/.env": f"commits of {path} that cannot be looked through"}
+        return replace(closer, subject=closer.subject.model_copy(update={"reads": reads}))
 
-    return {GIT_PUSH: push}
+    def filtered(prepared: Prepared, place: Place) -> Prepared:
+        return given(prepared, place) if given is not None and _has_filters(cast("str", prepared.arguments["path"]), place) else prepared
+
+    return {GIT_PUSH: push, **(dict.fromkeys(_FILTERING, filtered) if given is not None else {})}
+
+
+def _has_filters(path: str, place: Place) -> bool:
+    """Tell whether git would run programs of a repository's config over its files, which may print any other file instead."""
+    try:
+        repository = find_repository(path, place.workspace.path)
+    except Unclear:
+        return True
+    return repository is not None and any((entry.section, entry.key) in _PROGRAMS for entry in repository.entries)
 
 
 def _runner(deed: Deed, house: House) -> Runner:

@@ -153,6 +153,7 @@ async def push(call: Call) -> JsonValue:
         for target in targets:
             if call.was_asked:
                 await _refuse_more(call, clean, target, ref)
+            await _refuse_secrets(call, clean, target, commit)
             words = [
                 "push",
                 "--porcelain",
@@ -187,6 +188,24 @@ async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> No
         return
     hint = "fetch and push again, or push to its URL"
     raise CannotDo(f"{quoted(target.url)} is not known to have {since[:12]}, so more would be pushed than was shown; {hint}")
+
+
+async def _refuse_secrets(call: Call, clean: Clean, target: Target, commit: str) -> None:
+    """Refuse a push that brings files named like secrets and was judged as one that does not: what it stood on is the agent's word."""
+    names = call.house.secret_names
+    if "secrets" in call.prepared.arguments or not names.patterns:
+        return
+    told = await go_out(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)
+    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
+    words = ["-C", clean.repository, "log", "--format=", "--name-only", "-z", "-c", "--no-renames", "--ignore-missing", "--stdin"]
+    given = [commit, *(f"^{tip}" for tip in tips), "--", *(f":(top,icase,glob)**/{each}" for each in names.patterns), ""]
+    open_ = replace(clean.alone, environment={"GIT_LITERAL_PATHSPECS": "0"})
+    done = await run_git(words, open_, stdin="\n".join(given).encode())
+    found = [name for name in done.out.decode(errors="replace").split("\0") if name and names.is_one(name)]
+    if found or done.cut:
+        listed = ", ".join(quoted(name) for name in found[:5])
+        hint = "fetch and push again, or push to its URL"
+        raise CannotDo(f"{quoted(target.url)} is not known to have {listed}, named like secrets, which nobody was asked about; {hint}")
 
 
 async def _is_behind(clean: Clean, since: str, tips: Sequence[str]) -> bool:
