@@ -61,6 +61,13 @@ def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provid
     assert any("without anybody being asked: docs.python.org." in body for body in told_of), "it knows what it may reach"
 
 
+def test_a_project_of_a_local_agent_is_not_said_to_be_given_away(program: Program) -> None:
+    task = 'word=alpha CALL write_file {"path": "made.txt", "content": "x"}'
+    done = program("start", *AGENT, "--workspace", ".", "--on-ask", "park", task, fails=True, ANTHROPIC_API_KEY=KEY)
+    assert "filesystem.write_file made.txt waits for an answer" in done.stderr, "its edits are asked about"
+    assert "is given to" not in done.stderr, "so nobody is told otherwise"
+
+
 @covers("brokered.signed-in")
 def test_a_local_agent_signs_in_with_a_token_of_the_configuration(program: Program, provider: Prompted) -> None:
     token = program.scratch / "token"

@@ -16,7 +16,6 @@ from curtainwall.app.ask_files import files_of
 from curtainwall.app.beginning import take_up
 from curtainwall.app.brokered import Brokered, all_agents
 from curtainwall.app.cloning import Cloning
-from curtainwall.app.config_agents import BUILTIN
 from curtainwall.app.finding import find_session, holder_of
 from curtainwall.app.openings import Wanted, open_new
 from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
@@ -187,7 +186,7 @@ async def _see_that_it_can(wish: _Wish, work: AtWork, wanted: Wanted) -> None:
         async for line in kind.build(agent):
             note(inert(line))
     await kind.see_that_it_can(agent)
-    if wanted.workspace is not None and agent != BUILTIN:
+    if wanted.workspace is not None and isinstance(kind, Brokered):
         if wanted.mode is Mode.PLAN:
             note(f"`{agent}` can read everything in `{inert(str(wanted.workspace))}`, and change nothing there")
         else:
