@@ -1,11 +1,14 @@
 """Text of others on a person's screen: what could move a cursor, hide itself or pretend is escaped, and what people read stays."""
 
+import re
 import unicodedata
 from typing import Final
 
 _MARKS_LIMIT = 3
 _LINE_LIMIT = 2_000
 _NARROWEST = 8
+_INWARDS = 2
+_GAPS = re.compile(r"(?<=\S) {2,}(?=\S)")
 TAB = "    "
 GOES_ON: Final = "↪ "
 """Stands before each row of a screen that goes on with the line above."""
@@ -54,16 +57,29 @@ def rows(line: str, width: int) -> list[str]:
     INVARIANT: every row but the first begins with a mark. Blanks that fill up a row, and words that begin the next one, would otherwise
     make a line of our own out of what somebody else wrote.
     """
+    return _rows(line, width, GOES_ON)
+
+
+def _rows(line: str, width: int, mark: str) -> list[str]:
     found: list[str] = []
     start = 0
     while start < len(line) or not found:
-        end = _fitting(line, start, max(width, _NARROWEST) - (len(GOES_ON) if found else 0))
+        end = _fitting(line, start, max(width, _NARROWEST) - (len(mark) if found else 0))
         if end < len(line):
             blank = line.rfind(" ", (start + end) // 2, end + 1)
             end = blank + 1 if blank >= 0 else end
-        found.append(f"{GOES_ON if found else ''}{line[start:end]}".rstrip(" "))
+        found.append(f"{mark if found else ''}{line[start:end]}".rstrip(" "))
         start = end
     return found
+
+
+def hung(line: str, width: int) -> list[str]:
+    """Return a line of a list, visible already, as rows that stay below its last column, or below what stands in front of the line."""
+    starts = [breadth(line[: gap.end()]) for gap in _GAPS.finditer(line)]
+    blanks = len(line) - len(line.lstrip(" "))
+    column = max((start for start in starts if start <= width // 2), default=0)
+    inwards = column or min(blanks + _INWARDS, width // 2) if starts or blanks else 0
+    return _rows(line, width, " " * inwards)
 
 
 def breadth(text: str) -> int:

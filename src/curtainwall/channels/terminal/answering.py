@@ -33,7 +33,7 @@ async def until_settled(line: Line, session: SessionId, who: Who, ask: PendingAs
     asking = Asking(settings.input, press)
     if settings.keys and settings.shape == "text":
         told = card_beside_bar(ask, settings.err)
-        for text in (f"a human is asked ({ask.approval}):", *told, f"{ask.approval}? {KEY_WORDS}"):
+        for text in (f"a human is asked ({ask.approval}):", *told, f"{ask.approval}? {' · '.join(KEY_WORDS)}"):
             note(text)
         asking.ask(ask.approval)
     else:

@@ -207,4 +207,4 @@ class Conversation:
             self._show(() if outcome.answered else outcome.lines, "red" if outcome.refused else "")
 
     def _show(self, lines: Iterable[str], style: str) -> None:
-        self._stage.show("".join(self._looks.line(line, style) for line in lines))
+        self._stage.show("".join(self._looks.item(line, style) for line in lines))

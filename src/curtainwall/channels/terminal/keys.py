@@ -6,8 +6,7 @@ from curtainwall.channels.slash import Approve, Deny, Request, Why
 from curtainwall.model import ApprovalId, GrantScope
 
 KEYS: Final = "yspnw"
-# In a narrow window the end is cut: yes and no come first.
-KEY_WORDS: Final = "y once · n deny · s session · p project · w why"
+KEY_WORDS: Final = ("y once", "n deny", "s session", "p project", "w why")
 
 
 def meant_by(key: str, approval: ApprovalId) -> Request:

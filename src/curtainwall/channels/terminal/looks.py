@@ -11,7 +11,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from curtainwall.channels.cards import CardLine, Kind
-from curtainwall.channels.plain import plain, rows
+from curtainwall.channels.plain import hung, plain, rows
 from curtainwall.channels.telling import Told, Tone
 
 _NARROW = 4
@@ -60,6 +60,10 @@ class Looks:
     def rows(self, text: str, style: str = "") -> str:
         """Return text in one style, each line of it in rows that do not pass for lines of their own."""
         return "".join(self.line(row, style) for line in plain(text).split("\n") for row in rows(line, max(self.width, _NARROW)))
+
+    def item(self, text: str, style: str = "") -> str:
+        """Return a line of a list in one style; what does not fit goes on below its last column."""
+        return "".join(self.line(row, style) for line in plain(text).split("\n") for row in hung(line, max(self.width, _NARROW)))
 
     def told(self, told: Told) -> str:
         """Return one told line in its tone."""

@@ -240,7 +240,7 @@ class OneShot:
 
     def _show_card(self, approval: ApprovalId) -> None:
         told = card_beside_bar(self._tale.asks[approval], self._err)
-        for text in (f"the agent asks ({approval}):", *told, f"{approval}? {KEY_WORDS}"):
+        for text in (f"the agent asks ({approval}):", *told, f"{approval}? {' · '.join(KEY_WORDS)}"):
             self._note(text)
 
     async def _press(self, key: str, approval: ApprovalId | None) -> bool:

@@ -1,5 +1,7 @@
 """The line below the input, and the one above it that says what runs."""
 
+from collections.abc import Sequence
+
 from curtainwall.channels.cards import ask_in_a_line, call_in_words
 from curtainwall.channels.plain import short
 from curtainwall.channels.slash.showing import used_words
@@ -47,10 +49,21 @@ def asks_lines(asks: list[PendingAsk], width: int, *, keys: bool) -> list[str]:
         return []
     if len(asks) == 1:
         ask = asks[0].approval
-        words = f"`/approve {ask} [session|project]` or `/deny {ask} [reason]`"
         if not keys:
-            return [short(f"{ask} waits: {words}", width)]
-        return [short(f"{ask}? {KEY_WORDS}", width)]
+            return _folded((f"{ask} waits:", f"`/approve {ask} [session|project]`", f"or `/deny {ask} [reason]`"), " ", width)
+        first, *others = KEY_WORDS
+        return _folded((f"{ask}? {first}", *others), " · ", width)
     rows = [ask_in_a_line(ask, max(width - 2, 1)) for ask in asks[:5]]
     more = [f"and {len(asks) - 5} more"] if len(asks) > 5 else []
     return [short(f"{len(asks)} asks wait: `/approve ID`, `/deny ID`", width), *(f"  {row}" for row in rows), *more]
+
+
+def _folded(parts: Sequence[str], between: str, width: int) -> list[str]:
+    """Return parts that belong together in as few lines as hold each of them whole."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(between) + len(part) <= width:
+            lines[-1] += f"{between}{part}"
+        else:
+            lines.append(part)
+    return [short(line, width) for line in lines]

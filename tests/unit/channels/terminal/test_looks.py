@@ -47,6 +47,20 @@ def test_a_link_shows_where_it_leads() -> None:
     assert "https://evil.example" in Looks(80, True).markdown("[https://good.example](https://evil.example)")
 
 
+@pytest.mark.parametrize(
+    ("line", "drawn"),
+    [
+        ("/quit  leave; open asks stay where they are", "/quit  leave; open asks\n       stay where they\n       are\n"),
+        ("active   ask     a: b c d e f g h i j k l m n", "active   ask     a: b c\n         d e f g h i j k\n         l m n\n"),
+        ("  to change it: mode `accept-edits`", "  to change it: mode\n    `accept-edits`\n"),
+        ("plain words that do not fit here", "plain words that do not\nfit here\n"),
+        ("short", "short\n"),
+    ],
+)
+def test_a_line_of_a_list_goes_on_below_its_last_column_that_leaves_room(line: str, drawn: str) -> None:
+    assert Looks(24, False).item(line) == drawn
+
+
 def test_markdown_is_drawn() -> None:
     drawn = Looks(80, True).markdown("# Title\n\n* **one**\n* two\n\n```python\nx = 1\n```")
     plain = OURS.sub("", drawn)

@@ -24,10 +24,19 @@ def test_in_a_narrow_terminal_the_asks_stay_to_the_last() -> None:
     assert len(status_line(view, 5)) == 5
 
 
-def test_in_a_narrow_terminal_no_stands_beside_yes() -> None:
-    desk, _, _ = asking("a.example")
-    [line] = asks_lines(list(desk.view(SESSION).pending), 40, keys=True)
-    assert "y once · n deny" in line
+@pytest.mark.parametrize("width", [24, 40, 80])
+def test_in_a_narrow_terminal_every_key_is_told_and_no_stands_beside_yes(width: int) -> None:
+    desk, _, [ask] = asking("a.example")
+    lines = asks_lines(list(desk.view(SESSION).pending), width, keys=True)
+    assert lines[0].startswith(f"{ask}? y once · n deny")
+    assert " · ".join(lines) == f"{ask}? y once · n deny · s session · p project · w why"
+    assert all(len(line) <= width for line in lines)
+
+
+def test_in_a_narrow_terminal_both_words_that_answer_are_told() -> None:
+    desk, _, [ask] = asking("a.example")
+    told = " ".join(asks_lines(list(desk.view(SESSION).pending), 40, keys=False))
+    assert told == f"{ask} waits: `/approve {ask} [session|project]` or `/deny {ask} [reason]`"
 
 
 def test_money_that_nobody_counted_is_a_question_mark() -> None:
@@ -55,5 +64,5 @@ def test_how_to_answer_fits_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in asks_lines(asks, width, keys=True))
     assert asks_lines(asks, 80, keys=True)[-1] == "and 2 more"
     assert "y once" in asks_lines(asks[:1], 80, keys=True)[0]
-    assert f"/deny {approvals[0]}" in asks_lines(asks[:1], 80, keys=False)[0]
+    assert f"/deny {approvals[0]}" in asks_lines(asks[:1], 80, keys=False)[-1]
     assert asks_lines([], 80, keys=True) == []
