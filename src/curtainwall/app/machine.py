@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,7 @@ from curtainwall.app.accesses import accesses, missing_keys
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.config_reading import load_config
 from curtainwall.app.copying import FICLONE
+from curtainwall.app.dangling import dangling
 from curtainwall.app.home import Home
 from curtainwall.app.matrix_trouble import matrix_trouble
 from curtainwall.app.models import default_model_name
@@ -266,9 +267,13 @@ def _config(home: Home) -> Finding:
         return f"{home.config} is sound" if home.config.exists() else "the defaults"
 
     found = _tried("config", act, "until then every command refuses")
-    unshown = unshown_targets(load_config(home.config)) if found.standing == "ok" else ()
-    more = f" (and {len(unshown) - 1} more; `curtainwall config show` has all)" if len(unshown) > 1 else ""
-    return Finding("config", "warn", f"{unshown[0]}{more}", "serve that place, or name another") if unshown else found
+    if found.standing != "ok":
+        return found
+    config = load_config(home.config)
+    unshown, lost = unshown_targets(config), dangling(config)
+    more = f" (and {len(unshown) + len(lost) - 1} more; `curtainwall config show` has all)" if len(unshown) + len(lost) > 1 else ""
+    todo = "serve that place, or name another" if unshown else "install it, or name another"
+    return Finding("config", "warn", f"{(*unshown, *lost)[0]}{more}", todo) if unshown or lost else found
 
 
 def _secrets(home: Home) -> Finding:
@@ -380,20 +385,19 @@ def _log(home: Home) -> Finding:
             waiting = store.tallies.tally().asks.get("open", 0)
         return f"opens; {counted(waiting, 'approval')} {'is' if waiting == 1 else 'are'} open" if home.database.exists() else "empty so far"
 
-    return _tried("log", act, "see `curtainwall audit verify`")
+    return _tried("log", act, "make room on a full disk; otherwise see `curtainwall audit verify`")
 
 
 def _workspaces(home: Home) -> Finding:
     """See that the sessions' own workspaces are in this home; otherwise it is a copy of another one, or was moved."""
-
-    def act() -> str:
+    try:
         with open_store(home) as store:
             rows = store.index.sessions(SessionQuery(limit=_LOOKED_AT))
-        own = [row.workspace for row in rows if row.own_workspace]
-        elsewhere = next((path for path in own if not is_beneath(path, os.path.realpath(home.sessions))), None)
-        if elsewhere is not None:
-            raise Broken(f"sessions of this home work in `{elsewhere}`, which is not in it")
-        return "those that sessions have of their own are in this home"
-
-    found = _tried("workspaces", act, "it is a copy, or was moved: let no other home use them, or move it back (docs/serve.md, Backup)")
-    return replace(found, standing="warn") if found.standing == "fail" else found
+    except CurtainwallError:
+        return Finding("workspaces", "warn", "unknown: the log cannot be read")
+    own = (row.workspace for row in rows if row.own_workspace)
+    elsewhere = next((path for path in own if not is_beneath(path, os.path.realpath(home.sessions))), None)
+    if elsewhere is None:
+        return Finding("workspaces", "ok", "those that sessions have of their own are in this home")
+    todo = "it is a copy, or was moved: let no other home use them, or move it back (docs/serve.md, Backup)"
+    return Finding("workspaces", "warn", f"sessions of this home work in `{elsewhere}`, which is not in it", todo)

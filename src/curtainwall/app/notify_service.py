@@ -112,13 +112,18 @@ async def _post(told: NotifySection, notice: Notice) -> None:
         raise TryLater(f"`{facts.host}` answered with status {reply.status}")
 
 
+def _command(told: NotifySection) -> tuple[str, ...]:
+    program, *arguments = told.command
+    return str(Path(program).expanduser()) if program.startswith("~/") else program, *arguments
+
+
 async def _run(told: NotifySection, notice: Notice) -> None:
     """Give a program the message; it gets nothing of our environment but what programs need to run."""
     message = {"id": notice.id, "title": notice.title, "text": notice.text, "link": told.link or ""}
     environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
     try:
         child = await asyncio.create_subprocess_exec(
-            *told.command,
+            *_command(told),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from typing import cast
 from curtainwall.app.approving import approver_waits
 from curtainwall.app.config import Config
 from curtainwall.app.config_reading import load_config
+from curtainwall.app.dangling import dangling
 from curtainwall.app.home import Home
 from curtainwall.app.logs import Logbook
 from curtainwall.app.rule_files import own_files
@@ -99,7 +100,7 @@ class Reloading:
         told += [f"{name} {version[:12]}" for name, version in renewed.items()]
         if told:
             self._book.say(f"in force from now on: {'; '.join(told)}", policy=setup.policy.version)
-        for warning in (*setup.warnings, *(unshown_targets(setup.config) if changed else ())):
+        for warning in (*setup.warnings, *((*unshown_targets(setup.config), *dangling(setup.config)) if changed else ())):
             self._book.say(warning, "warning")
         if waiting := self.waiting & changed:
             self._book.say(f"restart `curtainwall serve` for: {', '.join(sorted(waiting))}", "warning")

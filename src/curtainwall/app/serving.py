@@ -11,6 +11,7 @@ from curtainwall.agents.builtin import Model
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_processes import LOCAL
+from curtainwall.app.dangling import dangling
 from curtainwall.app.logs import Logbook
 from curtainwall.app.openings import Wanted
 from curtainwall.app.operators import who_may_answer
@@ -195,7 +196,7 @@ async def serving(
                 try:
                     for words in await asyncio.to_thread(_broken, wired):
                         book.say(words)
-                    for words in unshown_targets(setup.config):
+                    for words in (*unshown_targets(setup.config), *dangling(setup.config)):
                         book.say(words, "warning")
                     book.say(
                         f"serving `{setup.home.root}`, {counted(taken, 'session')} taken up{_more_of(setup.config)}",

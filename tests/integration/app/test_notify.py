@@ -52,12 +52,13 @@ def remembered(program: Program) -> bool:
 def test_an_ask_is_told_once_over_failures_and_restarts_and_says_nothing_of_the_ask(program: Program, site: Site) -> None:
     phone, port, told = Phone(), free_port(), program.scratch / "told.jsonl"
     site.pages["/topic"] = phone
-    hook = program.scratch / "hook"
+    hook = Path(program.environ["HOME"]) / "hook"
+    hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ncat >> {told}\necho >> {told}\nenv >> {told}.env\n")
     hook.chmod(0o700)
     program.configure(
         f'[serve]\nstatus-port = {port}\n[web]\nenabled = false\n[channels.web]\noperators = ["ann"]\n'
-        f'[notify]\nurl = "http://127.0.0.1:{site.port}/topic"\ntoken-env = "NTFY_TOKEN"\ncommand = ["{hook}"]\n'
+        f'[notify]\nurl = "http://127.0.0.1:{site.port}/topic"\ntoken-env = "NTFY_TOKEN"\ncommand = ["~/hook"]\n'
         'link = "https://cw.example.org/inbox"\nafter = 1\nevery = 1\n'
     )
     home = Home(program.environ)

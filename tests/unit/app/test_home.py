@@ -107,3 +107,12 @@ def test_a_key_is_made_once_and_damage_is_told(tmp_path: Path) -> None:
     with pytest.raises(Broken, match="damaged"):
         house_key(path)
     assert [each.name for each in tmp_path.iterdir()] == ["k"]
+
+
+def test_a_log_that_cannot_be_read_is_not_taken_for_a_copy_of_another_home(tmp_path: Path) -> None:
+    home = Home(tmp_path / "cw")
+    home.prepare()
+    home.database.write_bytes(b"this is no database" * 500)
+    found = {it.name: it for it in examine(home)}
+    assert found["log"].standing == "fail"
+    assert (found["workspaces"].what, found["workspaces"].todo) == ("unknown: the log cannot be read", "")

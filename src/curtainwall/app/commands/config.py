@@ -6,6 +6,7 @@ import typer
 
 from curtainwall.app.config_docs import commented, effective
 from curtainwall.app.config_reading import load_config
+from curtainwall.app.dangling import dangling
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
 from curtainwall.app.soundness import fault_in_config
@@ -27,7 +28,7 @@ def show_config(output: OutputOption = Output.TEXT) -> None:
         if not home.config.exists():
             note(f"there is no `{home.config}`; these are the defaults")
         show(effective(config).rstrip())
-    for told in unshown_targets(config):
+    for told in (*unshown_targets(config), *dangling(config)):
         note(inert(told))
     if fault := fault_in_config(home, config):
         note(f"this cannot be used, and nothing is allowed until it is corrected: {inert(fault)}")

@@ -4,7 +4,7 @@ What a provider needs is loaded when one is asked for, so that `demo` and script
 """
 
 from curtainwall.agents.builtin.models.counting import Tokens, dollars_of
-from curtainwall.agents.builtin.models.find import AUTO, default_model, find_model
+from curtainwall.agents.builtin.models.find import AUTO, default_model, fault_in_name, find_model
 from curtainwall.agents.builtin.models.patient import Patience, Patient
 from curtainwall.agents.builtin.models.settings import Endpoint, ModelSettings, Price, keys_in
 
@@ -18,6 +18,7 @@ __all__ = [
     "Tokens",
     "default_model",
     "dollars_of",
+    "fault_in_name",
     "find_model",
     "keys_in",
 ]

@@ -40,6 +40,13 @@ def find_model(name: str, settings: ModelSettings) -> Model:
     raise NotFound(_unknown(name, kind, settings))
 
 
+def fault_in_name(name: str, settings: ModelSettings) -> str:
+    """Return what is wrong with a name whatever keys there are, or nothing; unlike finding the model, it loads none of them."""
+    kind = name.partition(":")[0]
+    is_known = name in {"", AUTO, "demo"} or kind == "script" or kind in settings.endpoints or kind in KEY_VARIABLES
+    return "" if is_known else _unknown(name, kind, settings)
+
+
 def _demo() -> Model:
     # Here and not above: its many forms of words are only for those who use it.
     from curtainwall.agents.builtin.models.demo import DemoModel
