@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_va
 
 from curtainwall.app.config_agents import PROVIDERS, Agents, AgentSection, ContainersSection, SessionsSection, agent_names
 from curtainwall.app.config_cron import JobName, JobSection
-from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, Section, written
+from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, PathName, Section, written
 from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.app.config_processes import ProcessesSection
 from curtainwall.app.config_secrets import SecretSection
@@ -146,8 +146,8 @@ class LogSection(Section):
 class ProtectedSection(Section):
     """Paths that no agent touches, besides those that are always protected (key stores, browser profiles, our own files)."""
 
-    never: tuple[str, ...] = Field((), description='neither read nor written: `"~/finance"`')
-    readonly: tuple[str, ...] = Field((), description='never written: `"~/bin"`')
+    never: tuple[PathName, ...] = Field((), description='neither read nor written: `"~/finance"`')
+    readonly: tuple[PathName, ...] = Field((), description='never written: `"~/bin"`')
 
 
 class ChannelSection(Section):
@@ -158,12 +158,19 @@ class ChannelSection(Section):
     )
 
 
+def _sent(way: str) -> str:
+    Sending.parse(way)
+    return way
+
+
 class CredentialSection(SecretSection):
     """A secret that is sent for an agent, which never sees it. It comes from exactly one of `env`, `file`, `keyring` and `command`."""
 
     hosts: tuple[str, ...] = Field((), description='where it may be sent: `"api.github.com"`, `"*.example.org"`, `"localhost:8080"`')
     tools: tuple[str, ...] = Field((), description="the tools that may use it; empty, every tool that can, at these hosts")
-    send: str = Field("bearer", description="how it is sent: `bearer`, `header:NAME`, `basic:USER` or `query:NAME`")
+    send: Annotated[str, AfterValidator(_sent)] = Field(
+        "bearer", description="how it is sent: `bearer`, `header:NAME`, `basic:USER` or `query:NAME`"
+    )
     plain_http: bool = Field(
         False, alias="plain-http", description="send it without TLS as well, where others can read it; to this machine that is always done"
     )
@@ -174,7 +181,6 @@ class CredentialSection(SecretSection):
             raise ValueError("write the `hosts` or the `tools` that it is for")
         if "*" in self.hosts:
             raise ValueError("`hosts`: a credential is not for every host; name those that it is for")
-        Sending.parse(self.send)
         return self
 
 

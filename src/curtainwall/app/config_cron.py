@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from curtainwall.app.config_kinds import Count, Duration, FileName, Section, written
+from curtainwall.app.config_kinds import Count, DirectoryName, Duration, FileName, Section, written
 from curtainwall.channels.cron import Schedule
 from curtainwall.channels.places import parse_place
 from curtainwall.model import Limits, Mode
@@ -29,6 +29,16 @@ PlaceText = Annotated[str, AfterValidator(_a_place)]
 """A place where asks are shown: `web`, `matrix:!room:server`."""
 
 
+def _scheduled(schedule: str) -> str:
+    Schedule.parse(schedule)
+    return schedule
+
+
+def _zoned(zone: str) -> str:
+    Schedule.parse("0 0 * * *", zone)
+    return zone
+
+
 class BudgetSection(Section):
     """What one firing may use up; what is left out is as under `[limits]`."""
 
@@ -45,12 +55,16 @@ class BudgetSection(Section):
 class JobSection(Section):
     """A job: what to do, and when. Each firing is a session of its own; docs/cron.md tells the rest."""
 
-    schedule: str = Field(description="minute, hour, day of the month, month, day of the week: `0 3 * * *`")
-    zone: str = Field("UTC", description="the time zone that the hours are meant in, such as `Europe/Berlin`")
+    schedule: Annotated[str, AfterValidator(_scheduled)] = Field(
+        description="minute, hour, day of the month, month, day of the week: `0 3 * * *`"
+    )
+    zone: Annotated[str, AfterValidator(_zoned)] = Field(
+        "UTC", description="the time zone that the hours are meant in, such as `Europe/Berlin`"
+    )
     instructions: str = Field(min_length=1, description="what the agent is told at each firing")
     agent: str = Field("builtin", min_length=1, description="which agent works")
     model: str | None = Field(None, min_length=1, description="which model it uses; left out, as `[model]` says")
-    workspace: FileName | None = Field(None, description="the project to work in; left out, each firing has a directory of its own")
+    workspace: DirectoryName | None = Field(None, description="the project to work in; left out, each firing has a directory of its own")
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits`, `bypass`")
     policy: FileName | None = Field(None, description="a rule file for this job alone, which forbids something besides those of the house")
     budget: BudgetSection = BudgetSection.model_construct()
@@ -63,11 +77,6 @@ class JobSection(Section):
     approval_targets: tuple[PlaceText, ...] = Field(
         (), alias="approval-targets", description="where its asks are shown: `web`, `matrix:!room:server`"
     )
-
-    @model_validator(mode="after")
-    def _comes_about(self) -> "JobSection":
-        Schedule.parse(self.schedule, self.zone)
-        return self
 
     @property
     def folder(self) -> Path | None:

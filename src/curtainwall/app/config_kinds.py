@@ -68,7 +68,14 @@ CredentialName = Annotated[
 ]
 """What a credential may be called."""
 
-FileName = Annotated[str, written(r"(?:/|~/).+", "write the whole path of the file, from `/` or `~/` on")]
+
+def _whole_path(what: str) -> AfterValidator:
+    return written(r"(?:/|~/).+", f"write the whole path{what}, from `/` or `~/` on")
+
+
+FileName = Annotated[str, _whole_path(" of the file")]
+DirectoryName = Annotated[str, _whole_path(" of the directory")]
+PathName = Annotated[str, _whole_path("")]
 
 
 class Section(BaseModel):

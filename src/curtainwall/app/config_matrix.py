@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from curtainwall.app.config_kinds import FileName, Section, written
+from curtainwall.app.config_kinds import DirectoryName, FileName, Section, written
 
 UserName = Annotated[str, written(r"@[^\s:]+:\S+", "write a Matrix user as `@ann:example.org`")]
 _TalkerName = Annotated[str, written(r"@[^\s:]+:\S+|\*|\*:\S+", 'write `"@ann:example.org"`, `"*:example.org"` or `"*"`')]
@@ -44,7 +44,7 @@ class MatrixSection(Section):
         (),
         description='the only devices of some users that count and are sent keys, by fingerprint: `"@ann:example.org abcd efgh …"`',
     )
-    workspace: FileName | None = Field(None, description="the project that sessions of rooms work in; without one, each has its own")
+    workspace: DirectoryName | None = Field(None, description="the project that sessions of rooms work in; without one, each has its own")
 
     @property
     def pinned(self) -> Mapping[str, frozenset[str]]:

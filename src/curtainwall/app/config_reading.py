@@ -1,5 +1,6 @@
 """How `config.toml` is read, and what is said where it does not fit: which line, which key, and what instead."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -16,6 +17,8 @@ from curtainwall.model import Broken, misfit
 
 _KINDS_OF_VALUE = {("str",), ("bool",), ("int",), ("float",)}
 _OURS = "cannot be used: "
+_QUOTED = r"'([^']*)'"
+_TABLE_NAME = re.compile(rf"\((?:{_QUOTED},? ?)+\)")
 
 
 def load_config(path: Path) -> Config:
@@ -48,8 +51,16 @@ def parse_config(text: str) -> Config:
     try:
         return Config.model_validate(_with_tuples(told))
     except ValidationError as error:
-        line = line_of(text, error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
-        raise ValueError(f"{'' if line is None else f'line {line}: '}{_explain(error)}") from None
+        line, which = _uppermost(text, error)
+        raise ValueError(f"{'' if line is None else f'line {line}: '}{_explain(error, which)}") from None
+
+
+def _uppermost(text: str, error: ValidationError) -> tuple[int | None, int]:
+    """Return the line of the fault that stands first in the file, and which it is; those that stand nowhere come last."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [line_of(text, fault["loc"]) for fault in faults]
+    which = min(range(len(lines)), key=lambda at: lines[at] or len(text))
+    return lines[which], which
 
 
 def _with_tuples(value: object) -> object:
@@ -59,11 +70,11 @@ def _with_tuples(value: object) -> object:
     return tuple(_with_tuples(inner) for inner in cast("list[object]", value)) if isinstance(value, list) else value
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, which: int) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    first = problems[0]
+    first = problems[which]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    place, words = misfit(error)
+    place, words = misfit(error, which)
     if place[-1:] == ("[key]",):
         # The name of a table is wrong, not something in it.
         place = place[:-1]
@@ -131,5 +142,6 @@ def named_section(annotation: object) -> type[Section] | None:
 
 
 def _plain(message: str) -> str:
-    """Return what the TOML reader says in our manner: lower-case, without a full stop."""
-    return (message[:1].lower() + message[1:]).rstrip(".")
+    """Return what the TOML reader says in our manner: lower-case, without a full stop, and a table by its name."""
+    told = _TABLE_NAME.sub(lambda found: f"`{'.'.join(re.findall(_QUOTED, found[0]))}`", message)
+    return (told[:1].lower() + told[1:]).rstrip(".")

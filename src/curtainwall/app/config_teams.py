@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, model_validator
 
 from curtainwall.app.config_agents import BUILTIN, SIGNS_IN, Keys, KeySection, see_tokens
-from curtainwall.app.config_kinds import Count, Duration, FileName, Section, written
+from curtainwall.app.config_kinds import Count, DirectoryName, Duration, FileName, Section, written
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.channels.places import parse_place
 from curtainwall.model import NOBODY, Mode
@@ -39,7 +39,9 @@ PlaceName = Annotated[str, AfterValidator(_place)]
 class TeamSection(Section):
     """A team: an agent in a project, which other agents and people can ask. Each asker has a conversation of its own with it."""
 
-    project: FileName = Field(description="the directory that it works in, from `/` or `~/` on; it must be there when the team is asked")
+    project: DirectoryName = Field(
+        description="the directory that it works in, from `/` or `~/` on; it must be there when the team is asked"
+    )
     description: str = Field("", description="what the team knows or does; askers read it")
     agent: str = Field("builtin", min_length=1, description="which agent serves it")
     model: str | None = Field(None, min_length=1, description="its model; left out, that of new sessions")

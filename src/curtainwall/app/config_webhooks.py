@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from curtainwall.app.config_cron import BudgetSection, PlaceText
-from curtainwall.app.config_kinds import Count, Duration, FileName, Section, written
+from curtainwall.app.config_kinds import Count, DirectoryName, Duration, FileName, Section, written
 from curtainwall.model import Mode
 
 HookName = Annotated[
@@ -64,7 +64,7 @@ class HookSection(Section):
     )
     agent: str = Field("builtin", min_length=1, description="which agent works")
     model: str | None = Field(None, min_length=1, description="which model it uses; left out, as `[model]` says")
-    workspace: FileName | None = Field(None, description="the project to work in; left out, each delivery has a directory of its own")
+    workspace: DirectoryName | None = Field(None, description="the project to work in; left out, each delivery has a directory of its own")
     mode: Annotated[Mode, Field(strict=False)] = Field(Mode.DEFAULT, description="`default`, `plan`, `accept-edits`, `bypass`")
     policy: FileName | None = Field(
         None, description="a rule file for this webhook alone, which forbids something besides those of the house"

@@ -36,9 +36,9 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-def misfit(error: ValidationError) -> tuple[Place, str]:
-    """Return where data does not fit and how, as what can follow its name; of several faults the first."""
-    first = error.errors(include_url=False, include_input=False)[0]
+def misfit(error: ValidationError, which: int = 0) -> tuple[Place, str]:
+    """Return where data does not fit and how, as what can follow its name; of several faults the first, or the one that is wanted."""
+    first = error.errors(include_url=False, include_input=False)[which]
     told = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in first.get("ctx", {}).items()}
     # Only here the library quotes; what our own checks say stays as it is written.
     told["expected"] = told.get("expected", "something else").replace("'", "`")

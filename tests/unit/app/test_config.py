@@ -55,6 +55,13 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ("[models.demo]", "`models.demo`: this name is taken"),
         ('[models.local]\nurl = "localhost"', "`models.local.url`: write a URL that starts with `http://` or `https://`"),
         ('[models.local]\nfile = "key"', "`models.local.file`: write the whole path of the file, from `/` or `~/` on"),
+        ('[teams.a]\nproject = "x"', "line 2: `teams.a.project`: write the whole path of the directory, from `/` or `~/` on"),
+        ('[protected]\nreadonly = ["~/bin", "bin"]', "line 2: `protected.readonly.1`: write the whole path, from `/` or `~/` on"),
+        ('[cron.x]\ninstructions = "x"\nschedule = "61 * * * *"', "line 3: `cron.x.schedule`: no schedule: bad minute; write"),
+        ('[cron.x]\ninstructions = "x"\nschedule = "0 3 * * *"\nzone = "Mars"', "line 4: `cron.x.zone`: there is no time zone `Mars`"),
+        ('[credentials.x]\nenv = "X"\nhosts = ["a.org"]\nsend = "cookie"', "line 4: `credentials.x.send`: write `bearer`"),
+        ("nonsense = 1\n[model]\nname = 4", "line 1: unknown key `nonsense`"),
+        ("[limits]\ntokens = 1\n[limits]\nsteps = 1", "cannot declare `limits` twice (at line 3"),
         ('[models.local]\nkey = "short"', "`models.local.key` must have at least 8 characters"),
         ('[credentials."a b"]\nenv = "X"', "`credentials.a b`: a name here is made of letters"),
         (
