@@ -45,7 +45,7 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
     covers = approval.asked.covers
     is_plan = any(state.calls[call].subject.steps for call in approval.calls)
     if command.granted and is_plan and command.scope is not GrantScope.ONCE:
-        raise NotAllowed("a plan is approved as it is listed, each step once; a grant would answer for more")
+        raise NotAllowed("a plan is approved as it is listed, each step once; approve it once, a grant would answer for more")
     # An automatic approver says yes to what it saw, and to nothing that comes later; a plan, to its list.
     scope = command.scope if is_plan or command.by.channel == SYSTEM.channel else reach(command.scope, covers)
     if command.granted and scope is not GrantScope.ONCE:

@@ -152,6 +152,8 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case ChangeModel():
             return (ModelChanged(at=at, model=command.model, by=by),)
         case DisableRule():
+            if rules.policy.card(command.rule) is None:
+                raise NotAllowed(f"there is no rule `{command.rule}`; `/rules` lists them")
             if not may_disable(rules.policy, command.rule):
                 raise NotAllowed(f"rule `{command.rule}` does not ask; only a rule that asks can be disabled")
             return (RuleDisabled(at=at, rule=command.rule, by=by),)

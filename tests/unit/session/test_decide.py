@@ -365,10 +365,15 @@ def test_a_rule_that_asks_can_be_disabled_and_enabled() -> None:
 
 
 @covers("session.denying-rules-cannot-be-disabled")
-@pytest.mark.parametrize("rule", ["forbidden-address", "plan-reads-only", "protected-path", "workspace-free", "made-up"])
+@pytest.mark.parametrize("rule", ["forbidden-address", "plan-reads-only", "protected-path", "workspace-free"])
 def test_a_rule_that_does_not_ask_cannot_be_disabled(rule: str) -> None:
     words = f"rule `{rule}` does not ask; only a rule that asks can be disabled"
     given(ready()).when(DisableRule(by=ANN, rule=RuleId(rule))).then_refused(words, NotAllowed)
+
+
+def test_a_rule_that_is_none_cannot_be_disabled() -> None:
+    words = "there is no rule `made-up`; `/rules` lists them"
+    given(ready()).when(DisableRule(by=ANN, rule=RuleId("made-up"))).then_refused(words, NotAllowed)
 
 
 @covers("session.labels-are-never-lost")
