@@ -110,8 +110,10 @@ class Shelf:
 
     def _folders(self, workspace: Workspace) -> Iterator[tuple[str, bool]]:
         yield from ((path, True) for path in folders_in(self._own, _MOST))
-        for root in WORKSPACE_ROOTS:
-            yield from ((path, False) for path in folders_in(f"{workspace.path}/{root}", _MOST))
+        roots = (f"{workspace.path}/{root}" for root in WORKSPACE_ROOTS)
+        # In the directory above our home, what looks like a workspace's are the user's own once more.
+        for root in (root for root in roots if root != self._own):
+            yield from ((path, False) for path in folders_in(root, _MOST))
 
 
 def own_folders(shelf: Shelf, workspace: Workspace) -> Mapping[str, str]:

@@ -60,6 +60,15 @@ def test_a_skill_of_the_workspace_does_not_stand_in_for_one_of_the_users(stage: 
     assert "comes first" in stage.passed()["deploy"]
 
 
+def test_in_the_directory_above_our_home_the_users_skills_are_there_once(stage: Stage) -> None:
+    own = stage.project / ".curtainwall" / "skills"
+    stage.write(own, "mine")
+    stage.write(".claude/skills", "theirs")
+    skills, passed = Shelf(own, stage.project / "pins.json").look(stage.workspace)
+    assert [(skill.name, skill.trust) for skill in skills] == [("mine", Trust.OWN), ("theirs", Trust.UNSEEN)]
+    assert passed == ()
+
+
 @covers("tools.a-skill-is-pinned-by-everything-in-its-folder")
 @pytest.mark.parametrize("change", ["text", "file", "new file", "gone", "renamed", "deep"])
 def test_a_pin_holds_for_exactly_what_was_seen(stage: Stage, change: str) -> None:
