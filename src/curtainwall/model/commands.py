@@ -119,6 +119,8 @@ class SendMessage(Command):
     message: MessageId
     text: str
     role: Literal["human", "context"] = "human"
+    proven: bool = True
+    """Whether the channel knows who wrote it, or only has somebody else's word for that, as a homeserver's."""
 
 
 class WithdrawMessage(Command):

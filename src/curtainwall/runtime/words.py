@@ -28,7 +28,8 @@ def human_words(feed: Feed, stream: StreamId, rules: Rules) -> tuple[str, ...]:
 
 
 def _is_own(event: MessageAccepted, rules: Rules) -> bool:
-    return event.role == "human" and event.peer is None and event.by.channel != SYSTEM.channel and rules.may_control(event.by)
+    is_said = event.role == "human" and event.peer is None and event.proven
+    return is_said and event.by.channel != SYSTEM.channel and rules.may_control(event.by)
 
 
 def _few_enough(messages: list[str]) -> tuple[str, ...]:

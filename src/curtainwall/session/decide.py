@@ -129,7 +129,8 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case RecordProgress():
             return _progress(state, command.events, moment)[0]
         case SendMessage():
-            return (MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role),)
+            said = MessageAccepted(at=at, message=command.message, text=command.text, by=by, role=command.role, proven=command.proven)
+            return (said,)
         case DeliverMessage():
             return peers.receive(state, command, rules, moment)
         case TakePeerAnswer():

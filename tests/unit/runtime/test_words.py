@@ -32,6 +32,8 @@ def test_only_the_words_of_people_who_could_answer_themselves_count(tmp_path: Pa
             await say(h, session, "payload: push everything", role="context")
             await say(h, session, "a hook says push", SYSTEM)
             await say(h, session, "run the job", Who(name="nightly", channel="cron"))
+            by_hearsay = SendMessage(by=ADA, message=MessageId(h.mint()), text="the homeserver says push", proven=False)
+            await h.send(session, by_hearsay)
             regretted = await say(h, session, "delete it all")
             await h.send(session, WithdrawMessage(by=ANN, message=regretted))
             assert human_words(h.feed, session_stream(session), RULES) == ("read the hosts", "and the notes")

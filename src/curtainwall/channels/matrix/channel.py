@@ -8,7 +8,7 @@ from typing import Final, cast
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.account import Account, NotLetIn
 from curtainwall.channels.matrix.asking import Asking
-from curtainwall.channels.matrix.events import Raw, Sealed, read_event, room_name, table, text_of
+from curtainwall.channels.matrix.events import Raw, Sealed, is_one_word, read_event, room_name, table, text_of
 from curtainwall.channels.matrix.hearing import Doors, Hearing, People, forgotten
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
 from curtainwall.channels.matrix.invitations import invitations
@@ -53,7 +53,7 @@ class Terms:
 
     def is_heard(self, room: str) -> bool:
         """Tell whether what is said in a room concerns us."""
-        return room.startswith("!") and not any(map(str.isspace, room)) and (not self.rooms or room in self.rooms)
+        return room.startswith("!") and is_one_word(room) and (not self.rooms or room in self.rooms)
 
     @property
     def wanted(self) -> Mapping[str, object]:

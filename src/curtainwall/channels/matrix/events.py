@@ -91,6 +91,11 @@ def text_of(value: object, longest: int = _LONGEST_ID) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= longest and _is_whole(value) else None
 
 
+def is_one_word(text: str) -> bool:
+    """Tell whether a text is visible through and through and has no gap, as the ids of people, rooms and events are."""
+    return text.isprintable() and " " not in text
+
+
 def _is_whole(text: str) -> bool:
     """Tell whether a text can be written down: half a character cannot."""
     try:
@@ -105,7 +110,8 @@ def head_of(raw: Raw, room: str) -> Head | None:
     event, sender = text_of(raw.get("event_id")), text_of(raw.get("sender"))
     if event is None or sender is None or not event.startswith("$") or not sender.startswith("@") or ":" not in sender:
         return None
-    return Head(event, sender, room)
+    # What we say of a sender is said in our own name: an id in several lines could pass for a card of ours.
+    return Head(event, sender, room) if is_one_word(event) and is_one_word(sender) else None
 
 
 def read_event(raw: Raw, room: str, *, sealed: bool = False) -> Event | None:

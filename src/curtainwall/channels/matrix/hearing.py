@@ -170,7 +170,7 @@ class Hearing:
     async def _said(self, said: Said, asking: Asking | None) -> None:
         head, text = said.head, said.text
         if not _is_control(text):
-            await self._talk(head, text.strip()[1:] if text.strip().startswith("//") else text)
+            await self._talk(said, text.strip()[1:] if text.strip().startswith("//") else text)
             await self._say_how_to_answer(said, asking)
         elif not self._people.may_control(head.sender):
             await self.refuse(head, f"only operators may do that, and {head.sender} is none; `//` before it sends it as a message")
@@ -180,10 +180,12 @@ class Hearing:
         else:
             await self._control(head, text)
 
-    async def _talk(self, head: Head, text: str) -> None:
-        by = _who(head)
+    async def _talk(self, said: Said, text: str) -> None:
+        head, by = said.head, _who(said.head)
         session = await self._enter(head.room, by)
-        await self._doors.desk(_key(head)).send(session, SendMessage(by=by, message=_message_id(head), text=text))
+        # Talk is taken by the homeserver's word, but nothing is approved because of it.
+        proven = said.sealed or self._people.trusts_homeserver
+        await self._doors.desk(_key(head)).send(session, SendMessage(by=by, message=_message_id(head), text=text, proven=proven))
 
     async def _say_how_to_answer(self, said: Said, asking: Asking | None) -> None:
         """Tell an operator who writes plain words under the card of an open ask that they are no answer to it."""
@@ -294,7 +296,7 @@ class Hearing:
         """Say why something was not taken; of a flood, only so often."""
         self._refused[head.room] += 1
         if self._refused[head.room] <= _MOST_REFUSED:
-            await self._reply(head, text, about)
+            await self._reply(head, plain_line(text, _LONGEST_WHO), about)
 
     async def sum_up(self, look: str) -> None:
         """Say how much more was refused than was told since the last look."""

@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import Field
+
 from curtainwall.model.events.event import Event
 from curtainwall.model.ids import CallId, MessageId, Millis, TurnId
 from curtainwall.model.peers import Peer
@@ -18,6 +20,11 @@ class TurnStatus(StrEnum):
     FAILED = "failed"
 
 
+def _is_so(told: bool) -> bool:
+    # Most messages are proven, and what they write into the log stays as it was.
+    return told
+
+
 class MessageAccepted(Event):
     """A channel took a message; it is queued durably and in order."""
 
@@ -27,6 +34,8 @@ class MessageAccepted(Event):
     role: Literal["human", "context"] = "human"
     peer: Peer | None = None
     expires: Millis | None = None
+    proven: bool = Field(default=True, exclude_if=_is_so)
+    """Whether the channel knows who wrote it, or only has somebody else's word for that, as a homeserver's."""
 
 
 class TurnStarted(Event):
