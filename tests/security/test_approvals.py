@@ -36,8 +36,9 @@ from curtainwall.model import (
 )
 from curtainwall.policy import judge
 from curtainwall.runtime import SessionGate, SystemClock
-from curtainwall.session import card_text, inert
+from curtainwall.session import Rules, card_text, inert
 from curtainwall.store import MemoryStore
+from tests.support.covers import covers
 from tests.support.given import (
     ANN,
     BOB,
@@ -59,7 +60,7 @@ from tests.support.given import (
     wish,
     write,
 )  # fmt: skip
-from tests.support.houses import FarSide, house, open_session, run, tools
+from tests.support.houses import FarSide, house, open_session, policy, run, tools
 from tests.support.stores import NOON
 from tests.unit.app.conftest import Places, Said, session_in
 
@@ -150,6 +151,36 @@ def test_a_grant_for_a_directory_does_not_answer_a_call_about_all_beneath_it(tmp
             # Each is asked about once, by what it touches, and answered from then on.
             assert told == [str(outside), f"{outside}/**"]
             assert len(far.lines) == 4
+
+    run(work())
+
+
+@covers("approvals.a-yes-to-a-command-is-for-what-was-shown")
+@pytest.mark.parametrize("scope", [GrantScope.SESSION, GrantScope.PROJECT])
+def test_a_grant_for_a_command_does_not_answer_the_same_words_where_they_run_something_else(tmp_path: Path, scope: GrantScope) -> None:
+    workspace, far = tmp_path.resolve() / "W", FarSide(tmp_path / "far")
+    (workspace / "a").mkdir(parents=True)
+    (workspace / "b").mkdir()
+    rules = Rules(policy=policy('@id("ask") forbid(principal, action == Action::"run-command", resource) unless { context.approved };'))
+    shown, others = ("./deploy.sh", "a"), [("./deploy.sh", "b"), ("cd ../b && ./deploy.sh", "a"), ("PATH=. ./deploy.sh", "a")]
+
+    async def work() -> None:
+        async with house(MemoryStore(SystemClock()), rules) as opened:
+            session = await open_session(opened, workspace)
+            gate = SessionGate(opened, tools(far))
+
+            async def waits(command: str, cwd: str) -> bool:
+                request = CallRequest(tool="shell.run", arguments={"command": command, "cwd": cwd})
+                return (await gate.request(session, request, wait=False)).waiting
+
+            assert await waits(*shown)
+            async with opened.hold(session) as actor:
+                (approval,) = actor.state.approvals
+                await opened.send(session, AnswerApproval(by=ANN, approval=approval, granted=True, scope=scope))
+                await gate.take_up(session)
+            assert [await waits(*again) for again in (shown, shown)] == [False, False]
+            assert [await waits(*other) for other in others] == [True, True, True]
+            assert len(far.lines) == 3
 
     run(work())
 

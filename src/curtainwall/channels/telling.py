@@ -153,7 +153,7 @@ def _tell_asks(event: AnyEvent, before: Tale, typed: Typed) -> Told | None:
             return Told("warn", f"nobody answered {event.approval} in time; it is denied")
         case ApprovalWithdrawn():
             return Told("dim", plain_line(f"ask {event.approval} no longer stands: {event.why}"))
-        case GrantGiven() if event.grant.scope is not GrantScope.ONCE and event.grant.digest is None:
+        case GrantGiven() if event.grant.scope is not GrantScope.ONCE:
             return Told("dim", f"this stands as grant {event.grant.id}; `{typed.revoke} {event.grant.id}` takes it back")
         case _:
             return None

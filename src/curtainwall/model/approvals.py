@@ -34,7 +34,7 @@ class Cover(Frozen):
 
 
 class Grant(Frozen):
-    """A standing answer. With a digest it answers only that exact subject, once; `plan` names the plan whose step that is."""
+    """A standing answer. With a digest it answers only that exact subject; `plan` names the plan whose step that is, once."""
 
     id: GrantId
     scope: GrantScope

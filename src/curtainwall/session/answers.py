@@ -63,7 +63,9 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
         return (answered, *_deny_all(approval, "denied-by-human", words, moment))
     if scope is GrantScope.ONCE:
         return (answered,)
-    grant = Grant(id=moment.grant_id(command.approval), scope=scope, covers=covers, by=command.by, at=moment.at)
+    # INVARIANT: the words of a command run something else in another directory, or behind other commands. A yes is for what was shown.
+    digest = approval.asked.digest if any(cover.role is Role.RUN_COMMAND for cover in covers) else None
+    grant = Grant(id=moment.grant_id(command.approval), scope=scope, covers=covers, by=command.by, at=moment.at, digest=digest)
     return (answered, GrantGiven(at=moment.at, grant=grant))
 
 

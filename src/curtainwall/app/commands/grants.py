@@ -13,6 +13,7 @@ from curtainwall.app.wiring import local_user, open_house, open_store, set_up
 from curtainwall.channels.when import when
 from curtainwall.model import (
     GrantRow,
+    GrantScope,
     in_order,
 )
 
@@ -62,7 +63,10 @@ def revoke(
 
 
 def _reach(row: GrantRow) -> str:
-    return f"{row.grant.scope}, of plan {row.grant.plan}" if row.grant.plan is not None else row.grant.scope.value
+    if row.grant.plan is not None:
+        return f"{row.grant.scope}, of plan {row.grant.plan}"
+    is_for_one = row.grant.digest is not None and row.grant.scope is not GrantScope.ONCE
+    return f"{row.grant.scope}, one call" if is_for_one else row.grant.scope.value
 
 
 def _as_json(row: GrantRow) -> dict[str, object]:

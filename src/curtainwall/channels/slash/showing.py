@@ -128,7 +128,9 @@ def reach_in_words(grant: Grant) -> str:
     """Return how far an answer reaches."""
     if grant.plan is not None:
         return f"once, a step of plan {grant.plan}"
-    return "once, for one exact call" if grant.scope is GrantScope.ONCE else f"for the {grant.scope}"
+    if grant.scope is GrantScope.ONCE:
+        return "once, for one exact call"
+    return f"for the {grant.scope}{', for one exact call' if grant.digest is not None else ''}"
 
 
 def budget_lines(figures: Iterable[BudgetFigure], exhausted: Sequence[BudgetKind]) -> Iterator[str]:
