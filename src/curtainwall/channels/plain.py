@@ -79,7 +79,9 @@ def hung(line: str, width: int) -> list[str]:
     blanks = len(line) - len(line.lstrip(" "))
     column = max((start for start in starts if start <= width // 2), default=0)
     inwards = column or min(blanks + _INWARDS, width // 2) if starts or blanks else 0
-    return _rows(line, width, " " * inwards)
+    # Where no column is near enough to go on below it, filling up the one before would only waste a row.
+    is_closed_up = starts and not column and breadth(line) > width
+    return _rows(_GAPS.sub("  ", line) if is_closed_up else line, width, " " * inwards)
 
 
 def breadth(text: str) -> int:

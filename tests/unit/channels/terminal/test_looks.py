@@ -52,6 +52,7 @@ def test_a_link_shows_where_it_leads() -> None:
     [
         ("/quit  leave; open asks stay where they are", "/quit  leave; open asks\n       stay where they\n       are\n"),
         ("active   ask     a: b c d e f g h i j k l m n", "active   ask     a: b c\n         d e f g h i j k\n         l m n\n"),
+        ("/exit                     the same as /quit is", "/exit  the same as /quit\n  is\n"),
         ("  to change it: mode `accept-edits`", "  to change it: mode\n    `accept-edits`\n"),
         ("plain words that do not fit here", "plain words that do not\nfit here\n"),
         ("short", "short\n"),
