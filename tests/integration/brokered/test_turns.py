@@ -56,6 +56,15 @@ def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     assert brokered.containers() == [], "whoever ends takes the container along"
 
 
+@pytest.mark.parametrize("agent", MODELS)
+def test_a_key_that_is_not_accepted_is_said_with_where_to_set_it(agent: str, brokered: Brokered, real_part: Callable[[str], str]) -> None:
+    real_part(agent)
+    brokered.provider.accepted.clear()
+    done = brokered("start", "--agent", agent, "--model", MODELS[agent], "word=apple", fails=True)
+    assert done.returncode == 1
+    assert "see that the key of its provider is right: docs/models.md has the places for keys" in done.stderr
+
+
 @covers("brokered.asks", "brokered.denials")
 def test_an_ask_is_answered_from_another_process_and_a_denial_goes_back_to_the_agent(
     brokered: Brokered, real_part: Callable[[str], str]

@@ -49,6 +49,8 @@ EXTENSION: Final = "container"
 _KEPT_LINES: Final = 200
 _MOST_FAILURES: Final = 10
 _KNOWN_PROVIDERS: Final = frozenset({"anthropic", "openai", "gemini"})
+_NOT_LET_IN: Final = re.compile(r"\b401\b|authenticat|invalid (?:api )?key|api key not valid", re.IGNORECASE)
+_SEE_THE_KEY: Final = "; see that the key of its provider is right: docs/models.md has the places for keys"
 _NOT_FOUND: Final = 127
 _SEEN_WITHIN: Final = 2.0
 _LOOK_AGAIN: Final = 0.1
@@ -253,7 +255,8 @@ class Turn:
             await self.telling.cut()
             if self.synced().exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
-            return TurnResult(status=TurnStatus.FAILED, failure=self.around.masker.mask_text(failure))
+            more = _SEE_THE_KEY if _NOT_LET_IN.search(failure) else ""
+            return TurnResult(status=TurnStatus.FAILED, failure=f"{self.around.masker.mask_text(failure)}{more}")
         await self.telling.end()
         return TurnResult(status=TurnStatus.DONE)
 

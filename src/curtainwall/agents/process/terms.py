@@ -18,7 +18,7 @@ TOOLS_SOCKET: Final = "mcp.sock"
 EGRESS_SOCKET: Final = "egress.sock"
 """The session's two sockets, in its run directory: its tools, and the way to the models."""
 
-HOW_TO_SIGN_IN: Final = "set `ANTHROPIC_API_KEY` or `CLAUDE_CODE_OAUTH_TOKEN`, or name a credential for `anthropic` in the config"
+HOW_TO_SIGN_IN: Final = "set `ANTHROPIC_API_KEY` or `CLAUDE_CODE_OAUTH_TOKEN`; docs/models.md has the other places for keys"
 """What to do where the provider does not know who we are."""
 
 _GIB = 1024**3
