@@ -285,7 +285,7 @@ def _secrets(home: Home) -> Finding:
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return Finding("secrets", "warn", f"{faults[0]}{more}", "until then `serve` does not start, or goes without what stands on it")
-    return Finding("secrets", "ok", "what webhooks, teams and Matrix need is there, or they need none")
+    return Finding("secrets", "ok", "what webhooks, teams, Matrix and notifications need is there, or they need none")
 
 
 def _matrix(home: Home) -> Finding:

@@ -40,7 +40,7 @@ def secret_of_hook(config: Config, name: str, environ: Mapping[str, str] = os.en
 
 
 def faults_in_secrets(config: Config, environ: Mapping[str, str] = os.environ) -> Iterator[str]:
-    """Yield what is wrong with the secrets of webhooks, teams and Matrix, as `serve` would find them in this environment."""
+    """Yield what is wrong with the secrets of webhooks, teams, Matrix and notifications, as `serve` would find them in this environment."""
     for name in config.webhooks.hooks:
         try:
             secret_of_hook(config, name, environ)
@@ -56,3 +56,6 @@ def faults_in_secrets(config: Config, environ: Mapping[str, str] = os.environ) -
     for variable in config.matrix.variables:
         if variable not in environ:
             yield f"what signs in to Matrix cannot be read: the variable `{variable}` is not set; set it before `curtainwall serve` starts"
+    variable = config.notify.token_env
+    if variable is not None and variable not in environ:
+        yield f"the token for `notify.url` cannot be read: the variable `{variable}` is not set; set it before `curtainwall serve` starts"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.shared_secrets import shared_secret
+from curtainwall.app.config_reading import parse_config
+from curtainwall.app.shared_secrets import faults_in_secrets, shared_secret
 from curtainwall.model import Broken
 from tests.unit.app.conftest import Places, Said
 
@@ -24,6 +25,15 @@ def test_a_secret_that_is_not_set_empty_or_short_is_told_as_what_it_is(environ: 
 def test_a_secret_in_a_file_is_what_stands_in_it_without_the_line_end(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("sixteen letters or more\n")
     assert shared_secret("it", None, str(tmp_path / "secret")) == "sixteen letters or more"
+
+
+def test_a_token_for_notifications_that_is_not_set_is_told() -> None:
+    config = parse_config('[notify]\nurl = "https://ntfy.example.org/me"\ntoken-env = "NTFY_TOKEN"')
+    (told,) = faults_in_secrets(config, {})
+    assert (
+        told == "the token for `notify.url` cannot be read: the variable `NTFY_TOKEN` is not set; set it before `curtainwall serve` starts"
+    )
+    assert list(faults_in_secrets(config, {"NTFY_TOKEN": "t"})) == []
 
 
 def test_the_doctor_tells_of_secrets_that_are_missing(run: Run, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
