@@ -11,7 +11,7 @@ from starlette.routing import Route
 from curtainwall.channels.asks import Card, Key
 from curtainwall.channels.cards import call_in_words
 from curtainwall.channels.plain import plain_line
-from curtainwall.channels.slash import WORDS
+from curtainwall.channels.slash import WORDS, nearest
 from curtainwall.channels.web.forms import choice, number
 from curtainwall.channels.web.house import Wish
 from curtainwall.channels.web.looking import new_page
@@ -49,9 +49,15 @@ from curtainwall.model import (
 
 _LONGEST_NAME = 200
 _LONGEST_MESSAGE = 1_000_000
+_ALIKE = 0.75
 _MOST_OF_A_BUDGET = 1e15
 
 Act = Callable[[Request, SessionId], Awaitable[Response]]
+
+
+def _slash_word(name: str) -> str | None:
+    """Return the slash word that a message begins with, also where it is misspelt; a path is none."""
+    return name.casefold() if name.casefold() in WORDS else nearest(name, _ALIKE) if "/" not in name else None
 
 
 class Acting:
@@ -149,9 +155,10 @@ class Acting:
         if not text:
             raise CommandRefused("there is nothing to send")
         word = text.split(maxsplit=1)[0] if written.startswith("/") else ""
-        if word[1:].casefold() in WORDS:
+        if (meant := _slash_word(word[1:])) is not None:
+            told = f"`{word}`" if word[1:].casefold() == meant else f"`{word}`, or rather `/{meant}`,"
             raise CommandRefused(
-                f"`{word}` is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
+                f"{told} is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
             )
         await self._say(request, session, text)
         return self._site.done(request, "")

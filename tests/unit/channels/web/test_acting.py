@@ -216,3 +216,17 @@ def test_a_message_is_answered_by_the_agent_of_this_process(web: Web, ann: Visit
 
     assert web.do(ended()) is TurnStatus.DONE
     assert "agent" in ann.get(f"/sessions/{session}").text
+
+
+@pytest.mark.parametrize("text", ["/approve abc123", "/Help", "/aprove abc123", "/hlep"])
+def test_a_slash_word_is_refused_also_where_it_is_misspelt(web: Web, ann: Visit, text: str) -> None:
+    session = web.session()
+    told = ann.post(f"/sessions/{session}/message", text=text)
+    assert (told.status_code, "is for the terminal and for chats" in told.text) == (400, True)
+    assert web.served.work.desk.view(session).queue == ()
+
+
+@pytest.mark.parametrize("text", ["/etc/hosts is odd", " /approve abc123", "//help", "/srv"])
+def test_a_path_and_what_stands_behind_a_space_are_messages(web: Web, ann: Visit, text: str) -> None:
+    session = web.session()
+    assert ann.post(f"/sessions/{session}/message", text=text).status_code == 303
