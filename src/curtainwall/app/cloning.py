@@ -86,8 +86,9 @@ class Cloning:
                 return await leave(self.line, self.session, self.by, self.task, self.telling, interrupted=True)
             answer = await self._answered(answer.call)
         if answer.result is None or not answer.result.ok:
-            why = answer.verdict.reason if answer.result is None else str(answer.result.value)
-            raise CommandRefused(f"the repository was not cloned: {inert(why)}")
+            if answer.result is None:
+                raise CommandRefused(f"the repository was not cloned: {inert(answer.verdict.reason)}")
+            raise CommandRefused(f"the repository was not cloned: {inert(str(answer.result.value))}; {self._again()}")
         return None
 
     async def _answered(self, call: CallId) -> Answer:
@@ -98,4 +99,7 @@ class Cloning:
             events = [it.event for it in self.line.feed.read(session_stream(self.session))]
             said = next((it for it in reversed(events) if isinstance(it, ApprovalAnswered)), None)
             why = "nobody answered in time" if said is None else f"denied by {said.by.name}{f': {said.reason}' if said.reason else ''}"
-            raise CommandRefused(f"the repository was not cloned: {inert(why)}") from None
+            raise CommandRefused(f"the repository was not cloned: {inert(why)}; {self._again()}") from None
+
+    def _again(self) -> str:
+        return f"`curtainwall start --resume {self.session}{' TASK' if self.task else ''}` asks for it again"

@@ -15,6 +15,7 @@ from curtainwall.model.subjects import HostFacts
 
 _MAX_REMOTE = 4_096
 _MAX_PLACES = 32
+_WRITE_A_URL = "write a URL such as `https://host/owner/repo`"
 _TREACHEROUS = re.compile(r"[\x00-\x20\x7f\\]")
 _HELPER = re.compile(r"[A-Za-z0-9+.-]*::")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -53,8 +54,10 @@ def canonical_remotes(
     """
     if not isinstance(text, str):
         raise Unclear(f"a remote must be a string, not {quoted(text)}")
-    if not text or len(text) > _MAX_REMOTE or _TREACHEROUS.search(text) or text[0] in "-/":
-        raise Unclear(f"the remote {quoted(text)} is empty, too long or a local path, or holds a leading dash, a space, or a backslash")
+    if not text or len(text) > _MAX_REMOTE or _TREACHEROUS.search(text) or text[0] == "-":
+        raise Unclear(f"the remote {quoted(text)} is empty or too long, or holds a leading dash, a space, or a backslash; {_WRITE_A_URL}")
+    if text[0] == "/":
+        raise Unclear(f"the remote {quoted(text)} is a path on this machine; {_WRITE_A_URL}")
     if not _is_encodable(text):
         raise Unclear(f"the remote {quoted(text)} is not valid text")
     found = None if repository is None else find_repository(repository, workspace)
@@ -139,7 +142,7 @@ def _read_url(text: str, own_ports: frozenset[int]) -> Remote:
     else:
         kind, port, parts = "ssh", None, _SCP.fullmatch(text)
         if parts is None or len(parts[2]) == 1 or (parts[1] is None and parts[2].isdigit()):
-            raise Unclear(f"the remote {quoted(text)} is a local path, or neither a remote's name nor a URL")
+            raise Unclear(f"the remote {quoted(text)} is a local path, or neither a remote's name nor a URL; {_WRITE_A_URL}")
         user, host, path = parts[1], parts[2], parts[3]
         if "%" in path:
             raise Unclear(f"the remote {quoted(text)} holds a percent sign, which programs read differently")

@@ -53,7 +53,14 @@ def test_a_clone_that_asks_is_denied_where_the_user_says_so(program: Program, ur
 
     assert told.returncode == 1
     assert "the repository was not cloned: denied by" in told.stderr
+    assert f"`curtainwall start --resume {program.sessions()[0]['id']} TASK` asks for it again" in told.stderr
     assert program.json("approvals", "list") == []
+
+
+def test_a_path_in_place_of_a_repository_is_told_as_one(program: Program) -> None:
+    told = program("start", "--model", "demo", "--repo", "/srv/it.git", "read notes.txt", fails=True)
+    assert "the remote `/srv/it.git` is a path on this machine; write a URL such as `https://host/owner/repo`" in told.stderr
+    assert "--resume" not in told.stderr, "asking for it again would change nothing"
 
 
 def test_a_task_does_not_run_without_its_repository_after_a_no_but_asks_for_it_again(program: Program, url: str) -> None:
