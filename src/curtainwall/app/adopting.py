@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,9 +92,9 @@ def left_behind(wired: Wired, pair: Pair) -> Sequence[Found]:
     return sorted((each for each in found if each.conversation not in claimed), key=lambda each: each.changed, reverse=True)
 
 
-def of_the_user(wired: Wired, team: str, environ: Mapping[str, str] = os.environ) -> Sequence[Found]:
+def of_the_user(wired: Wired, team: str) -> Sequence[Found]:
     """Return the conversations that the user's own Claude Code keeps for a team's project, newest first."""
-    return conversations_in(_directory(environ), Path(wired.peers.workspace_of(team).path))
+    return conversations_in(_directory(), Path(wired.peers.workspace_of(team).path))
 
 
 async def adopt(wired: Wired, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False) -> SessionId:
@@ -135,5 +135,5 @@ def _standing(wired: Wired, session: SessionId) -> Standing:
     return standing(past, folders_of(wired.setup.home, session, past.workspace))
 
 
-def _directory(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser()
+def _directory() -> Path:
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser()

@@ -1,7 +1,7 @@
 """Matrix introduced to the house: rooms lead to sessions, and what they bring is decided like everything else."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,7 +130,7 @@ def channels(serving: Serving) -> Iterable[Service]:
         return ()
     people = People(section.user, frozenset(operators.operators), frozenset(section.users), section.trust_homeserver)
     terms = Terms(people, frozenset(section.rooms), section.pinned)
-    workspace = None if section.workspace is None else Path(_expanded(section.workspace, os.environ))
+    workspace = None if section.workspace is None else Path(_expanded(section.workspace))
 
     def wanted_at(place: Route) -> Wanted:
         wanted = serving.wanted_at(place)
@@ -152,15 +152,15 @@ def channels(serving: Serving) -> Iterable[Service]:
     return (Matrix(find_account, terms, house, report),)
 
 
-async def account_of(home: Home, config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> Account:
+async def account_of(home: Home, config: Config, learn: Callable[[str, str], None]) -> Account:
     """Return who we are on the homeserver, with the secret that the configuration names; it is masked from here on."""
     section = config.matrix
     assert section.homeserver is not None
     assert section.user is not None
     directory = home.root / _DIRECTORY
     private_directory(directory)
-    password = await _secret(section.password_env, section.password_file, environ)
-    token = await _secret(section.token_env, section.token_file, environ)
+    password = await _secret(section.password_env, section.password_file)
+    token = await _secret(section.token_env, section.token_file)
     for name, value in (("matrix-password", password), ("matrix-token", token)):
         if value is not None:
             learn(name, value)
@@ -168,18 +168,18 @@ async def account_of(home: Home, config: Config, learn: Callable[[str, str], Non
     return Account(section.homeserver.rstrip("/"), section.user, section.device, directory, seal, password, token)
 
 
-async def _secret(variable: str | None, file: str | None, environ: Mapping[str, str]) -> str | None:
+async def _secret(variable: str | None, file: str | None) -> str | None:
     if variable is not None:
         try:
-            return await FromEnvironment(variable, environ).read()
+            return await FromEnvironment(variable, os.environ).read()
         except Unavailable as fault:
             # A file may still be put there; our own environment stays as it is.
             raise NotLetIn(f"what signs in to Matrix cannot be read: {fault}") from None
-    return None if file is None else await FromFile(Path(_expanded(file, environ))).read()
+    return None if file is None else await FromFile(Path(_expanded(file))).read()
 
 
-def _expanded(path: str, environ: Mapping[str, str]) -> str:
-    return user_homes(environ)[0] + path[1:] if path.startswith("~/") else path
+def _expanded(path: str) -> str:
+    return user_homes(os.environ)[0] + path[1:] if path.startswith("~/") else path
 
 
 def _place(room: str) -> Route:

@@ -1,8 +1,7 @@
 """Configuration and rules while the house is served: a change is taken over as a whole, or refused as a whole and said so."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -33,11 +32,10 @@ class Reloading:
 
     name = "reload"
 
-    def __init__(self, in_force: InForce, restart: Restart, book: Logbook, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, in_force: InForce, restart: Restart, book: Logbook) -> None:
         self._in_force = in_force
         self._restart = restart
         self._book = book
-        self._environ = environ
         self._wanted = asyncio.Event()
         self._elsewhere = asyncio.Event()
         """Other files are to be watched than before."""
@@ -75,7 +73,7 @@ class Reloading:
         before = self._in_force.setup
         try:
             # Reading rules takes a while, and everybody else goes on meanwhile.
-            setup = await asyncio.to_thread(set_up, before.given, self._environ)
+            setup = await asyncio.to_thread(set_up, before.given)
         except (CurtainwallError, OSError) as fault:
             if str(fault) != self.fault:
                 self._book.say(f"refused: {fault}; what was valid before stays in force", "error", service=self.name)

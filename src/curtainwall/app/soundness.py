@@ -1,7 +1,6 @@
 """Whether a configuration that can be read can also be used: its lists, servers, credentials and hooks, apart from the rules beside it."""
 
 import os
-from collections.abc import Mapping
 
 from curtainwall.app.config import Config
 from curtainwall.app.config_lists import lists_of
@@ -12,14 +11,14 @@ from curtainwall.model import CurtainwallError
 from curtainwall.policy import Lists, Protection, load
 
 
-def fault_in_config(home: Home, config: Config, environ: Mapping[str, str] = os.environ) -> str:
+def fault_in_config(home: Home, config: Config) -> str:
     """Return why nothing could be judged with this configuration, or nothing where it is sound or only the rules are at fault."""
     try:
         lists_of(home.config, config)
     except CurtainwallError as fault:
         return str(fault)
     try:
-        set_up(environ={**environ, "CURTAINWALL_HOME": str(home.root)})
+        set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
     except CurtainwallError as fault:
         return "" if _rules_are_at_fault(home) else str(fault)
     return ""

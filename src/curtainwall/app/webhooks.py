@@ -2,8 +2,7 @@
 
 import hashlib
 import hmac
-import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 
 from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_webhooks import HookSection
@@ -39,11 +38,11 @@ UNTRUSTED, SENSITIVE = Label("untrusted-content"), Label("sensitive")
 WITHHELD = "the answer was made from sensitive material and is handed out to nobody who merely asks; a `callback` is asked about first"
 
 
-def hooks_in(wired: Wired, environ: Mapping[str, str] = os.environ) -> dict[str, Hook]:
+def hooks_in(wired: Wired) -> dict[str, Hook]:
     """Return the webhooks of the configuration with their secrets, which are masked from here on; raise `Broken` where one is missing."""
     found: dict[str, Hook] = {}
     for name, told in wired.setup.config.webhooks.hooks.items():
-        secret = secret_of_hook(wired.setup.config, name, environ)
+        secret = secret_of_hook(wired.setup.config, name)
         wired.masker.learn(f"webhook-{name}", secret)
         proof = Proof(
             told.scheme, secret, told.proof_header, told.proof_prefix, told.time_header or "", told.key_header or "", told.tolerance

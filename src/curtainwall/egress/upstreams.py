@@ -23,10 +23,8 @@ class _Idle:
 class Upstreams:
     """A pool that many sessions share; a connection carries nothing from one request to the next."""
 
-    def __init__(self, dialler: Dialler, *, kept: int = _KEPT, seconds: float = _KEPT_SECONDS) -> None:
+    def __init__(self, dialler: Dialler) -> None:
         self._dialler = dialler
-        self._kept = kept
-        self._seconds = seconds
         self._idle: OrderedDict[int, _Idle] = OrderedDict()
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -50,10 +48,10 @@ class Upstreams:
         if not wire.is_quiet:
             wire.abort()
             return
-        self._idle[id(wire)] = _Idle(facts, wire, monotonic() + self._seconds)
+        self._idle[id(wire)] = _Idle(facts, wire, monotonic() + _KEPT_SECONDS)
         if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(self._seconds, self._drop_the_old)
-        while len(self._idle) > self._kept:
+            self._sweep = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._drop_the_old)
+        while len(self._idle) > _KEPT:
             self._drop(next(iter(self._idle)))
 
     def close(self) -> None:

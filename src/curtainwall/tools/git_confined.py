@@ -107,9 +107,9 @@ async def try_git(words: Sequence[str], confinement: Confinement, *, stdin: byte
     return done
 
 
-async def run_git(words: Sequence[str], confinement: Confinement, *, stdin: bytes = b"", stdout: int | None = None) -> Finished:
+async def run_git(words: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Finished:
     """Run git confined; raise `CannotDo` with its own words where it fails."""
-    done = await try_git(words, confinement, stdin=stdin, stdout=stdout)
+    done = await try_git(words, confinement, stdin=stdin)
     if done.code != 0:
         raise CannotDo(told_by(done, words[0]))
     return done

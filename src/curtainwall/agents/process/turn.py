@@ -97,9 +97,9 @@ class Turn:
         """Begin to count time."""
         self._watch = Watch(self.limits)
 
-    async def work(self, text: str, *, is_command: bool = False) -> TurnResult:
+    async def work(self, text: str) -> TurnResult:
         """Tell the agent something and listen until it is done; raise what went wrong."""
-        told = text if is_command or not text.startswith(_COMMANDS) else f"The user says:\n{text}"
+        told = f"The user says:\n{text}" if text.startswith(_COMMANDS) else text
         try:
             await self.running.send(message(told, self.mark))
             result = await self._listen_or_stop()

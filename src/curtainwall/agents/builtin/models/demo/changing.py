@@ -57,12 +57,12 @@ def _delete(reader: Reader, found: re.Match[str]) -> Found:
     return tuple(steps.delete(each.path) for each in named) if named and not any(each.path == "." for each in named) else None
 
 
-def _into(reader: Reader, source: str, words: str, *, means_directory: bool = False) -> str | None:
+def _into(reader: Reader, source: str, words: str) -> str | None:
     """Return where a file goes: into what is called a directory it goes under its own name."""
     named: Named | None = reader.named(words)
     if named is None or "*" in named.path:
         return None
-    if not (named.directory or means_directory):
+    if not named.directory:
         return named.path
     return f"{named.path.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}"
 

@@ -221,10 +221,6 @@ def _helped(deed: str, helper: str, *arguments: JsonValue, changes: bool = False
     return Step(deed, f"{helper}({', '.join(map(repr, arguments))})", (helper,), changes, path)
 
 
-def _called(deed: str, tool: str, *, changes: bool = False, path: str = "", **arguments: JsonValue) -> Step:
-    return Step(deed, call_of(tool, arguments), (), changes, path)
-
-
 def _shown(text: str, most: int = 60) -> str:
     line = " ".join(text.split())
     cut = line if len(line) <= most else f"{line[:most]}…"
@@ -292,7 +288,7 @@ def check_for(path: str) -> Step:
 
 def allowed_directories() -> Step:
     """Tell which directories are free to use."""
-    return _called("ask which directories are free to use", "filesystem.list_allowed_directories")
+    return Step("ask which directories are free to use", call_of("filesystem.list_allowed_directories", {}))
 
 
 # Changing
