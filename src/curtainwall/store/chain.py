@@ -21,6 +21,12 @@ SELECT place & {(1 << STREAM_SHIFT) - 1}, CAST(kind AS TEXT), CAST(version AS IN
 FROM entry WHERE place > ? AND place < ?
 """  # noqa: S608 - a number of ours
 
+# Between two places, so that nothing but the house's own entries is looked at.
+_DELETED = f"""
+SELECT e.payload FROM head h JOIN entry e ON e.place > h.id << {STREAM_SHIFT} AND e.place < (h.id + 1) << {STREAM_SHIFT}
+WHERE h.stream = ? AND e.kind = ?
+"""  # noqa: S608 - a number of ours
+
 What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stream missing", "older copy", "foreign schema"]
 
 
@@ -200,8 +206,5 @@ def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> Fault | None:
 
 def deleted(db: sqlite3.Connection) -> set[StreamId]:
     """Return the sessions that were deleted on purpose, as the house's own log tells."""
-    rows = db.execute(
-        f"SELECT e.payload FROM head h JOIN entry e ON e.place >> {STREAM_SHIFT} = h.id WHERE h.stream = ? AND e.kind = ?",  # noqa: S608 - a number of ours
-        (HOUSE, SessionDeleted.__name__),
-    )
+    rows = db.execute(_DELETED, (HOUSE, SessionDeleted.__name__))
     return {session_stream(json.loads(payload)["session"]) for (payload,) in rows}

@@ -63,8 +63,7 @@ class Ledger:
         for write in batch.writes:
             if write.events:
                 self._extend(write)
-        for row in batch.posts:
-            self._posts.append(row)
+        self._posts += batch.posts
         for stream, key, outcome in batch.consumed:
             self._decided[stream, key] = outcome
         return ends

@@ -30,8 +30,8 @@ from curtainwall.model import (
     inbox_of,
 )
 from curtainwall.store.chain import START, link
-from curtainwall.store.lists import MemoryIndex
 from curtainwall.store.marks import MemoryMarks
+from curtainwall.store.memory_index import MemoryIndex
 from curtainwall.store.projection import changes
 from curtainwall.store.watching import Watcher
 
@@ -112,7 +112,7 @@ class MemoryLog:
             for write, events in zip(batch.writes, encoded, strict=True):
                 self._extend(write, events)
             for post in batch.posts:
-                keep(self._disk, post)
+                _keep(self._disk, post)
             for consumed in batch.consumed:
                 self._consume(consumed)
         told = {write.stream for write in batch.writes if write.events} | {it.stream for it in batch.consumed}
@@ -165,7 +165,7 @@ class MemoryLog:
             del self._disk.inbox[key]
 
 
-def keep(disk: MemoryDisk, post: Post) -> None:
+def _keep(disk: MemoryDisk, post: Post) -> None:
     """Put a command into the inbox unless its key is there."""
     if (post.stream, post.key) not in disk.inbox:
         disk.rows += 1
@@ -181,7 +181,7 @@ class MemoryInbox:
     async def post(self, post: Post) -> None:
         """Keep the command; a key that was posted before changes nothing."""
         with self._disk.lock:
-            keep(self._disk, post)
+            _keep(self._disk, post)
         self._disk.changed(frozenset({inbox_of(post.stream)}))
         await asyncio.sleep(0)
 

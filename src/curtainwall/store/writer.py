@@ -62,17 +62,14 @@ _LOOK, _STOP = object(), object()
 _Result = tuple[_Job, object, CurtainwallError | None]
 
 
+@dataclass(frozen=True, slots=True)
 class Heard:
     """What the writer tells the rest of the store after a commit; each but `tell` may be called from any thread."""
 
-    def __init__(
-        self,
-        changed: Callable[[frozenset[StreamId]], None],
-        audited: Callable[[Sequence[StreamId]], None],
-        loops: Callable[[], set[asyncio.AbstractEventLoop]],
-        tell: Callable[[asyncio.AbstractEventLoop, frozenset[StreamId]], None],
-    ) -> None:
-        self.changed, self.audited, self.loops, self.tell = changed, audited, loops, tell
+    changed: Callable[[frozenset[StreamId]], None]
+    audited: Callable[[Sequence[StreamId]], None]
+    loops: Callable[[], set[asyncio.AbstractEventLoop]]
+    tell: Callable[[asyncio.AbstractEventLoop, frozenset[StreamId]], None]
 
 
 class Writer:
