@@ -6,9 +6,10 @@ from urllib.parse import urlsplit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.facts import Unclear, Url, canonical_url, host_parents, scope_of_address
+from curtainwall.facts import Unclear, Url, canonical_url, scope_of_address
 from curtainwall.facts.addresses import one_address
 from curtainwall.model.subjects import Scope
+from curtainwall.policy.canonical import host_parents
 
 
 def meaning(text: object) -> Url | None:

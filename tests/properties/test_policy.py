@@ -18,9 +18,10 @@ from curtainwall.model import (
     ToolEffect,
     ToolFacts,
     Workspace,
+    is_beneath,
 )
 from curtainwall.policy import Lists, Policy, Protection, SessionFacts, Source, explain, import_permissions, judge, labels_of, load, shipped
-from curtainwall.policy.canonical import is_beneath, is_path
+from curtainwall.policy.canonical import is_path
 from curtainwall.policy.cedartext import literal, pattern
 from curtainwall.policy.entities import entity_of, question, surroundings
 from tests.support.policies import policy, session, subject

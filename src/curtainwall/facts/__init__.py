@@ -6,12 +6,13 @@ from curtainwall.facts.later import holds_what_runs, writes_what_runs
 from curtainwall.facts.mask_streams import StreamMasker
 from curtainwall.facts.masks import Masker, Piece, contains_mask
 from curtainwall.facts.names import MOST_NAMES, Named, find_named, is_without_key
-from curtainwall.facts.paths import Scene, ancestors, canonical_path, is_beneath, links_to
+from curtainwall.facts.paths import Scene, canonical_path, links_to
 from curtainwall.facts.pushes import Push, find_push
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.remotes import Remote, canonical_remotes
 from curtainwall.facts.revisions import paths_in_revision
-from curtainwall.facts.urls import Url, canonical_url, host_parents
+from curtainwall.facts.urls import Url, canonical_url
+from curtainwall.model import is_beneath
 
 __all__ = [
     "MOST_NAMES",
@@ -27,7 +28,6 @@ __all__ = [
     "StreamMasker",
     "Unclear",
     "Url",
-    "ancestors",
     "canonical_path",
     "canonical_remotes",
     "canonical_url",
@@ -35,7 +35,6 @@ __all__ = [
     "find_named",
     "find_push",
     "holds_what_runs",
-    "host_parents",
     "is_beneath",
     "is_without_key",
     "links_to",

@@ -6,8 +6,8 @@ import stat
 from dataclasses import dataclass
 from typing import NoReturn
 
-from curtainwall.facts.paths import is_beneath
 from curtainwall.facts.refusal import Unclear, quoted
+from curtainwall.model import is_beneath
 
 # Everybody waits while it is read, and a plan may name many repositories; real ones have a few hundred lines.
 _MAX_CONFIG = 1 << 18

@@ -4,8 +4,8 @@ import os
 from itertools import islice
 from typing import Final
 
-from curtainwall.facts.paths import DEEPEST, is_beneath
-from curtainwall.model import runs_later
+from curtainwall.facts.paths import DEEPEST
+from curtainwall.model import is_beneath, runs_later
 
 MOST_LOOKED_AT: Final = 5_000
 """How many entries of a directory are looked at before it is taken for one that holds what runs later."""

@@ -16,6 +16,7 @@ from posixpath import normpath
 from typing import Final
 
 from curtainwall.facts.refusal import Unclear, quoted
+from curtainwall.model import is_beneath
 
 _MAX_PATH = 4095
 _MAX_NAME = 255
@@ -81,19 +82,6 @@ def links_to(path: str) -> tuple[str, ...]:
     with suppress(Unclear):
         _walk(path, Scene(workspace="/", home="/"), met)
     return tuple(met)
-
-
-def is_beneath(path: str, root: str) -> bool:
-    """Say whether a canonical path is a canonical directory or lies in it, by whole components."""
-    return path == root or path.startswith(root if root == "/" else f"{root}/")
-
-
-def ancestors(path: str) -> tuple[str, ...]:
-    """Return every directory above a canonical path, from `/` down, without the path itself."""
-    if path == "/":
-        return ()
-    slashes = [at for at, letter in enumerate(path) if letter == "/"]
-    return ("/", *(path[:at] for at in slashes[1:]))
 
 
 def _absolute(text: object, scene: Scene) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from curtainwall.facts.gitconfig import Repository, find_repository
 from curtainwall.facts.refusal import Unclear, quoted
 from curtainwall.facts.urls import canonical_url
-from curtainwall.model.subjects import HostFacts
+from curtainwall.model import FORGES, HostFacts
 
 _MAX_REMOTE = 4_096
 _MAX_PLACES = 32
@@ -26,10 +26,6 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._~+@=,-]+")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 _DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22, "git": 9418}
-
-# Hosts that are known to take owner and repository in any case, and `git@host:a/b` for the same as `ssh://git@host/a/b`. Elsewhere case
-# counts: two repositories must never look like one.
-_FORGES = frozenset({"github.com", "gitlab.com", "bitbucket.org"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +162,7 @@ def _judged(text: str, kind: str, user: str | None, place: HostFacts, path: str,
         raise Unclear(f"the remote at {quoted(place.host)} holds a password; leave it out and use a credential")
     if user is not None and not _USER.fullmatch(user):
         raise Unclear(f"the remote {quoted(text)} has a user name that cannot be read in one way")
-    forge = place.host in _FORGES
+    forge = place.host in FORGES
     segments = _segments(text, path)
     if forge and len(segments) < 2:
         raise Unclear(f"the remote {quoted(text)} must name an owner and a repository")

@@ -8,8 +8,8 @@ import os
 import re
 from posixpath import normpath
 
-from curtainwall.facts.paths import ancestors, is_beneath
 from curtainwall.facts.refusal import Unclear, quoted
+from curtainwall.model import ancestors, is_beneath
 
 _RANGE = re.compile(r"\.{2,}")
 
@@ -37,5 +37,5 @@ def paths_in_revision(text: str, directory: str, workspace: str) -> tuple[str, .
 def _tops(directory: str, workspace: str) -> tuple[str, ...]:
     """Return where the repository may begin: git passes over a `.git` that it does not like, and goes on above it."""
     limit = workspace if is_beneath(directory, workspace) else directory
-    above = [place for place in ancestors(directory) if is_beneath(place, limit) and os.path.lexists(f"{place}/.git")]
+    above = [place for place in reversed(ancestors(directory)) if is_beneath(place, limit) and os.path.lexists(f"{place}/.git")]
     return (*above, directory)

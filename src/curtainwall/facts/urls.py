@@ -66,14 +66,6 @@ def canonical_url(text: object, own_ports: frozenset[int] = frozenset()) -> Url:
     return Url(origin + parts.get("pathname", "") + parts.get("search", ""), origin, facts)
 
 
-def host_parents(host: str) -> tuple[str, ...]:
-    """Return every parent domain of a canonical host, the nearest first; an address has none."""
-    if _is_address(host):
-        return ()
-    labels = host.split(".")
-    return tuple(".".join(labels[at:]) for at in range(1, len(labels)))
-
-
 def _is_address(host: str) -> bool:
     # A canonical name never ends in a number: the parser takes that for an address.
     return ":" in host or host.rpartition(".")[2].isdigit()

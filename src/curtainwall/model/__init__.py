@@ -263,6 +263,11 @@ from curtainwall.model.people import (
     Route,
     Who,
 )
+from curtainwall.model.places import (
+    FORGES,
+    ancestors,
+    is_beneath,
+)
 from curtainwall.model.ports.agents import (
     Agent,
     Journal,
@@ -304,6 +309,7 @@ from curtainwall.model.ports.store import (
     Tallies,
 )
 from curtainwall.model.subjects import (
+    PATH_ROLES,
     CommandFacts,
     Facts,
     HostFacts,
@@ -368,6 +374,7 @@ __all__ = [
     "CONNECT_SERVER",
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",
+    "FORGES",
     "GIT_PUSH",
     "HELD",
     "HOUSE",
@@ -380,6 +387,7 @@ __all__ = [
     "NOBODY",
     "NO_LIMIT",
     "OUTSIDE",
+    "PATH_ROLES",
     "PROPOSE_PLAN",
     "PUSH_SECRETS",
     "RECEIVE",
@@ -628,6 +636,7 @@ __all__ = [
     "WorkTimed",
     "Workspace",
     "Write",
+    "ancestors",
     "canonical_json",
     "decode_command",
     "decode_event",
@@ -641,6 +650,7 @@ __all__ = [
     "held_noted",
     "in_order",
     "inbox_of",
+    "is_beneath",
     "is_deeper",
     "may_change_files",
     "misfit",

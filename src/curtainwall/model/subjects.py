@@ -29,6 +29,10 @@ class Role(StrEnum):
     RAISE_BUDGET = "raise-budget"
 
 
+PATH_ROLES: Final = (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
+"""The roles whose resources are paths."""
+
+
 class ToolEffect(StrEnum):
     """What a tool does to the world at most."""
 

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-LISTS = ("hosts", "remotes", "push-remotes", "teams")
+from curtainwall.model import FORGES
 
-FORGES = frozenset({"github.com", "gitlab.com", "bitbucket.org"})
-"""Hosts that take owner and repository in any case; facts write those in lower case, a test compares the two lists."""
+LISTS = ("hosts", "remotes", "push-remotes", "teams")
 
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -35,20 +34,6 @@ def is_path(text: str) -> bool:
         return True
     parts = text.split("/")
     return parts[0] == "" and len(parts) > 1 and is_sound(text) and not any(part in ("", ".", "..") for part in parts[1:])
-
-
-def ancestors(path: str) -> tuple[str, ...]:
-    """Return every directory above a canonical path, the nearest first."""
-    found: list[str] = []
-    while path != "/":
-        path = path.rpartition("/")[0] or "/"
-        found.append(path)
-    return tuple(found)
-
-
-def is_beneath(path: str, root: str) -> bool:
-    """Tell whether a canonical path is a canonical directory or lies in it, by whole components."""
-    return path == root or path.startswith(root if root == "/" else f"{root}/")
 
 
 def is_address(host: str) -> bool:

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 
-from curtainwall.model import CommandFacts, HostFacts, PathFacts, Resource, Role, Subject, ToolEffect, ToolFacts, runs_later
-from curtainwall.policy.canonical import ancestors, guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
+from curtainwall.model import CommandFacts, HostFacts, PathFacts, Resource, Role, Subject, ToolEffect, ToolFacts, ancestors, runs_later
+from curtainwall.policy.canonical import guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
 from curtainwall.policy.cedar import Grammar, Question, Uid
 from curtainwall.policy.lists import Lists
 from curtainwall.policy.names import is_secret_name

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from curtainwall.model import (
+    PATH_ROLES,
     CommandFacts,
     Effect,
     Finding,
@@ -17,9 +18,9 @@ from curtainwall.model import (
     Subject,
     ToolFacts,
     Verdict,
+    is_beneath,
     resource_of,
 )
-from curtainwall.policy.canonical import is_beneath
 from curtainwall.policy.entities import Unfit, entity_of
 from curtainwall.policy.judging import labels_of
 from curtainwall.policy.rulebook import Policy, may_disable
@@ -34,7 +35,6 @@ _LIST_FOR = {
 }
 _LISTABLE = frozenset(map(RuleId, ("unlisted-host", "private-address", "unlisted-remote", "private-remote", "peer-asks")))
 _PLAN = frozenset(map(RuleId, ("plan-reads-only", "plan-tools")))
-_PATHS = (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
 _NEVER_BYPASSED = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
 
 
@@ -104,7 +104,7 @@ def _resource_words(policy: Policy, resource: Resource, facts: SessionFacts) -> 
     except Unfit:
         yield f"{what}: not canonical, or without the facts that its role needs"
         return
-    if resource.role in _PATHS:
+    if resource.role in PATH_ROLES:
         place = "inside" if is_beneath(resource.value, facts.workspace.path) else "outside"
         yield f"{what}: {place} the workspace"
         if entity.attrs["runs_later"]:

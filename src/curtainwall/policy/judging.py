@@ -2,15 +2,28 @@
 
 from dataclasses import replace
 
-from curtainwall.model import Effect, Finding, Label, Mode, PathFacts, Resource, Role, RuleId, Subject, SubjectKind, Verdict, denial
-from curtainwall.policy.canonical import is_beneath
+from curtainwall.model import (
+    PATH_ROLES,
+    Effect,
+    Finding,
+    Label,
+    Mode,
+    PathFacts,
+    Resource,
+    Role,
+    RuleId,
+    Subject,
+    SubjectKind,
+    Verdict,
+    denial,
+    is_beneath,
+)
 from curtainwall.policy.cedar import LABEL
 from curtainwall.policy.entities import entity_of, is_judged, path_entity, question, surroundings
 from curtainwall.policy.rulebook import Found, Policy
 from curtainwall.policy.rules import NO_RESOURCES, NO_RULE, POLICY_ERROR, PROTECTED_PATH, UNKNOWN_TOOL
 from curtainwall.policy.sessions import SessionFacts
 
-_PATHS = (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
 _LABELLED = ("Path", "Host", "Remote", "Tool", "Team")
 _FEW = 8
 _ERROR: Found = (Effect.DENY, (POLICY_ERROR,))
@@ -100,7 +113,7 @@ def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: Se
     """Judge one resource without approval, then with it; whatever cannot be judged is denied."""
     try:
         entity = entity_of(resource, facts, policy.lists)
-        if resource.role in _PATHS and policy.protection.stops(resource.role, resource.value, facts.workspace):
+        if resource.role in PATH_ROLES and policy.protection.stops(resource.role, resource.value, facts.workspace):
             return Effect.DENY, (PROTECTED_PATH,)
         asked = question(entity, resource.role.value, facts, policy.grammar)
     except ValueError:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv6Address
 
-from curtainwall.model import Broken
-from curtainwall.policy.canonical import FORGES, host_parents, is_address, is_host, is_sound, remote_host, split_remote
+from curtainwall.model import FORGES, Broken
+from curtainwall.policy.canonical import host_parents, is_address, is_host, is_sound, remote_host, split_remote
 
 _HIGHEST_PORT = 65_535
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from curtainwall.model import Broken, Role, Workspace
-from curtainwall.policy.canonical import ancestors, fault_of, is_beneath
+from curtainwall.model import Broken, Role, Workspace, ancestors, is_beneath
+from curtainwall.policy.canonical import fault_of
 
 _CHANGES = (Role.WRITE_PATH, Role.DELETE_PATH)
 

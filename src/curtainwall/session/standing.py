@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from curtainwall.model import (
+    PATH_ROLES,
     CallPermitted,
     Cover,
     Effect,
@@ -40,7 +41,7 @@ def _asked_value(resource: Resource) -> str:
     value = resource.value
     if isinstance(resource.facts, PathFacts) and resource.facts.whole:
         return f"{value.rstrip('/')}/**"
-    is_path = resource.role in (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
+    is_path = resource.role in PATH_ROLES
     return f"{value[:-2]}./**" if is_path and value.endswith("/**") else value
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.facts import Scene, Unclear, ancestors, canonical_path, is_beneath
+from curtainwall.facts import Scene, Unclear, canonical_path
 
 ELSEWHERE = (("/nowhere-inside", "/nowhere-outside"),)
 
@@ -295,25 +295,3 @@ def test_a_file_mounted_into_a_container_is_no_directory(scene: Scene) -> None:
     inside = Scene(scene.workspace, scene.home, mounts=(("/conf", f"{scene.workspace}/a/file"),))
     assert canonical_path("/conf", inside) == f"{scene.workspace}/a/file"
     assert "not a directory" in refused("/conf/x", inside)
-
-
-@pytest.mark.parametrize(
-    ("path", "root", "beneath"),
-    [
-        ("/w", "/w", True),
-        ("/w/a", "/w", True),
-        ("/w-evil/a", "/w", False),
-        ("/", "/w", False),
-        ("/w", "/w/a", False),
-        ("/anything", "/", True),
-        ("/", "/", True),
-    ],
-)
-def test_beneath_compares_whole_components(path: str, root: str, beneath: bool) -> None:
-    assert is_beneath(path, root) is beneath
-
-
-def test_ancestors_go_from_the_root_down() -> None:
-    assert ancestors("/a/b/c") == ("/", "/a", "/a/b")
-    assert ancestors("/a") == ("/",)
-    assert ancestors("/") == ()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.facts import Unclear, canonical_url, host_parents, quoted, scope_of_address
+from curtainwall.facts import Unclear, canonical_url, quoted, scope_of_address
 from curtainwall.model.subjects import Scope
 
 
@@ -150,13 +150,6 @@ def test_resolved_addresses_are_judged_like_written_ones() -> None:
 def test_a_resolved_address_has_one_strict_spelling(text: str) -> None:
     with pytest.raises(Unclear, match="is not an address"):
         scope_of_address(text)
-
-
-def test_a_name_has_its_parent_domains_and_an_address_has_none() -> None:
-    assert host_parents("a.b.c") == ("b.c", "c")
-    assert host_parents("localhost") == ()
-    assert host_parents("10.0.0.1") == ()
-    assert host_parents("fd12::1") == ()
 
 
 def test_what_an_agent_wrote_is_inert_in_a_message() -> None:
