@@ -73,6 +73,13 @@ def test_what_is_told_of_a_lease_is_heard_by_the_watchers_of_every_store(disk: D
 
 
 def test_nobody_hears_of_leases_from_a_store_that_is_closed(disk: Disk) -> None:
-    store = disk.open()
-    store.close()
-    store.leases.tell(freed_lease(A))
+    closed, other = disk.open(), disk.open()
+
+    async def watch() -> None:
+        async with other.log.watch() as changes:
+            closed.close()
+            closed.leases.tell(freed_lease(A))
+            other.leases.tell(wanted_lease(A))
+            assert await next_named(changes) == {wanted_lease(A)}, "and of nothing before it"
+
+    run(watch())

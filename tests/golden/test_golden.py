@@ -26,7 +26,9 @@ def load(place: Path) -> list[AnyEvent]:
 @pytest.mark.parametrize("place", LOGS, ids=lambda place: place.stem)
 def test_a_log_of_an_earlier_version_folds_to_what_it_folded_to_then(place: Path) -> None:
     events = load(place)
-    for pinned in json.loads(place.with_suffix(".json").read_text(encoding="utf-8")):
+    states = json.loads(place.with_suffix(".json").read_text(encoding="utf-8"))
+    assert states
+    for pinned in states:
         told = events[: pinned.pop("entries")]
         assert summary(fold(told), transcript(told)) == pinned
         assert replay(told, lambda _: None) == ()

@@ -218,6 +218,7 @@ class MemoryLeases:
         self._disk = disk
         self._clock = clock
         self._held: list[MemoryLease] = []
+        self._is_closed = False
 
     def take(self, stream: StreamId) -> MemoryLease | None:
         """Return the lease, or None while someone else holds it."""
@@ -234,11 +235,13 @@ class MemoryLeases:
         return self._disk.owners.get(stream)
 
     def tell(self, news: StreamId) -> None:
-        """Let every watcher of the log hear that a lease is wanted or free."""
-        self._disk.changed(frozenset({news}))
+        """Let every watcher of the log hear that a lease is wanted or free; from a store that is closed nobody does."""
+        if not self._is_closed:
+            self._disk.changed(frozenset({news}))
 
     def close(self) -> None:
         """Release everything that was taken here."""
+        self._is_closed = True
         for lease in self._held:
             lease.release()
         self._held.clear()

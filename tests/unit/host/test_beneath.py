@@ -55,7 +55,11 @@ def test_what_is_missing_is_missing(room: Path, by_walking: bool) -> None:
 
 @both_ways
 def test_the_root_can_be_opened(by_walking: bool) -> None:
-    os.close(open_beneath("/", os.O_RDONLY | os.O_DIRECTORY, by_walking=by_walking))
+    descriptor = open_beneath("/", os.O_RDONLY | os.O_DIRECTORY, by_walking=by_walking)
+    try:
+        assert os.path.samestat(os.fstat(descriptor), os.stat("/"))
+    finally:
+        os.close(descriptor)
 
 
 @pytest.mark.parametrize("path", ["", "relative", "/a/../b", "/a//b", "/a/.", "/a/", "/a\0b"])

@@ -75,4 +75,8 @@ def test_meanings_that_do_not_hold_are_refused(meanings: list[Meaning], why: str
 
 
 def test_a_case_may_put_the_stronger_role_in_place_of_the_weaker() -> None:
-    Catalogue([spec(Meaning(argument="a", roles=(Role.FETCH_URL,), cases=(Case(argument="b", roles=(Role.SEND_URL,)),)))])
+    stronger = spec(Meaning(argument="a", roles=(Role.FETCH_URL,), cases=(Case(argument="b", roles=(Role.SEND_URL,)),)))
+    assert Catalogue([stronger]).find("s.tool") == stronger
+    weaker = spec(Meaning(argument="a", roles=(Role.SEND_URL,), cases=(Case(argument="b", roles=(Role.FETCH_URL,)),)))
+    with pytest.raises(Broken, match="looser"):
+        Catalogue([weaker])
