@@ -37,6 +37,7 @@ TOOLS: dict[str, dict[str, object]] = {
     "show_path": {"path": TEXT},
     "count_cancelled": {},
     "get": {"url": TEXT},
+    "hold": {"place": TEXT},
 }
 
 state = {"description": "says what a test wants", "waiting": None, "cancelled": 0}
@@ -104,6 +105,26 @@ def get(url: str) -> str:
         return f"could not: {fault}"
 
 
+def hold(place: str) -> str:
+    """Open a tunnel by the proxy of the environment, and go on sending through it after the call."""
+    import threading
+    from urllib.parse import urlsplit
+
+    proxy = urlsplit(os.environ["HTTPS_PROXY"])
+    tunnel = socket.create_connection((proxy.hostname, proxy.port), timeout=50)
+    tunnel.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
+    told = tunnel.recv(4_096).decode(errors="replace").partition("\r\n")[0]
+
+    def tick() -> None:
+        with suppress(OSError):
+            while True:
+                tunnel.sendall(b".")
+                time.sleep(0.02)
+
+    threading.Thread(target=tick, daemon=True).start()
+    return told
+
+
 def endless(how: str, page: int) -> dict[str, object]:
     """Return one page of a list of tools that goes on for ever."""
     tool: dict[str, object] = {"name": "no name" if how == "nameless" else f"t{page}", "inputSchema": {"type": "object"}}
@@ -125,6 +146,8 @@ def call(number: object, params: dict[str, object]) -> None:
         answer(number, probe(told["targets"]))
     elif name == "late":
         state["waiting"] = number
+    elif name == "hold":
+        answer(number, hold(told["place"]))
     elif name == "garbage":
         sys.stdout.write('this is no JSON\n\n[1, 2]\n{}\nnull\n\x00\x01\n{"jsonrpc": 3}\n' + "[" * 5000 + "\n")
         sys.stdout.buffer.write(b"\xff\xfe\n")
