@@ -15,13 +15,13 @@ ONLY_FOREIGN = ("gemini",)
 """Providers that agents in containers talk to and our own does not; under these names the key alone may stand."""
 
 
-def model_settings(config: Config, learn: Callable[[str, str], None]) -> ModelSettings:
+def model_settings(config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> ModelSettings:
     """Return everything that finding a model needs; raise `Broken` for a server without an address."""
-    keys = keys_in(os.environ)
+    keys = keys_in(environ)
     urls: dict[str, str] = {}
     endpoints: dict[str, Endpoint] = {}
     for name, section in config.models.items():
-        key = key_in(section, os.environ)
+        key = key_in(section, environ)
         if name in PROVIDERS:
             # A token signs a program in that we are not.
             keys |= {} if key is None or section.oauth else {name: key}
