@@ -2,12 +2,25 @@
 
 import json
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from curtainwall.app.openings import Wanted, open_new
-from curtainwall.model import ApprovalAnswered, MessageId, ModeChanged, Route, RuleDisabled, SendMessage, TurnEnded, Who, session_stream
+from curtainwall.model import (
+    ApprovalAnswered,
+    MessageId,
+    Mode,
+    ModeChanged,
+    Route,
+    RuleDisabled,
+    SendMessage,
+    TurnEnded,
+    Who,
+    session_stream,
+)
 from tests.support.covers import covers
 from tests.support.hostile_homeserver import ANN, EVE, ROOM, WALL, garbage, hostile, sync
 from tests.support.matrix_house import Served, configure, served
@@ -168,3 +181,45 @@ def test_an_id_in_several_lines_puts_no_card_into_our_mouth(home: Home, gap: str
         run(attack())
         told = [it["body"] for it in enemy.sent if "body" in it]
     assert [it for it in told if "waits" in it or not it.isprintable()] == []
+
+
+@covers("matrix.repeated-words")
+def test_a_homeserver_that_brings_old_orders_again_under_their_own_ids_repeats_none(home: Home, synapse: Synapse, tmp_path: Path) -> None:
+    """They are encrypted and the operator's own; only that they were here before tells them from new ones."""
+    configure(home, synapse)
+    wall = synapse.user("wall")
+
+    async def attack() -> None:
+        async with person(synapse, "ann", tmp_path / "ann") as ann:
+            async with served() as here:
+                room = await ann.room(wall)
+                await ann.joined(room, wall)
+                await ann.say(room, "hello")
+                await eventually(lambda: _is_at_rest(here, room))
+                marks = here.serving.wired.store.marks
+                before = marks.get(f"matrix {wall}", "token")
+                await ann.say(room, "/mode bypass")
+                await eventually(lambda: any(isinstance(it.event, ModeChanged) for it in here.log(room)))
+                first = here.session_at(room)
+                await ann.say(room, "/new")
+                await eventually(lambda: here.session_at(room) != first)
+                second = here.session_at(room)
+                await eventually(lambda: marks.get(f"matrix {wall}", "token") != before and not _doing(here, wall))
+            # Asked since then, the homeserver tells everything since then: the same as if it did so by itself.
+            with closing(sqlite3.connect(home.root / "curtainwall.db")) as database, database:
+                database.execute("UPDATE mark SET value = ? WHERE channel = ? AND name = 'token'", (before, f"matrix {wall}"))
+            async with served() as here:
+                await eventually(lambda: here.serving.wired.store.marks.get(f"matrix {wall}", "token") != before)
+                assert here.session_at(room) == second
+                assert here.serving.work.desk.view(second).mode is Mode.DEFAULT
+
+    run(attack())
+
+
+def _is_at_rest(here: Served, room: str) -> bool:
+    place = Route(channel="matrix", reference=room)
+    return here.serving.wired.store.index.session_at(place) is not None and _was_asked(here, room)
+
+
+def _doing(here: Served, wall: str) -> bool:
+    return any(name.startswith("doing ") for name in here.serving.wired.store.marks.all(f"matrix {wall}"))

@@ -196,6 +196,7 @@ class _Ear:
             await self._try_again()
         await self.hearing.sum_up(token)
         await self._accept(found)
+        await self.memory.settle()
         await self.memory.set({"token": token, **forgotten(self._heard, self.memory)})
         self._heard.clear()
         self.is_first = False
@@ -244,7 +245,9 @@ class _Ear:
         if opened.fault:
             await self._remark(sealed, f"this was not taken: {opened.fault}")
             return
-        if await self.memory.is_repeated(opened.twin, sealed.head.event):
+        # Nothing of strangers is taken, and however much they write, it must not crowd out what others wrote.
+        is_taken = self.terms.people.may_talk(sealed.head.sender)
+        if is_taken and await self.memory.is_repeated(opened.twin, sealed.head.event):
             await self._remark(
                 sealed, "this was not taken: the same encrypted bytes were here before, so somebody on the way repeated them"
             )

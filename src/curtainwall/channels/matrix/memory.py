@@ -12,6 +12,8 @@ from curtainwall.model import Marks, SessionId
 CHANNEL: Final = "matrix"
 _MOST_SEALED: Final = 500
 _MOST_TWINS: Final = 100_000
+_BEHIND: Final = " done"
+"""What no event's own id ends with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Memory:
         self._marks = marks
         self._of = f"{CHANNEL} {user}"
         self._twins = f"{CHANNEL} {user} twins"
+        self._under_way: dict[str, str] = {}
 
     def get(self, name: str) -> str | None:
         """Return what was remembered."""
@@ -87,11 +90,23 @@ class Memory:
     # What was encrypted once
 
     async def is_repeated(self, twin: str, event: str) -> bool:
-        """Tell whether the same encrypted bytes came as another event before; from here on, they have come as this one."""
+        """Tell whether the same encrypted bytes came before, as another event or as one that is behind us."""
         known = self._marks.get(self._twins, twin)
         if known is None:
             await self._marks.set(self._twins, {twin: event})
-        return known not in (None, event)
+        if known not in (None, event):
+            return True
+        self._under_way[twin] = event
+        return False
+
+    async def settle(self) -> None:
+        """Put what was opened since the last time behind us.
+
+        INVARIANT: called when all of it is done and before that is remembered. A crash before this brings it again, to be gone on with;
+        whoever brings it later repeats it, also under its own id and when its keys are long forgotten.
+        """
+        under_way, self._under_way = self._under_way, {}
+        await self._marks.set(self._twins, {twin: f"{event}{_BEHIND}" for twin, event in under_way.items()})
 
     async def tidy(self) -> None:
         """Forget half of very many encrypted bytes, so that they do not become ever more."""
