@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -70,6 +72,41 @@ def test_other_line_ends_are_an_edit(places: Places, session: str, run: Run) -> 
     path = audit_of(places, session)
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert run("audit", "verify").code == 1
+
+
+@pytest.fixture
+def in_time() -> Iterator[None]:
+    """Let a test end that would wait for ever."""
+
+    def over(*_: object) -> None:
+        raise TimeoutError("it waits for what never comes")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize("what", ["pipe", "directory", "link", "link to nothing"])
+def test_what_is_no_file_in_the_place_of_an_audit_file_is_seen_and_nobody_waits_for_it(
+    places: Places, session: str, run: Run, tmp_path: Path, what: str
+) -> None:
+    path = audit_of(places, session)
+    path.rename(tmp_path / "kept.jsonl")
+    match what:
+        case "pipe":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case _:
+            path.symlink_to(tmp_path / ("kept.jsonl" if what == "link" else "nothing"))
+    said = run("audit", "verify")
+    assert (said.code, "cut off" in said.out) == (1, True)
+    assert run("audit", "rebuild").code == 0
+    assert run("audit", "verify").code == 0
+    assert path.read_bytes() == (tmp_path / "kept.jsonl").read_bytes()
 
 
 def test_an_edited_line_with_a_hash_made_anew_is_seen(places: Places, session: str, run: Run) -> None:

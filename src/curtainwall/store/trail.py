@@ -1,9 +1,11 @@
 """Keeps every session's `audit.jsonl` up with the log, in a thread of its own so that no commit waits for it."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import queue
+import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -124,7 +126,7 @@ class Trail:
     def verify(self, session: SessionId) -> AuditFault | None:
         """Return the first line that is not what the log says."""
         path = self._path(session)
-        content = path.read_bytes() if path is not None and path.exists() else b""
+        content = _content_of(path) if path is not None else b""
         *found, torn = content.decode(errors="replace").split("\n")
         told = self._read(session_stream(session), 0)
         return verify_lines(found, self._lines(told.entries, START), told.audited, torn)
@@ -234,8 +236,23 @@ def _bytes_of(lines: Sequence[Line]) -> bytes:
     return "".join(f"{line.text}\n" for line in lines).encode()
 
 
+def _content_of(path: Path) -> bytes:
+    """Return what a file holds; nothing where it is none: whoever put a pipe there would have us wait for ever."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return b""
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return b""
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
 def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

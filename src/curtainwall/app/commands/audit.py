@@ -1,6 +1,7 @@
 """`curtainwall audit`: whether the log is what we wrote, heads to keep elsewhere, and a session's verdicts as they come."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -175,7 +176,7 @@ def rebuild_(output: OutputOption = Output.TEXT) -> None:
 
 def _kept_beside(path: Path) -> Path | None:
     """Keep a file under another name, as evidence; None where there is none."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     beside = path.with_name(f"{path.name}.wrong-{SystemClock().now()}")
     path.rename(beside)
@@ -214,7 +215,7 @@ def _is_new() -> bool:
 
 def _audited() -> set[SessionId]:
     """Return the sessions that have told something in an audit file."""
-    return {SessionId(path.parent.name) for path in find_home().sessions.glob("*/audit.jsonl") if path.stat().st_size}
+    return {SessionId(path.parent.name) for path in find_home().sessions.glob("*/audit.jsonl") if path.lstat().st_size}
 
 
 def _heads_in(path: Path) -> tuple[Head, ...]:
