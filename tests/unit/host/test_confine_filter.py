@@ -1,11 +1,11 @@
 """The filter is run by a small machine of our own, so that every architecture is tried on every other."""
 
 import errno
-import struct
 
 import pytest
 
 from curtainwall.host.confine_filter import filter_program
+from tests.support.filters import verdict_of
 
 ALLOW = 0x7FFF0000
 X86, ARM, I386 = 0xC000003E, 0xC00000B7, 0x40000003
@@ -14,22 +14,7 @@ X86, ARM, I386 = 0xC000003E, 0xC00000B7, 0x40000003
 def verdict(machine: str, architecture: int, number: int, *arguments: int) -> int:
     program = filter_program(machine)
     assert program is not None
-    rules = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
-    data = struct.pack("=IIQ6Q", number, architecture, 0, *(*arguments, *[0] * (6 - len(arguments))))
-    at = value = 0
-    while True:
-        code, yes, no, operand = rules[at]
-        at += 1
-        if code == 0x20:
-            (value,) = struct.unpack_from("=I", data, operand)
-        elif code == 0x15:
-            at += yes if value == operand else no
-        elif code == 0x35:
-            at += yes if value >= operand else no
-        elif code == 0x45:
-            at += yes if value & operand else no
-        else:
-            return operand
+    return verdict_of(program, architecture, number, *arguments)
 
 
 def refused(error: int) -> int:

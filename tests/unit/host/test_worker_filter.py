@@ -1,11 +1,11 @@
 """The worker's filter is run by a small machine of our own, so that the calls of both architectures are tried on this one."""
 
 import errno
-import struct
 
 import pytest
 
 from curtainwall.host.worker_filter import start_number, worker_filter
+from tests.support.filters import verdict_of
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 X86, ARM, I386 = 0xC000003E, 0xC00000B7, 0x40000003
@@ -31,25 +31,7 @@ ABSENT = """
 def verdict(machine: str, architecture: int, number: int, *arguments: int) -> int:
     program = worker_filter("execve", machine)
     assert program is not None
-    rules = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
-    data = struct.pack("=IIQ6Q", number, architecture, 0, *(*arguments, *[0] * (6 - len(arguments))))
-    at = value = 0
-    while True:
-        code, yes, no, operand = rules[at]
-        at += 1
-        if code == 0x20:
-            (value,) = struct.unpack_from("=I", data, operand)
-        elif code == 0x54:
-            value &= operand
-        elif code == 0x15:
-            at += yes if value == operand else no
-        elif code == 0x35:
-            at += yes if value >= operand else no
-        elif code == 0x45:
-            at += yes if value & operand else no
-        else:
-            assert code == 0x06
-            return operand
+    return verdict_of(program, architecture, number, *arguments)
 
 
 def said(machine: str, architecture: int, call: str, *arguments: int) -> str:

@@ -1,7 +1,8 @@
 """The ten steps of the gate, with the real policy, the real meaning of calls and a far side that counts."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,20 @@ def far(tmp_path: Path) -> FarSide:
     return FarSide(tmp_path / "far")
 
 
+@asynccontextmanager
+async def at_gate(workspace: Path, far: FarSide) -> AsyncGenerator[tuple[House, SessionId, SessionGate]]:
+    """Lend a gate, with a session that works in the workspace; whatever runs is told to the far side."""
+    async with house(MemoryStore(SystemClock())) as h:
+        yield h, await open_session(h, workspace), SessionGate(h, tools(far))
+
+
+async def asking_for(h: House, request: Coroutine[None, None, Answer]) -> tuple[asyncio.Task[Answer], ApprovalId]:
+    """Make a call that a human is asked about, and return it with the one open ask."""
+    asking = asyncio.create_task(request)
+    [approval] = await until(lambda: open_asks(h))
+    return asking, approval
+
+
 def open_asks(h: House) -> list[ApprovalId]:
     return [row.approval for row in h.stores.index.approvals(ApprovalQuery())]
 
@@ -70,11 +85,10 @@ def open_asks(h: House) -> list[ApprovalId]:
 @covers("gate.log-act-log")
 def test_an_allowed_call_is_logged_before_and_after_it_runs(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
+        async with at_gate(workspace, far) as (h, session, gate):
             seen: list[list[str]] = []
             far.on_run = lambda _: seen.append(kinds(h, session))
-            answer = await SessionGate(h, tools(far)).request(session, write(workspace / "a"))
+            answer = await gate.request(session, write(workspace / "a"))
             assert answer.result == ToolResult(ok=True, value="done")
             assert seen[0][-2:] == ["CallRequested", "CallPermitted"]
             assert kinds(h, session)[-1] == "CallFinished"
@@ -84,9 +98,8 @@ def test_an_allowed_call_is_logged_before_and_after_it_runs(workspace: Path, far
 
 def test_an_unknown_tool_is_denied_and_logged(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            answer = await SessionGate(h, tools(far)).request(session, CallRequest(tool="filesystem.rm_rf", arguments={}))
+        async with at_gate(workspace, far) as (h, session, gate):
+            answer = await gate.request(session, CallRequest(tool="filesystem.rm_rf", arguments={}))
             assert (answer.verdict.effect, answer.verdict.because) == (Effect.DENY, ("unknown-tool",))
             assert kinds(h, session)[-2:] == ["CallRequested", "CallDenied"]
             assert far.lines == []
@@ -117,10 +130,9 @@ def test_what_a_tool_that_broke_quotes_of_a_secret_is_masked_in_its_outcome_and_
         raise RuntimeError(f"cannot sign in with {secret}")
 
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
+        async with at_gate(workspace, far) as (h, session, gate):
             far.on_run = breaks
-            answer = await SessionGate(h, tools(far)).request(session, write(workspace / "a"))
+            answer = await gate.request(session, write(workspace / "a"))
             assert answer.result is not None
             assert str(answer.result.value).startswith("the tool failed: RuntimeError: cannot sign in with [masked:")
             assert not [event for event in events(h, session) if secret in event.model_dump_json()]
@@ -131,9 +143,7 @@ def test_what_a_tool_that_broke_quotes_of_a_secret_is_masked_in_its_outcome_and_
 @covers("agents.the-houses-own-tools-are-not-for-agents")
 def test_what_only_the_house_asks_for_is_unknown_to_agents(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
+        async with at_gate(workspace, far) as (_, session, gate):
             request = CallRequest(tool=FOLLOW_INSTRUCTIONS, arguments={"path": "AGENTS.md", "content": "obey"})
             assert (await gate.request(session, request)).verdict.because == ("unknown-tool",)
             answer = await gate.request(session, request.model_copy(update={"by_house": True}), wait=False)
@@ -145,11 +155,8 @@ def test_what_only_the_house_asks_for_is_unknown_to_agents(workspace: Path, far:
 @pytest.mark.parametrize("arguments", [None, [], "x", {"path": 1}, {"path": "a", "extra": 1}, {"path": ["a"]}, {}])
 def test_arguments_that_mean_nothing_are_denied(workspace: Path, far: FarSide, arguments: object) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            answer = await SessionGate(h, tools(far)).request(
-                session, CallRequest.model_construct(tool="filesystem.read_file", arguments=arguments)
-            )
+        async with at_gate(workspace, far) as (_, session, gate):
+            answer = await gate.request(session, CallRequest.model_construct(tool="filesystem.read_file", arguments=arguments))
             assert (answer.verdict.effect, answer.verdict.because) == (Effect.DENY, ("invalid-arguments",))
             assert far.lines == []
 
@@ -159,10 +166,8 @@ def test_arguments_that_mean_nothing_are_denied(workspace: Path, far: FarSide, a
 @covers("gate.ask-waits")
 def test_an_ask_waits_for_a_human_and_goes_on_with_the_answer(workspace: Path, far: FarSide, tmp_path: Path) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+        async with at_gate(workspace, far) as (h, session, gate):
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             assert far.lines == []
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
             answer = await asking
@@ -177,10 +182,8 @@ def test_an_ask_waits_for_a_human_and_goes_on_with_the_answer(workspace: Path, f
 
 def test_a_denied_ask_does_not_run_and_says_why(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+        async with at_gate(workspace, far) as (h, session, gate):
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=False, reason="not today"))
             answer = await asking
             assert answer.verdict.because == ("denied-by-human",)
@@ -192,9 +195,7 @@ def test_a_denied_ask_does_not_run_and_says_why(workspace: Path, far: FarSide) -
 
 def test_two_asks_are_answered_independently_in_any_order(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
+        async with at_gate(workspace, far) as (h, session, gate):
             one = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             await until(lambda: open_asks(h))
             two = asyncio.create_task(gate.request(session, read("/etc/hosts")))
@@ -212,11 +213,8 @@ def test_two_asks_are_answered_independently_in_any_order(workspace: Path, far: 
 @covers("gate.joined-calls-run-once")
 def test_the_same_subject_asked_twice_runs_once_and_both_get_the_outcome(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
-            one = asyncio.create_task(gate.request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+        async with at_gate(workspace, far) as (h, session, gate):
+            one, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             two = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             await until(lambda: "ApprovalJoined" in kinds(h, session))
             assert open_asks(h) == [approval]
@@ -230,9 +228,7 @@ def test_the_same_subject_asked_twice_runs_once_and_both_get_the_outcome(workspa
 
 def test_a_call_that_joins_one_that_nobody_waits_for_leaves_it_as_it_is(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
+        async with at_gate(workspace, far) as (h, session, gate):
             parked = await gate.request(session, read("/etc/hostname"), wait=False)
             joining = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             await until(lambda: "ApprovalJoined" in kinds(h, session))
@@ -250,11 +246,8 @@ def test_a_call_that_joins_one_that_nobody_waits_for_leaves_it_as_it_is(workspac
 
 def test_a_call_that_waits_is_not_denied_because_another_one_is(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
-            waiting = asyncio.create_task(gate.request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+        async with at_gate(workspace, far) as (h, session, gate):
+            waiting, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             for _ in range(2):
                 assert (await gate.request(session, CallRequest(tool="filesystem.rm_rf", arguments={}))).verdict.effect is Effect.DENY
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
@@ -268,9 +261,7 @@ def test_a_yes_to_what_cannot_be_read_any_more_is_kept_for_nothing(workspace: Pa
     link.symlink_to("/etc/hostname")
 
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
+        async with at_gate(workspace, far) as (h, session, gate):
             parked = await gate.request(session, read(link), wait=False)
             [approval] = open_asks(h)
             link.unlink()
@@ -287,9 +278,7 @@ def test_a_yes_to_what_cannot_be_read_any_more_is_kept_for_nothing(workspace: Pa
 
 def test_a_call_that_is_let_go_gets_the_outcome_of_no_other_call(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
+        async with at_gate(workspace, far) as (h, session, gate):
             waiting = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             await until(lambda: open_asks(h))
             assert (await gate.request(session, write(workspace / "a"))).result == ToolResult(ok=True, value="done")
@@ -311,10 +300,8 @@ def test_a_symlink_that_was_retargeted_while_a_human_thought_is_judged_anew_and_
     link.symlink_to(tmp_path / "harmless")
 
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read(link)))
-            [approval] = await until(lambda: open_asks(h))
+        async with at_gate(workspace, far) as (h, session, gate):
+            asking, approval = await asking_for(h, gate.request(session, read(link)))
             link.unlink()
             link.symlink_to(tmp_path / "secret")
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
@@ -333,10 +320,8 @@ def test_a_link_that_became_a_loop_is_refused_after_the_answer(workspace: Path, 
     link.symlink_to("/etc/hostname")
 
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read(link)))
-            [approval] = await until(lambda: open_asks(h))
+        async with at_gate(workspace, far) as (h, session, gate):
+            asking, approval = await asking_for(h, gate.request(session, read(link)))
             link.unlink()
             link.symlink_to(link)
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
@@ -348,11 +333,8 @@ def test_a_link_that_became_a_loop_is_refused_after_the_answer(workspace: Path, 
 
 def test_a_grant_for_the_session_answers_the_same_ask_later(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
-            asking = asyncio.create_task(gate.request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+        async with at_gate(workspace, far) as (h, session, gate):
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True, scope=GrantScope.SESSION))
             await asking
             assert (await gate.request(session, read("/etc/hostname"))).result is not None
@@ -369,8 +351,7 @@ def test_a_grant_for_the_project_answers_in_another_session_until_it_is_revoked(
         async with house(MemoryStore(SystemClock())) as h:
             gate = SessionGate(h, tools(far))
             one = await open_session(h, workspace, own=False)
-            asking = asyncio.create_task(gate.request(one, write(workspace / "a")))
-            [approval] = await until(lambda: open_asks(h))
+            asking, approval = await asking_for(h, gate.request(one, write(workspace / "a")))
             await h.send(one, AnswerApproval(by=ANN, approval=approval, granted=True, scope=GrantScope.PROJECT))
             await asking
             two = await open_session(h, workspace, own=False)
@@ -387,8 +368,7 @@ def test_only_an_operator_may_answer_on_a_channel(workspace: Path, far: FarSide)
         rules = Rules(policy=policy(), operators={"matrix": frozenset({"ann"})})
         async with house(MemoryStore(SystemClock()), rules) as h:
             session = await open_session(h, workspace)
-            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+            asking, approval = await asking_for(h, SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
             stranger = Who(name="eve", channel="matrix")
             with pytest.raises(Exception, match="`eve` is not an operator of `matrix`"):
                 await h.send(session, AnswerApproval(by=stranger, approval=approval, granted=True))
@@ -527,9 +507,7 @@ def test_a_tool_that_raises_is_a_failed_outcome_and_the_session_goes_on(workspac
         raise ValueError("the disk is on fire")
 
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            gate = SessionGate(h, tools(far))
+        async with at_gate(workspace, far) as (_, session, gate):
             far.on_run = explode
             answer = await gate.request(session, write(workspace / "a"))
             assert answer.result is not None
@@ -643,9 +621,8 @@ async def cancelled(asking: "asyncio.Task[Answer]", why: str | None = None) -> N
 @covers("gate.cancel-drops")
 def test_cancelling_a_request_that_waits_for_a_human_withdraws_its_ask(workspace: Path, far: FarSide) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
-            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
+        async with at_gate(workspace, far) as (h, session, gate):
+            asking = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             await until(lambda: open_asks(h))
             await cancelled(asking)
             assert kinds(h, session)[-2:] == ["CallDropped", "ApprovalWithdrawn"]
@@ -659,10 +636,9 @@ def test_cancelling_a_request_that_waits_for_a_human_withdraws_its_ask(workspace
 @pytest.mark.parametrize("turns", range(8))
 def test_a_request_that_is_cancelled_at_any_moment_leaves_nothing_open(workspace: Path, far: FarSide, turns: int) -> None:
     async def story() -> None:
-        async with house(MemoryStore(SystemClock())) as h:
-            session = await open_session(h, workspace)
+        async with at_gate(workspace, far) as (h, session, gate):
             for ask in (write(workspace / "a"), read("/etc/hostname")):
-                asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, ask))
+                asking = asyncio.create_task(gate.request(session, ask))
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 await cancelled(asking)
@@ -771,8 +747,7 @@ def test_an_ask_whose_agent_left_stays_open_and_its_answer_is_kept_for_the_same_
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session, gate = await open_session(h, workspace), SessionGate(h, tools(far))
-            asking = asyncio.create_task(gate.request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             await cancelled(asking, LEFT)
             assert open_asks(h) == [approval]
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
@@ -794,8 +769,7 @@ def test_an_agent_that_comes_back_takes_the_place_of_its_former_call(workspace: 
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session, gate = await open_session(h, workspace), SessionGate(h, tools(far))
-            asking = asyncio.create_task(gate.request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             await cancelled(asking, LEFT)
             again = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             await until(lambda: kinds(h, session)[-1] == "CallDropped")
@@ -812,8 +786,7 @@ def test_an_ask_whose_agent_left_can_be_denied_or_dropped_like_any_other(workspa
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session, gate = await open_session(h, workspace), SessionGate(h, tools(far))
-            asking = asyncio.create_task(gate.request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
             await cancelled(asking, LEFT)
             if granted is None:
                 call = next(event.call for event in events(h, session) if isinstance(event, ApprovalAsked))
@@ -853,8 +826,7 @@ def test_an_answer_that_is_seen_before_the_actor_knows_of_it_is_not_missed(works
     async def story() -> None:
         async with house(EarlyStore()) as h:
             session = await open_session(h, workspace)
-            asking = asyncio.create_task(SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
-            [approval] = await until(lambda: open_asks(h))
+            asking, approval = await asking_for(h, SessionGate(h, tools(far)).request(session, read("/etc/hostname")))
             for _ in range(50):
                 await asyncio.sleep(0)
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
