@@ -60,10 +60,6 @@ class Speaking:
         """Replace what was said by something else; the name is this change's own."""
         await self._send(room, name, changed(event, content_of(words)))
 
-    def was_said(self, name: str) -> str | None:
-        """Return the event that something was said with, or None where it was not yet."""
-        return self._memory.get(f"sent {name}")
-
     async def typing(self, room: str, *, seconds: int) -> None:
         """Show that somebody is at work; where that fails nobody misses anything."""
         try:
