@@ -9,11 +9,13 @@ from curtainwall.policy.loading import load
 from curtainwall.policy.names import SECRET_PATTERNS, is_secret_name
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, closed, may_disable
-from curtainwall.policy.rules import RuleCard
+from curtainwall.policy.rules import NEVER_BYPASSED, PROJECT_EDIT, RuleCard
 from curtainwall.policy.sessions import SessionFacts
 from curtainwall.policy.sources import SCHEMA, Source, shipped
 
 __all__ = [
+    "NEVER_BYPASSED",
+    "PROJECT_EDIT",
     "SCHEMA",
     "SECRET_PATTERNS",
     "Explanation",

@@ -24,8 +24,9 @@ from curtainwall.model import (
 from curtainwall.policy.entities import Unfit, entity_of
 from curtainwall.policy.judging import labels_of
 from curtainwall.policy.rulebook import Policy, may_disable
-from curtainwall.policy.rules import RuleCard
+from curtainwall.policy.rules import NEVER_BYPASSED, NO_RULE, POLICY_ERROR, PROJECT_EDIT, RuleCard
 from curtainwall.policy.sessions import SessionFacts
+from curtainwall.policy.sources import SHIPPED
 
 _LIST_FOR = {
     Role.FETCH_URL: "lists.hosts",
@@ -35,7 +36,6 @@ _LIST_FOR = {
 }
 _LISTABLE = frozenset(map(RuleId, ("unlisted-host", "private-address", "unlisted-remote", "private-remote", "peer-asks")))
 _PLAN = frozenset(map(RuleId, ("plan-reads-only", "plan-tools")))
-_NEVER_BYPASSED = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ def _answers(policy: Policy, subject: Subject, verdict: Verdict, deciding: list[
         yield f"a grant for `{resource.role}` on `{resource.value}` that was given for {rules}"
         if resource.role in _LIST_FOR and _LISTABLE & set(finding.because):
             yield f"`{_listed_as(resource)}` in config `{_LIST_FOR[resource.role]}`"
-    if asked and all(set(finding.because) == {"project-edit"} for _, finding in asked):
+    if asked and all(set(finding.because) == {PROJECT_EDIT} for _, finding in asked):
         yield f"mode `{Mode.ACCEPT_EDITS}`"
-    if asked and all(resource.role not in _NEVER_BYPASSED for resource, _ in asked):
+    if asked and all(resource.role not in NEVER_BYPASSED for resource, _ in asked):
         yield f"mode `{Mode.BYPASS}`"
     if verdict.because and all(may_disable(policy, rule) for rule in verdict.because):
         yield "an operator switches off every rule that asks, in the session: " + ", ".join(
@@ -159,9 +159,9 @@ def _ways_out(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator
         card = _card(policy, rule)
         if rule in _PLAN:
             yield f"leaving mode `{facts.mode}`: `/mode {Mode.DEFAULT}` in the session (here `--mode {Mode.DEFAULT}`)"
-        elif rule == "no-rule":
+        elif rule == NO_RULE:
             yield "a rule in a policy file that permits it, or permits it `when { context.approved }`"
-        elif rule == "policy-error":
+        elif rule == POLICY_ERROR:
             yield "a rule or a fact could not be evaluated: `curtainwall policy rules` and the log say more"
         elif _is_final(policy, rule):
             yield f"nothing can: `{rule}` holds for every session and every answer"
@@ -172,8 +172,8 @@ def _ways_out(policy: Policy, facts: SessionFacts, verdict: Verdict) -> Iterator
 def _is_final(policy: Policy, rule: RuleId) -> bool:
     """Tell whether nobody can undo what a rule denies: no answer, no mode, and no rule of one's own."""
     card = _card(policy, rule)
-    is_of_user = card.kind == "deny" and card.source not in ("default.cedar", "labels.cedar")
-    return not is_of_user and rule not in _PLAN and rule not in ("no-rule", "policy-error")
+    is_of_user = card.kind == "deny" and card.source not in SHIPPED
+    return not is_of_user and rule not in _PLAN and rule not in (NO_RULE, POLICY_ERROR)
 
 
 def _listed_as(resource: Resource) -> str:

@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
-from curtainwall.model import Broken, Label, RuleId
+from curtainwall.model import Broken, Label, Role, RuleId
 from curtainwall.policy.approved import approving_only_helps, kind_of, waits_for_a_yes
 from curtainwall.policy.cedar import Expr, Written
 from curtainwall.policy.literals import misspelt, needs
@@ -56,6 +56,12 @@ UNKNOWN_TOOL = RuleId("unknown-tool")
 NO_RESOURCES = RuleId("no-resources")
 NO_RULE = RuleId("no-rule")
 POLICY_ERROR = RuleId("policy-error")
+
+PROJECT_EDIT: Final = RuleId("project-edit")
+"""The one shipped rule whose asks the mode `accept-edits` answers."""
+
+NEVER_BYPASSED: Final = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
+"""Roles that the mode `bypass` does not answer for."""
 
 STRUCTURAL = (
     _structural(UNKNOWN_TOOL, "Tools that are not in the catalogue do not exist", "nobody said what their arguments mean"),

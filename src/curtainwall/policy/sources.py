@@ -22,9 +22,12 @@ def _packaged(name: str) -> str:
 
 
 SCHEMA = _packaged("schema.cedarschema")
-_SHIPPED = tuple(Source(name, _packaged(name), user=False) for name in ("default.cedar", "labels.cedar"))
+SHIPPED = ("default.cedar", "labels.cedar")
+"""The names of the rule files that come with the house."""
+
+_SOURCES = tuple(Source(name, _packaged(name), user=False) for name in SHIPPED)
 
 
 def shipped() -> tuple[Source, ...]:
     """Return the rule files that come with the house."""
-    return _SHIPPED
+    return _SOURCES

@@ -20,12 +20,10 @@ from curtainwall.model import (
     Verdict,
     resource_of,
 )
-from curtainwall.policy import judge
+from curtainwall.policy import NEVER_BYPASSED, PROJECT_EDIT, judge
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
-_NEVER_BYPASSED = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
-_EDIT_RULES = frozenset({RuleId("project-edit")})
 _CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
 _DISABLED, _BY_MODE, _BY_HOOK = "disabled-rule", "mode:", "hook:"
 
@@ -74,9 +72,9 @@ def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rul
             return grant.id
     if all(finding.because and state.disabled.issuperset(finding.because) for finding in verdict.asked):
         return _DISABLED
-    if state.mode is Mode.ACCEPT_EDITS and all(finding.because and _EDIT_RULES.issuperset(finding.because) for finding in verdict.asked):
+    if state.mode is Mode.ACCEPT_EDITS and all(set(finding.because) == {PROJECT_EDIT} for finding in verdict.asked):
         return f"{_BY_MODE}accept-edits"
-    if state.mode is Mode.BYPASS and all(cover.role not in _NEVER_BYPASSED for cover in asked):
+    if state.mode is Mode.BYPASS and all(cover.role not in NEVER_BYPASSED for cover in asked):
         return f"{_BY_MODE}bypass"
     return None
 
