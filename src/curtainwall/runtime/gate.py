@@ -6,6 +6,7 @@ at again (8). The permit is durable before the call runs (9); its outcome is log
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -71,6 +72,7 @@ from curtainwall.runtime.waiting import Waiting
 from curtainwall.runtime.words import human_words
 from curtainwall.session import OpenCall, Standing
 
+_LOG = logging.getLogger(__name__)
 _COUNT_EVERY = 100
 _KNOWN_WITHIN = 10.0
 
@@ -259,7 +261,8 @@ class SessionGate:
         try:
             words = human_words(self._house.feed, actor.stream, self._house.rules())
             name = await self._approver.approves(subject, words)
-        except Exception:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
+        except Exception as fault:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
+            _LOG.warning("the automatic approver failed, and the ask is left to humans: %s", type(fault).__name__)
             return
         if name:
             # A human may have been faster; then that answer counts.

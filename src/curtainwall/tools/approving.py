@@ -1,6 +1,7 @@
 """The user's own program as an automatic approver: it says exactly yes, or the ask is left to humans."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from curtainwall.tools.hooks import Program, Surroundings
 from curtainwall.tools.hooks.running import run_program, without_secrets
 
 SECONDS: Final = 30.0
+_LOG = logging.getLogger(__name__)
 _YES: Final = (("decision", "approved"),)
 
 
@@ -36,7 +38,11 @@ class ProgramApprover:
         environ = without_secrets(self._around.environ, self._around.masker, self._around.withheld)
         program = Program(command[0], command[1:])
         ran = await run_program(program, json.dumps(told).encode(), environ, self._directory, self._seconds)
-        return f"approver {Path(command[0]).name}" if not ran.failure and ran.code == 0 and _is_yes(ran.out) else None
+        if ran.failure:
+            # To leave an ask to humans needs no word; one that never works would be taken for one that never says yes.
+            _LOG.warning("the approver `%s` failed, and the ask is left to humans: %s", command[0], ran.failure)
+            return None
+        return f"approver {Path(command[0]).name}" if ran.code == 0 and _is_yes(ran.out) else None
 
 
 def _is_yes(printed: bytes) -> bool:

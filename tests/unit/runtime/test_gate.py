@@ -492,7 +492,7 @@ def test_an_approver_is_not_asked_about_a_plan(workspace: Path, far: FarSide) ->
     run(story())
 
 
-def test_an_approver_that_fails_passes_the_ask_on(workspace: Path, far: FarSide) -> None:
+def test_an_approver_that_fails_passes_the_ask_on_and_is_told_of(workspace: Path, far: FarSide, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session = await open_session(h, workspace)
@@ -500,6 +500,7 @@ def test_an_approver_that_fails_passes_the_ask_on(workspace: Path, far: FarSide)
             assert answer.waiting
 
     run(story())
+    assert caplog.messages == ["the automatic approver failed, and the ask is left to humans: RuntimeError"]
 
 
 def test_a_tool_that_raises_is_a_failed_outcome_and_the_session_goes_on(workspace: Path, far: FarSide) -> None:

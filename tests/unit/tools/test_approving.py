@@ -53,9 +53,16 @@ def test_anything_else_leaves_the_ask_to_humans(tmp_path: Path, body: str) -> No
     assert said([shell(tmp_path / "guard", body)], seconds=2) is None
 
 
-@pytest.mark.parametrize("command", [[], ["/no/such/program"], ["/etc/passwd"]])
-def test_without_a_program_that_can_run_the_ask_is_left_to_humans(command: list[str]) -> None:
+@pytest.mark.parametrize(("command", "told"), [([], ""), (["/no/such/program"], "no such file"), (["/etc/passwd"], "permission denied")])
+def test_without_a_program_that_can_run_the_ask_is_left_to_humans(command: list[str], told: str, caplog: pytest.LogCaptureFixture) -> None:
     assert said(command) is None
+    assert [message for message in caplog.messages if told in message] == caplog.messages
+    assert bool(caplog.messages) is bool(command), "one that never works would be taken for one that never says yes"
+
+
+def test_a_program_that_says_no_is_no_failure(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert said([shell(tmp_path / "guard", "exit 1")]) is None
+    assert caplog.messages == []
 
 
 @covers("approver.sees-the-subject-and-the-humans-words")
