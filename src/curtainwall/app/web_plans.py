@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from curtainwall.app.jobs import HouseFirings, jobs_in, status_in
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.cron import FiringRow, JobRow, Pasts, firing_rows, job_rows
-from curtainwall.channels.teams import PairFigures
+from curtainwall.channels.teams import Chain, Pair, PairFigures
 from curtainwall.channels.web import TeamTold
 from curtainwall.model import NotFound, SessionId, Who
 
@@ -60,3 +60,7 @@ class HousePairing:
     def pairs(self) -> Sequence[PairFigures]:
         """Return the figures of every conversation, the most active first."""
         return self._wired.talk.figures()
+
+    def chain(self, pair: Pair) -> Chain | None:
+        """Return a pair's conversation with those that it waits for, where it has talked."""
+        return self._wired.talk.chain(pair)

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from curtainwall.channels.asks import Board
 from curtainwall.channels.cron import FiringRow, JobRow
 from curtainwall.channels.line import Line
-from curtainwall.channels.teams import PairFigures
+from curtainwall.channels.teams import Chain, Pair, PairFigures
 from curtainwall.model import Explaining, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
 
 
@@ -168,6 +168,10 @@ class Pairing(Protocol):
 
     def pairs(self) -> Sequence[PairFigures]:
         """Return the figures of every conversation, the most active first."""
+        ...
+
+    def chain(self, pair: Pair) -> Chain | None:
+        """Return a pair's conversation with those that it waits for, where it has talked."""
         ...
 
 

@@ -1,13 +1,18 @@
 """The pages of what goes on without anybody typing: jobs and their firings, teams and their conversations."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from curtainwall.channels.plain import plain_line
+from curtainwall.channels.teams import PairFigures, Shortage
+from curtainwall.channels.web.house import Pairing
 from curtainwall.channels.web.site import Site, who
-from curtainwall.model import ApprovalQuery
+from curtainwall.model import ApprovalQuery, SessionId
 
 _SHOWN_FIRINGS = 100
 _MOST_ASKS = 1_000
@@ -42,10 +47,29 @@ class Planning:
         # Every conversation's log is read; nobody else should wait for that.
         pairs = await run_in_threadpool(pairing.pairs)
         asking = {row.session for row in self._site.house.index.approvals(ApprovalQuery(limit=_MOST_ASKS))}
+        waits = await run_in_threadpool(_waits, pairing, pairs, asking)
         sums = {
             "messages": sum(it.messages for it in pairs),
             "tokens": sum(it.tokens for it in pairs),
             "dollars": sum(it.dollars for it in pairs),
             "open": sum(it.open for it in pairs),
         }
-        return self._site.page(request, "teams.html", teams=pairing.teams(), pairs=pairs, sums=sums, asking=asking)
+        return self._site.page(request, "teams.html", teams=pairing.teams(), pairs=pairs, sums=sums, asking=asking, waits=waits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """What keeps an answer from coming: budgets that are used up, of the team or of those that it waits for, and asks of the latter."""
+
+    short: tuple[Shortage, ...]
+    asked: tuple[SessionId, ...]
+
+
+def _waits(pairing: Pairing, pairs: Sequence[PairFigures], asking: Collection[SessionId]) -> dict[SessionId, _Waits]:
+    found: dict[SessionId, _Waits] = {}
+    for it in pairs:
+        chain = pairing.chain(it.pair) if it.open else None
+        if chain is not None:
+            asked = tuple(session for session in chain.sessions() if session != it.session and session in asking)
+            found[it.session] = _Waits(chain.shortages(), asked)
+    return found

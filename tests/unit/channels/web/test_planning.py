@@ -1,6 +1,7 @@
 """Jobs and teams on the pages: what is due, what became of it, who talks to whom; and plans in the inbox."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,6 +109,45 @@ def test_teams_and_their_conversations_are_shown_with_their_figures(web: Web, an
     web.until(lambda: "1 message ·" in ann.get("/teams").text)
     caller_at = f"/sessions/{caller.session}"
     assert (caller_at in ann.get("/sessions").text, caller_at in ann.get("/sessions?callers=yes").text) == (False, True)
+
+
+CHAINED = """
+[teams.backend]
+project = "PROJECT"
+model = "script:SCRIPT"
+
+[teams.data]
+project = "PROJECT"
+model = "MODEL"
+MORE
+
+[lists]
+teams = ["backend", "data"]
+"""
+
+
+@covers("web.teams")
+@pytest.mark.parametrize(
+    ("code", "more", "told"),
+    [
+        ("await teams.ask(team='data', question='list the files', timeout=60000)", "tokens = 100", "is used up</strong>"),
+        ("await teams.ask(team='data', question='read /etc/hostname', timeout=60000)", "", 'waits for a team that <a href="/sessions/'),
+    ],
+)
+def test_what_keeps_an_answer_from_coming_further_down_the_chain_is_shown(tmp_path: Path, code: str, more: str, told: str) -> None:
+    project, script = tmp_path / "backend", tmp_path / "script.jsonl"
+    project.mkdir()
+    script.write_text(json.dumps({"code": f"print({code})"}) + "\n" + json.dumps({"text": "that is all"}) + "\n")
+    words = {"PROJECT": str(project), "SCRIPT": str(script), "MODEL": "demo", "MORE": more}
+    config = CHAINED
+    for word, value in words.items():
+        config = config.replace(word, value)
+    with web_at(tmp_path.resolve(), CONFIG + config) as web:
+        caller = OutsideCaller(web.served.wired, Who(name="ann"), "", Mode.BYPASS)
+        asked = {"toTeam": "backend", "message": "which?", "waitForResponse": False}
+        assert web.do(caller.request(caller.session, CallRequest(tool="teams.send_message", arguments=asked))).result
+        ann = web.visit("ann")
+        web.until(lambda: told in ann.get("/teams").text)
 
 
 @covers("web.answers")
