@@ -48,8 +48,8 @@ class Cloning:
 
         The task was meant for the repository: where nothing came of the clone, it is asked for again, and raised why it is denied.
         """
-        if self.line.desk.view(self.session).turns:
-            # It comes before the first turn; a later call of the same tool is the agent's own, and its agent goes on with it.
+        # It comes before the first turn; a later call of the same tool is the agent's own, and its agent goes on with it.
+        if self.line.desk.view(self.session).turns or self._uncloned() is None:
             return None
         async with self.wired.house.hold(self.session) as actor:
             waiting = [call for call, it in actor.state.calls.items() if it.turn is None and it.subject.tool == _TOOL]

@@ -125,6 +125,21 @@ def test_stdin_that_ends_is_answered_to_its_last_line(environ: dict[str, str], t
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(30))
 
 
+def test_a_session_in_which_nothing_was_said_yet_can_be_talked_to_while_a_proxy_holds_it(environ: dict[str, str], tmp_path: Path) -> None:
+    _, session = opened(environ, tmp_path / "work")
+
+    async def story() -> Any:
+        async with Client(proxy(environ, session)) as mcp:
+            await mcp.list_tools()
+            started = asyncio.create_task(asyncio.to_thread(json_of, environ, "start", "--resume", session, "hello"))
+            # Its message comes into the log, which is all that can happen while the proxy decides.
+            while not started.done() and not (await asyncio.to_thread(json_of, environ, "sessions", "show", session))["queue"]:
+                continue
+        return await started
+
+    assert run(story())["status"] == "done"
+
+
 def ends_of(path: Path) -> int:
     """Return how many sockets were made in the place of this one: it itself, and one for each client that its owner knows of."""
     names = (line.split(maxsplit=7)[7:] for line in Path("/proc/net/unix").read_text().splitlines()[1:])
