@@ -57,16 +57,17 @@ def rows(line: str, width: int) -> list[str]:
     INVARIANT: every row but the first begins with a mark. Blanks that fill up a row, and words that begin the next one, would otherwise
     make a line of our own out of what somebody else wrote.
     """
-    return _rows(line, width, GOES_ON)
+    return _rows(line, width, GOES_ON, whole_words=False)
 
 
-def _rows(line: str, width: int, mark: str) -> list[str]:
+def _rows(line: str, width: int, mark: str, *, whole_words: bool) -> list[str]:
     found: list[str] = []
     start = 0
     while start < len(line) or not found:
         end = _fitting(line, start, max(width, _NARROWEST) - (len(mark) if found else 0))
         if end < len(line):
-            blank = line.rfind(" ", (start + end) // 2, end + 1)
+            first = end - len(line[start:end].lstrip(" "))
+            blank = line.rfind(" ", first if whole_words else (start + end) // 2, end + 1)
             end = blank + 1 if blank >= 0 else end
         found.append(f"{mark if found else ''}{line[start:end]}".rstrip(" "))
         start = end
@@ -81,7 +82,7 @@ def hung(line: str, width: int) -> list[str]:
     inwards = column or min(blanks + _INWARDS, width // 2) if starts or blanks else 0
     # Where no column is near enough to go on below it, filling up the one before would only waste a row.
     is_closed_up = starts and not column and breadth(line) > width
-    return _rows(_GAPS.sub("  ", line) if is_closed_up else line, width, " " * inwards)
+    return _rows(_GAPS.sub("  ", line) if is_closed_up else line, width, " " * inwards, whole_words=True)
 
 
 def breadth(text: str) -> int:

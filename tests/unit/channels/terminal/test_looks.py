@@ -55,6 +55,8 @@ def test_a_link_shows_where_it_leads() -> None:
         ("/exit                     the same as /quit is", "/exit  the same as /quit\n  is\n"),
         ("  to change it: mode `accept-edits`", "  to change it: mode\n    `accept-edits`\n"),
         ("plain words that do not fit here", "plain words that do not\nfit here\n"),
+        ("it is /tmp/a/path/of/some", "it is\n/tmp/a/path/of/some\n"),
+        ("  /tmp/a/path/that/is/too/long", "  /tmp/a/path/that/is/to\n    o/long\n"),
         ("short", "short\n"),
     ],
 )
