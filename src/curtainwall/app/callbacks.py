@@ -101,7 +101,10 @@ class Callbacks:
             self._look_at(session)
 
     async def _is_tried(self, session: SessionId, hook: str, url: str) -> bool:
-        """Send the outcome, or have it asked about and wait; False where that has to be tried again although nothing will have changed."""
+        """Send the outcome, or have it asked about; False where that has to be tried again although nothing will have changed.
+
+        Nobody waits for an answer: it changes the session, which is looked at again then, by whoever serves by that time.
+        """
         gate = self._wired.gate
         try:
             # First, since it costs nothing to hear that somebody else has it, and the log may be long.
@@ -110,7 +113,7 @@ class Callbacks:
                 if outcome.status not in _ENDED or self._was_sent(session, url):
                     return True
                 # One that was answered while nobody was there to send it goes first; otherwise it is asked for.
-                answers = await gate.take_up(session) or (await gate.request(session, _request(session, url, outcome)),)
+                answers = await gate.take_up(session) or (await gate.request(session, _request(session, url, outcome), wait=False),)
         except (TryLater, Broken, Conflict):
             # Whoever answered has the session a moment longer, or nothing can be written; nothing tells us when that is over.
             return False

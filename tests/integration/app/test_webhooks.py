@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import signal
 import socket
 import threading
 import time
@@ -293,6 +294,28 @@ def test_an_outcome_is_sent_through_the_gate_once_and_only_where_policy_lets_it(
         hooks.ends(hooks.deliver(b"[2]")[1]["poll"])
         until(lambda: len(program.json("approvals", "list")) == 1)
         assert [each["session"] for each in heard] == [told["session"], second["session"]], "each is sent once, whenever it was answered"
+
+
+@covers("webhook.callbacks-go-through-the-gate")
+@pytest.mark.parametrize("is_answered_before", [True, False])
+def test_the_ask_about_an_outcome_outlives_a_restart_and_its_answer_counts(program: Program, is_answered_before: bool) -> None:
+    """Whoever was shown a card answers that card: nobody withdraws it because the house was stopped."""
+    with receiver() as (port, heard):
+        hooks = Hooks(program, f'callback = "http://localhost:{port}/done"')
+        told = hooks.deliver(b"{}")[1]
+        hooks.ends(told["poll"])
+        (ask,) = until(lambda: program.json("approvals", "list"))
+        hooks.running.child.send_signal(signal.SIGTERM)
+        assert hooks.running.child.wait(60) == 0
+        assert [it["id"] for it in program.json("approvals", "list")] == [ask["id"]]
+        if is_answered_before:
+            program("approve", ask["id"])
+        hooks.running = hooks.serve()
+        if not is_answered_before:
+            program("approve", ask["id"])
+        (sent,) = until(lambda: heard, 60)
+        assert (sent["session"], sent["status"]) == (told["session"], "done")
+        assert program.json("approvals", "list") == []
 
 
 @covers("webhook.callbacks-go-through-the-gate")
