@@ -66,12 +66,16 @@ NEVER_BYPASSED: Final = (Role.USE_CREDENTIAL, Role.RAISE_BUDGET)
 STRUCTURAL = (
     _structural(UNKNOWN_TOOL, "Tools that are not in the catalogue do not exist", "nobody said what their arguments mean"),
     _structural("invalid-arguments", "Arguments must fit the tool's schema exactly", "what cannot be read in one way is not run"),
+    _structural("masked-arguments", "Masked secrets are not written", "the mask would take the place of the real one"),
+    _structural("tool-changed", "A tool that describes itself anew is suspended", "a human reviewed something else"),
     _structural(NO_RESOURCES, "A call that says nothing to judge is refused", "no rule could see what it does"),
     _structural("too-many-resources", "One call touches a bounded number of things", "nobody can judge a flood"),
     _structural(PROTECTED_PATH, "Protected paths are closed", "they hold keys, or what this house itself runs on"),
     _structural(NO_RULE, "What no rule knows is refused", "there is no rule that allows it or asks for it"),
     _structural(POLICY_ERROR, "A rule that cannot be evaluated refuses", "a rule that is skipped would not forbid"),
     _structural("repeated-call", "The same call over and over is stopped", "a loop is not a plan"),
+    _structural("call-budget", "A session makes a bounded number of calls", "its log would grow for ever"),
+    _structural("plan-too-long", "A plan that cannot be shown whole is not asked about", "nobody can approve what they do not see"),
     _structural("ask-storm", "A storm of asks is stopped", "no human can judge that many"),
     _structural("team-askers", "A team is asked only by those who may", "its `askers` say who that is"),
     _structural("job-gone", "Sessions of a job that is gone do nothing", "its rules went with it; put it back, or begin a new session"),
@@ -83,7 +87,8 @@ STRUCTURAL = (
 )
 """What holds before any rule file and cannot be switched; other rooms refuse by these ids, too."""
 
-_RESERVED = frozenset(card.id for card in STRUCTURAL)
+# Those of the second line are what became of single calls: a verdict that names one must not seem to come from a rule.
+_RESERVED = frozenset((*(card.id for card in STRUCTURAL), "denied-by-human", "approval-expired", "call-dropped", "wrong-permit"))
 
 
 def read_rule(source: Source, written: Written, number: int) -> Rule:

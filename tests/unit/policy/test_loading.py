@@ -28,6 +28,8 @@ FORBID = 'forbid (principal, action == Action::"read-path", resource)'
         (f'@id("known-tool") {READ};', "rule `known-tool` stands 2 times, in `default.cedar` and `mine.cedar`"),
         (f'@id("protected-path") {READ};', "belongs to a structural rule"),
         (f'@id("no-rule") {READ};', "belongs to a structural rule"),
+        (f'@id("call-budget") {READ};', "belongs to a structural rule"),
+        (f'@id("denied-by-human") {READ};', "belongs to a structural rule"),
         ('@id("x") permit (principal == ?principal, action, resource);', "holds a template"),
         ('@id("x") forbid (principal, action, resource in Host::"GitHub.com");', "write `github.com`"),
         ('@id("x") forbid (principal, action, resource in Host::"github.com.");', "write `github.com`"),
