@@ -236,6 +236,14 @@ def test_ctrl_c_while_the_program_is_still_loading_ends_it_without_a_word(places
     assert (ended.returncode, "there are no sessions yet" in ended.stderr) == (0, True), "whoever started it wanted it to go on"
 
 
+def test_ctrl_c_once_the_program_has_loaded_is_for_whatever_runs(places: Places) -> None:
+    """Whoever is in the middle of something hears of it, and can leave in order."""
+    late = EARLY.replace('"curtainwall.app.main"', '"curtainwall.app.commands.sessions"')
+    told = late.replace("program()\n", "import atexit\natexit.register(lambda: print('in order'))\nprogram()\n")
+    ended = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False, cwd=places.workspace)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "in order\n", "")
+
+
 def test_every_way_in_begins_with_the_lines_that_make_ctrl_c_quiet() -> None:
     scripts = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["scripts"]
     assert set(scripts.values()) == {"curtainwall.app.entry:program"}
