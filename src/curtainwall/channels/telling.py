@@ -82,6 +82,8 @@ def tell(event: AnyEvent, before: Tale, typed: Typed = _SLASH) -> Told | None:
         case CallFinished():
             subject = before.subjects.get(event.call)
             words = call_in_words(subject) if subject else str(event.call)
+            if event.ok and (code := _exit_code(event)):
+                return Told("warn", f"✗ {words}: exit code {code}")
             return Told("dim", f"✓ {words}") if event.ok else Told("warn", f"✗ {words} failed")
         case CallPermitted():
             # Every call that touches such things brings the label along; only the first makes a difference.
@@ -182,6 +184,13 @@ def _tell_session(event: AnyEvent, typed: Typed) -> Told | None:
             return _tell_held(held_files(event, untold=True))
         case _:
             return None
+
+
+def _exit_code(event: CallFinished) -> int:
+    """Return what a command that ran ended with, where its outcome says so: to run is not yet to succeed."""
+    told = (event.shown or event.result).inline
+    code = told.get("exit_code") if isinstance(told, dict) else None
+    return code if type(code) is int else 0
 
 
 def _tell_held(files: tuple[HeldFile, ...]) -> Told | None:

@@ -85,6 +85,14 @@ def test_a_label_is_told_once_with_what_set_it() -> None:
     ("event", "words"),
     [
         (CallFinished(at=NOW, call=CALL, permit=PERMIT, ok=True, result=Payload()), "✓ fetch.get https://a.example/"),
+        (
+            CallFinished(at=NOW, call=CALL, permit=PERMIT, ok=True, result=Payload(inline={"exit_code": 3, "stdout": ""})),
+            "✗ fetch.get https://a.example/: exit code 3",
+        ),
+        (
+            CallFinished(at=NOW, call=CALL, permit=PERMIT, ok=True, result=Payload(inline={"exit_code": 0, "stdout": ""})),
+            "✓ fetch.get https://a.example/",
+        ),
         (CallFinished(at=NOW, call=CALL, permit=PERMIT, ok=False, result=Payload()), "✗ fetch.get https://a.example/ failed"),
         (permitted("sensitive"), "from here on the session counts as sensitive"),
         (permitted(), None),
