@@ -39,7 +39,6 @@ class GivenSession(Frozen):
     channel: str = "terminal"
     labels: tuple[Label, ...] = ()
     agent: str = "builtin"
-    persona: str = ""
     team: str = ""
 
 
@@ -95,7 +94,7 @@ class Trial(Frozen):
         """Return the session as policy knows it."""
         given = self.session
         workspace = Workspace(path=given.workspace, own=given.own)
-        return SessionFacts("trial", given.agent, workspace, given.mode, given.channel, frozenset(given.labels), given.persona, given.team)
+        return SessionFacts("trial", given.agent, workspace, given.mode, given.channel, frozenset(given.labels), given.team)
 
     @property
     def subject(self) -> Subject:

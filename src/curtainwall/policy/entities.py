@@ -85,7 +85,7 @@ def surroundings(facts: SessionFacts, tool: str) -> dict[str, object]:
 def _session(facts: SessionFacts) -> str:
     if not is_path(facts.workspace.path):
         raise Unfit("the workspace is not canonical")
-    above = [("Agent", facts.agent), ("Persona", facts.persona), ("Team", facts.team)]
+    above = [("Agent", facts.agent), ("Team", facts.team)]
     workspace = {"__entity": _json(("Path", facts.workspace.path))}
     told = {
         "uid": _json(("Session", facts.session)),

@@ -15,5 +15,4 @@ class SessionFacts:
     mode: Mode
     channel: str
     labels: frozenset[Label]
-    persona: str = ""
     team: str = ""
