@@ -34,4 +34,5 @@ def test_an_agent_in_a_container_serves_a_team_and_remembers_each_asker(brokered
     assert ask("backend", "word=gamma", "--from", "frontend") == "HEARD: gamma"
     told = ask("frontend", "pwd; echo evil >.envrc; echo done")
     assert told.startswith("[`"), "what was set aside is said"
-    assert "it was renamed to `.envrc.held`]\n\n/workspace\ndone" in told, "beside the answer, not in its place"
+    assert "it was renamed to `.envrc.held`]\n\n[" in told
+    assert "says how to put it back]\n\n/workspace\ndone" in told, "beside the answer, not in its place"
