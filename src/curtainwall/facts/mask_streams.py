@@ -36,10 +36,11 @@ class StreamMasker:
         return self._masked(out)
 
     def _masked(self, out: str) -> str:
+        if not out:
+            return ""
         shown = self._masker.mask_text(self._before + out)[len(self._before) :]
-        if out:
-            # What goes on in the middle of a line must not be taken for its beginning.
-            self._before = "" if out.endswith("\n") else _SOMETHING
+        # What goes on in the middle of a line must not be taken for its beginning.
+        self._before = "" if out.endswith("\n") else _SOMETHING
         return shown
 
     def _safe_cut(self) -> int:

@@ -1,5 +1,6 @@
 """Claude Code's stream-json both ways: lines that are sent to it, and what its lines mean beyond what any agent says. Pure."""
 
+import hashlib
 import json
 import uuid
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from pydantic import JsonValue
 
 from curtainwall.agents.foreign import SERVER, ClaudeEar, Event, Failed, Heard, Lost, below, read_event, text_below
 
-_NAMESPACE: Final = uuid.UUID("6f6cb1c2-54b2-5e0e-9a53-0a3c0d5a6f11")
+_NAMESPACE: Final = uuid.UUID("6f6cb1c2-54b2-5e0e-9a53-0a3c0d5a6f11").bytes
+_COUNTED: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+_SPELLING: Final = json.JSONEncoder(ensure_ascii=False)
 _OURS: Final = f"mcp__{SERVER}__"
 _NO_LOGIN: Final = ("Not logged in", "Invalid API key", "Failed to authenticate", "OAuth token")
 
@@ -79,7 +82,8 @@ Signal = Heard | Measured | Shortened | Summed | NotShortened | Wished | Answere
 
 def mark_of(turn: str, text: str) -> str:
     """Return the id under which a message of a turn stands in the transcript, the same however often it is made."""
-    return str(uuid.uuid5(_NAMESPACE, f"{turn}\n{text}"))
+    digest = hashlib.sha1(_NAMESPACE + f"{turn}\n{text}".encode(), usedforsecurity=False).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
 def message(text: str, mark: str) -> bytes:
@@ -168,8 +172,7 @@ def _reply(event: Event) -> bytes:
 
 
 def _tokens(usage: JsonValue) -> int:
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    return sum(_number(below(usage, name)) for name in names)
+    return sum(_number(usage.get(name)) for name in _COUNTED) if isinstance(usage, dict) else 0
 
 
 def _number(value: JsonValue) -> int:
@@ -177,4 +180,4 @@ def _number(value: JsonValue) -> int:
 
 
 def _line(value: JsonValue) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", errors="replace") + b"\n"
+    return _SPELLING.encode(value).encode("utf-8", errors="replace") + b"\n"
