@@ -295,7 +295,8 @@ def test_hooks_and_settings_of_the_repository_neither_run_outside_nor_change_wha
 
 
 @covers("labels.pushed-secrets")
-def test_a_forged_memory_of_the_remote_hides_no_secret(places: Places, server: GitServer) -> None:
+@pytest.mark.parametrize("is_gone_again", [False, True])
+def test_a_forged_memory_of_the_remote_hides_no_secret(places: Places, server: GitServer, is_gone_again: bool) -> None:
     """The remote is listed, so nobody is asked; the repository says that the remote has what it has not."""
     name = server.url("shop.git").removeprefix("http://").removesuffix(".git")
     places.home.mkdir(mode=0o700, exist_ok=True)
@@ -304,9 +305,18 @@ def test_a_forged_memory_of_the_remote_hides_no_secret(places: Places, server: G
     async def story(here: Desk) -> None:
         git("push", "--quiet", "origin", "main", cwd=here.where)
         before = here.published
+        if is_gone_again:
+            git("checkout", "--quiet", "-b", "beside", cwd=here.where)
         (here.where / ".env").write_text("TOKEN=1\n")
         git("add", "--all", cwd=here.where)
         commit(here.where, "deploy")
+        if is_gone_again:
+            # Merged without it, as if that branch had never brought it.
+            git("rm", "--quiet", ".env", cwd=here.where)
+            commit(here.where, "tidy up")
+            git("checkout", "--quiet", "main", cwd=here.where)
+            commit(here.where, "meanwhile")
+            git("merge", "--quiet", "--no-ff", "-m", "both", "beside", cwd=here.where)
         git("update-ref", "refs/remotes/origin/master", "HEAD", cwd=here.where)
         commit(here.where, "on top of it")
         answer = await here.wired.gate.request(here.session, PUSH, wait=False)

@@ -197,7 +197,9 @@ async def _refuse_secrets(call: Call, clean: Clean, target: Target, commit: str)
         return
     told = await go_out(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)
     tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
-    words = ["-C", clean.repository, "log", "--format=", "--name-only", "-z", "-c", "--no-renames", "--ignore-missing", "--stdin"]
+    # All of the history: git would otherwise pass over a branch that brought such a file and was merged without it.
+    walk = ["--full-history", "--name-only", "-z", "-c", "--no-renames", "--ignore-missing", "--stdin"]
+    words = ["-C", clean.repository, "log", "--format=", *walk]
     given = [commit, *(f"^{tip}" for tip in tips), "--", *(f":(top,icase,glob)**/{each}" for each in names.patterns), ""]
     open_ = replace(clean.alone, environment={"GIT_LITERAL_PATHSPECS": "0"})
     done = await run_git(words, open_, stdin="\n".join(given).encode())
