@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -121,8 +122,11 @@ def test_an_edited_line_with_a_hash_made_anew_is_seen(places: Places, session: s
     assert run("audit", "verify").code == 1
 
 
-@pytest.mark.parametrize("how", ["altered", "taken away"])
-def test_what_a_call_returned_is_held_to_the_log_also_where_it_is_kept_beside_it(places: Places, run: Run, how: str) -> None:
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize("how", ["altered", "taken away", "replaced by a pipe", "replaced by a directory", "replaced by a socket"])
+def test_what_a_call_returned_is_held_to_the_log_also_where_it_is_kept_beside_it(
+    places: Places, run: Run, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     big = places.workspace / "big.txt"
     big.write_text("nothing was sent\n" * 5_000)
 
@@ -135,13 +139,26 @@ def test_what_a_call_returned_is_held_to_the_log_also_where_it_is_kept_beside_it
     session = asyncio.run(asyncio.wait_for(work(), 60))
     assert run("audit", "verify").code == 0
     (blob,) = (path for path in (places.home / "blobs").glob("*/*") if b"nothing was sent" in path.read_bytes())
-    if how == "altered":
-        blob.write_bytes(blob.read_bytes().replace(b"nothing", b"all of "))
-    else:
-        blob.unlink()
+    content = blob.read_bytes()
+    blob.unlink()
+    match how:
+        case "altered":
+            blob.write_bytes(content.replace(b"nothing", b"all of "))
+        case "replaced by a pipe":
+            os.mkfifo(blob)
+        case "replaced by a directory":
+            blob.mkdir()
+        case "replaced by a socket":
+            monkeypatch.chdir(blob.parent)  # a socket's name is short
+            with closing(socket.socket(socket.AF_UNIX)) as listener:
+                listener.bind(blob.name)
+        case _:
+            pass
     said = run("audit", "verify")
     assert (said.code, f"`session:{session}` entry " in said.out, blob.name in said.out) == (1, True, True)
     assert run("audit", "verify", "--session", session).code == 1
+    replayed = run("sessions", "replay", session)
+    assert (replayed.code, blob.name in replayed.out + replayed.err) == (1, True)
 
 
 def test_a_session_that_the_lists_lack_is_checked_all_the_same(places: Places, session: str, run: Run) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -36,12 +38,12 @@ class FileBlobs:
         if not _DIGEST.fullmatch(digest):
             raise NotFound(f"`{digest[:80]}` is not the name of a blob")
         try:
-            content = self._path(digest).read_bytes()
+            content = _content_of(self._path(digest))
         except FileNotFoundError:
             raise NotFound(f"blob `{digest}` is missing: put back the directory `{self._root}` from a backup") from None
         except OSError as error:
             raise explain_file(error, self._path(digest)) from error
-        if hashlib.sha256(content).hexdigest() != digest:
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
             raise Broken(f"blob `{digest}` was altered: put back `{self._path(digest)}` from a backup")
         return content
 
@@ -60,7 +62,7 @@ class FileBlobs:
             note(payload)
         while unread:
             with contextlib.suppress(FileNotFoundError):
-                note(there[unread.pop()].read_bytes())
+                note(_content_of(there[unread.pop()]) or b"")
         gone = 0
         too_young = time.time() - _GRACE_SECONDS
         for name, path in there.items():
@@ -93,7 +95,8 @@ class FileBlobs:
     def _is_kept(self, path: Path, digest: str) -> bool:
         """Say whether the blob is there and whole; a damaged one is written again."""
         try:
-            return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+            content = _content_of(path)
+            return content is not None and hashlib.sha256(content).hexdigest() == digest
         except FileNotFoundError:
             return False
 
@@ -111,6 +114,21 @@ class FileBlobs:
 
     def _path(self, digest: str) -> Path:
         return self._root / digest[:2] / digest
+
+
+def _content_of(path: Path) -> bytes | None:
+    """Return what a regular file holds, and None for anything else in its place; a pipe there is not waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ELOOP):
+            return None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as file:
+        return file.read()
 
 
 @contextlib.contextmanager
