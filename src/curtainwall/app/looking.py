@@ -18,17 +18,17 @@ _NEEDED = 64 * 1024
 
 
 @contextmanager
-def open_to_look(home: Home) -> Generator[Stores]:
+def open_to_look(home: Home, *, only_if_whole: bool = True) -> Generator[Stores]:
     """Open the store to look things up, as it is, or where its disk takes nothing, a copy of it."""
     with ExitStack() as stack:
         try:
-            store = stack.enter_context(open_store(home))
+            store = stack.enter_context(open_store(home, only_if_whole=only_if_whole))
         except CurtainwallError:
             if not _takes_nothing(home.root):
                 raise
             note(f"`{home.root}` is on a disk that is read-only or full: this is told from a copy of its log")
             copy = _copied(home, Path(stack.enter_context(TemporaryDirectory(prefix="curtainwall-"))))
-            store = stack.enter_context(open_store(copy))
+            store = stack.enter_context(open_store(copy, only_if_whole=False))
         yield store
 
 

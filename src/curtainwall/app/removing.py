@@ -13,7 +13,7 @@ from curtainwall.app.wiring import Wired, local_user, open_house, set_up
 from curtainwall.model import HOUSE, CommandRefused, ExtensionNoted, SessionId, SessionQuery, SessionRow, TryLater, session_stream
 from curtainwall.runtime import Stores
 from curtainwall.session import lift
-from curtainwall.store import RESCUE, SqliteStore
+from curtainwall.store import LOSS, RESCUE, SqliteStore
 
 _LET_GO_SECONDS = 6.0
 """A process that has nothing to do in a session any more lets go of it sooner than this."""
@@ -85,7 +85,7 @@ class _Files:
         self._home = home
         # INVARIANT: where sessions were lost, nobody can tell in whose workspace they worked, and none is deleted.
         notes = (lift(entry) for entry in store.log.read(HOUSE) if entry.kind == ExtensionNoted.__name__)
-        self._were_lost = any(isinstance(event, ExtensionNoted) and event.extension == RESCUE for event in notes)
+        self._were_lost = any(isinstance(event, ExtensionNoted) and event.extension in (RESCUE, LOSS) for event in notes)
 
     def remove(self, session: SessionId) -> tuple[bool, Path | None]:
         """Remove what lies in a session's directory, but for a workspace that another one works in, or may have worked in.

@@ -64,7 +64,7 @@ from curtainwall.model import (
 from curtainwall.policy import Policy, Protection, RuleCard, load
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import BreakerLimits, Rules, Whose, lift
-from curtainwall.store import MemoryStore, SqliteStore
+from curtainwall.store import MemoryStore, SqliteStore, loss_of_database
 from curtainwall.tools import Hub, Mounts, Runner
 from curtainwall.tools.hooks import Lifecycle, Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
@@ -258,12 +258,17 @@ def local_user() -> Who:
 
 
 @contextmanager
-def open_store(home: Home) -> Generator[Stores]:
-    """Open the store to look things up; where there is no log yet, an empty one, and nothing is written."""
+def open_store(home: Home, *, only_if_whole: bool = True) -> Generator[Stores]:
+    """Open the store to look things up; where there is no log yet, an empty one, and nothing is written.
+
+    A log that has lost entries is refused, unless somebody wants to look at it all the same.
+    """
     if not home.database.exists():
+        if only_if_whole and (loss := loss_of_database(home.root)) is not None:
+            raise Broken(str(loss))
         yield MemoryStore(SystemClock())
         return
-    store = SqliteStore.open(home.root, SystemClock(), decode=lift)
+    store = SqliteStore.open(home.root, SystemClock(), decode=lift, only_if_whole=only_if_whole)
     try:
         yield store
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from curtainwall.model import HOUSE, SessionDeleted, StreamId, session_stream
+from curtainwall.model import HOUSE, ExtensionNoted, SessionDeleted, StreamId, session_stream
 from curtainwall.store.schema import STREAM_SHIFT
 
 START = bytes(32)
@@ -22,12 +22,12 @@ FROM entry WHERE place > ? AND place < ?
 """  # noqa: S608 - a number of ours
 
 # Between two places, so that nothing but the house's own entries is looked at.
-_DELETED = f"""
+_HOUSE_ENTRIES = f"""
 SELECT e.payload FROM head h JOIN entry e ON e.place > h.id << {STREAM_SHIFT} AND e.place < (h.id + 1) << {STREAM_SHIFT}
 WHERE h.stream = ? AND e.kind = ?
 """  # noqa: S608 - a number of ours
 
-What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stream missing", "older copy", "foreign schema"]
+What = Literal["edited", "removed", "reordered", "cut off", "head forged", "stream missing", "older copy", "foreign schema", "list altered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,26 @@ def head_mac(key: bytes, stream: bytes, seq: int, digest: bytes) -> bytes:
     return hmac.digest(key, b"head%d:%b%d:%b" % (len(stream), stream, seq, digest), "sha256")
 
 
-def seal_mac(key: bytes, streams: int, entries: int, total: bytes) -> bytes:
-    """Return the proof that these are all the heads there are."""
-    return hmac.digest(key, b"seal%d:%d:%b" % (streams, entries, total), "sha256")
+class Seal(NamedTuple):
+    """All heads together: how many streams and entries there are, the sum of the heads' MACs, and how many entries were ever written."""
+
+    streams: int
+    entries: int
+    total: bytes
+    written: int
+
+    def mac(self, key: bytes) -> bytes:
+        """Return the proof that these are all the heads there are."""
+        return hmac.digest(key, b"seal%d:%d:%d:%b" % (self.streams, self.entries, self.written, self.total), "sha256")
+
+
+def read_seal(db: sqlite3.Connection, key: bytes) -> Seal | None:
+    """Return the seal over all heads, or None where it is missing or not ours."""
+    row = db.execute("SELECT streams, entries, CAST(total AS BLOB), written, CAST(mac AS BLOB) FROM seal").fetchone()
+    if row is None:
+        return None
+    seal = Seal(*row[:4])
+    return seal if hmac.compare_digest(row[4], seal.mac(key)) else None
 
 
 def as_number(mac: bytes) -> int:
@@ -91,9 +108,23 @@ def as_total(summed: int) -> bytes:
     return (summed % _ROOM).to_bytes(32, "big")
 
 
-def seal_empty(db: sqlite3.Connection, key: bytes) -> None:
-    """Seal a log that has no streams yet."""
-    db.execute("INSERT INTO seal VALUES (1, 0, 0, ?, ?)", (START, seal_mac(key, 0, 0, START)))
+def write_seal(db: sqlite3.Connection, key: bytes) -> None:
+    """Seal a log that has no streams yet, or one whose seal is of an older format; one that did not fit is left as it is."""
+    row = db.execute("SELECT streams, entries, CAST(total AS BLOB), written, CAST(mac AS BLOB) FROM seal").fetchone()
+    if row is None:
+        empty = Seal(0, 0, START, 0)
+        db.execute("INSERT INTO seal (one, streams, entries, total, written, mac) VALUES (1, ?, ?, ?, ?, ?)", (*empty, empty.mac(key)))
+    elif hmac.compare_digest(row[4], _mac_before_counting(key, *row[:3])):
+        db.execute("UPDATE seal SET mac = ?", (Seal(*row[:4]).mac(key),))
+
+
+def fits_older_seal(row: tuple[int, int, bytes, bytes], key: bytes) -> bool:
+    """Tell whether a seal of the formats that did not count what was ever written is ours."""
+    return hmac.compare_digest(row[3], _mac_before_counting(key, *row[:3]))
+
+
+def _mac_before_counting(key: bytes, streams: int, entries: int, total: bytes) -> bytes:
+    return hmac.digest(key, b"seal%d:%d:%b" % (streams, entries, total), "sha256")
 
 
 def heads(db: sqlite3.Connection) -> list[Head]:
@@ -143,14 +174,15 @@ def _whole(db: sqlite3.Connection, key: bytes, found: tuple[int, int, bytes], na
         return Fault(
             None, None, "stream missing", f"entry {stray[0] & (1 << STREAM_SHIFT) - 1} and others belong to a stream without a head"
         )
-    row = db.execute("SELECT streams, entries, CAST(total AS BLOB), CAST(mac AS BLOB) FROM seal").fetchone()
-    if row is None or not hmac.compare_digest(row[3], seal_mac(key, row[0], row[1], row[2])):
+    seal = read_seal(db, key)
+    if seal is None:
         return Fault(None, None, "head forged", "the seal over all heads is not ours")
-    streams, entries, total = row[:3]
-    if streams > found[0]:
-        return Fault(None, None, "stream missing", f"{streams - found[0]} of {streams} streams are gone with their heads")
-    if (streams, entries, total) != found:
-        return Fault(None, None, "older copy", f"streams were set back or exchanged: {entries} entries were sealed, {found[1]} are here")
+    if seal.streams > found[0]:
+        return Fault(None, None, "stream missing", f"{seal.streams - found[0]} of {seal.streams} streams are gone with their heads")
+    if seal[:3] != found:
+        return Fault(
+            None, None, "older copy", f"streams were set back or exchanged: {seal.entries} entries were sealed, {found[1]} are here"
+        )
     return None
 
 
@@ -204,7 +236,14 @@ def _kept_elsewhere(db: sqlite3.Connection, kept: list[Head]) -> Fault | None:
     return None
 
 
+def named_in(db: sqlite3.Connection, extension: str, key: str) -> set[StreamId]:
+    """Return the streams that the notes of an extension in the house's own log name under a key."""
+    rows = db.execute(_HOUSE_ENTRIES, (HOUSE, ExtensionNoted.__name__))
+    notes = (json.loads(payload) for (payload,) in rows)
+    return {StreamId(name) for note in notes if note["extension"] == extension for name in note["data"].get(key, ())}
+
+
 def deleted(db: sqlite3.Connection) -> set[StreamId]:
     """Return the sessions that were deleted on purpose, as the house's own log tells."""
-    rows = db.execute(_DELETED, (HOUSE, SessionDeleted.__name__))
+    rows = db.execute(_HOUSE_ENTRIES, (HOUSE, SessionDeleted.__name__))
     return {session_stream(json.loads(payload)["session"]) for (payload,) in rows}

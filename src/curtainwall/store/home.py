@@ -39,6 +39,11 @@ class Home:
         return self.root / "keys" / "audit.key"
 
     @property
+    def last_commit(self) -> Path:
+        """Return the file that notes, outside the database, how many entries were ever written."""
+        return self.root / "keys" / "last-commit"
+
+    @property
     def leases(self) -> Path:
         """Return the file whose bytes are locked by the owners of streams."""
         return self.root / "run" / "leases"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from curtainwall.model import Broken, Conflict, Millis, Outcome, StreamId
 from curtainwall.store import tables
-from curtainwall.store.chain import START, as_number, as_total, head_mac, link, seal_mac
+from curtainwall.store.chain import START, Seal, as_number, as_total, head_mac, link, read_seal
 from curtainwall.store.prepared import PreparedBatch, PreparedWrite
 from curtainwall.store.schema import BUSY_MILLIS, STREAM_SHIFT, begin
 
@@ -33,7 +33,7 @@ class Ledger:
         self._busy_millis = busy_millis
         self._key = key
         self._heads: dict[StreamId, _Head] = {}
-        self._seal: tuple[int, int, bytes] | None = None
+        self._seal: Seal | None = None
         self._seen = -1
         self._changed: dict[StreamId, _Head] = {}
         self._entries: list[tuple[int, str, int, bytes, bytes]] = []
@@ -94,6 +94,11 @@ class Ledger:
         self._flush(now)
         self._db.execute("COMMIT")
 
+    @property
+    def written(self) -> int | None:
+        """How many entries were ever written, as far as the last transaction had to know it."""
+        return None if self._seal is None else self._seal.written
+
     def abandon(self) -> None:
         """Forget everything since `begin`."""
         self._forget()
@@ -101,6 +106,11 @@ class Ledger:
         self._seal = None
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
+
+    def count_at_least(self, written: int) -> None:
+        """Go on counting from a higher number, where entries that were written are known to be gone."""
+        seal = self._sealed()
+        self._write_seal(seal._replace(written=max(seal.written, written)))
 
     def _check(self, batch: PreparedBatch) -> dict[StreamId, int]:
         ends: dict[StreamId, int] = {}
@@ -168,8 +178,9 @@ class Ledger:
         if head.id:
             self._db.execute("DELETE FROM entry WHERE place > ? AND place < ?", (head.id << STREAM_SHIFT, (head.id + 1) << STREAM_SHIFT))
             self._db.execute("DELETE FROM head WHERE id = ?", (head.id,))
-            streams, entries, total = self._sealed()
-            self._write_seal(streams - 1, entries - head.seq, as_total(as_number(total) - as_number(head.mac)))
+            seal = self._sealed()
+            total = as_total(as_number(seal.total) - as_number(head.mac))
+            self._write_seal(Seal(seal.streams - 1, seal.entries - head.seq, total, seal.written))
         self._db.execute("DELETE FROM inbox WHERE stream = ?", (stream,))
         tables.forget(self._db, stream)
         self._heads.pop(stream, None)
@@ -200,8 +211,7 @@ class Ledger:
         self._decided.clear()
 
     def _write_heads(self) -> None:
-        streams, entries, total = self._sealed()
-        entries += len(self._entries)
+        streams, entries, total, written = self._sealed()
         summed = as_number(total)
         rows: list[tuple[int, bytes, bytes, Millis, int, int]] = []
         for head in self._changed.values():
@@ -211,16 +221,15 @@ class Ledger:
             head.mac = mac
             rows.append((head.seq, head.hash, mac, head.at, head.audited, head.id))
         self._db.executemany("UPDATE head SET seq = ?, hash = ?, mac = ?, at = ?, audited = ? WHERE id = ?", rows)
-        self._write_seal(streams, entries, as_total(summed))
+        self._write_seal(Seal(streams, entries + len(self._entries), as_total(summed), written + len(self._entries)))
 
-    def _sealed(self) -> tuple[int, int, bytes]:
+    def _sealed(self) -> Seal:
         if self._seal is None:
-            row = self._db.execute("SELECT streams, entries, total, mac FROM seal").fetchone()
-            if row is None or not hmac.compare_digest(row[3], seal_mac(self._key, row[0], row[1], row[2])):
+            self._seal = read_seal(self._db, self._key)
+            if self._seal is None:
                 raise Broken("the seal over all heads is not ours: run `audit verify`, put back a copy that passes")
-            self._seal = row[0], row[1], row[2]
         return self._seal
 
-    def _write_seal(self, streams: int, entries: int, total: bytes) -> None:
-        self._seal = streams, entries, total
-        self._db.execute("UPDATE seal SET streams = ?, entries = ?, total = ?, mac = ?", (*self._seal, seal_mac(self._key, *self._seal)))
+    def _write_seal(self, seal: Seal) -> None:
+        self._seal = seal
+        self._db.execute("UPDATE seal SET streams = ?, entries = ?, total = ?, written = ?, mac = ?", (*seal, seal.mac(self._key)))

@@ -9,7 +9,10 @@ from typing import Any
 
 from curtainwall.model import Broken, CurtainwallError, Millis, StreamId
 from curtainwall.store.faults import explain, unsure
+from curtainwall.store.home import Home
+from curtainwall.store.last_commit import CommitNote
 from curtainwall.store.ledger import Ledger
+from curtainwall.store.loss import require_whole
 from curtainwall.store.prepared import PreparedBatch
 from curtainwall.store.pruning import Pruning
 from curtainwall.store.schema import begin, connect
@@ -28,8 +31,10 @@ _BEHIND = 1000
 class Pen:
     """One connection that writes, and what it knows about the health of its database. Everything here happens in one thread."""
 
-    def __init__(self, path: Path, key: bytes, busy_millis: int, behind: Callable[[list[StreamId]], None]) -> None:
-        self._path = path
+    def __init__(self, home: Home, key: bytes, busy_millis: int, behind: Callable[[list[StreamId]], None]) -> None:
+        self._home = home
+        self._path = path = home.database
+        self._note = CommitNote(home.last_commit, key)
         self._wal = f"{path}-wal"
         self._key = key
         self._busy_millis = busy_millis
@@ -126,6 +131,7 @@ class Pen:
                 self._trouble = explain(error, self._path)
         self._db = self._ledger = None
         self._version = None
+        self._note.close()
 
     def _transact(self, ledger: Ledger, batches: Sequence[PreparedBatch], marks: Mapping[StreamId, int], now: Millis) -> list[Written]:
         results: list[Written] = []
@@ -139,6 +145,8 @@ class Pen:
         for stream, upto in marks.items():
             ledger.mark_audited(stream, upto)
         ledger.commit(now)
+        if ledger.written is not None:
+            self._note.write(ledger.written)
         # SQLite makes it with the first write.
         self._wal_inode = self._wal_inode or _inode_of(self._wal)
         return results
@@ -162,6 +170,7 @@ class Pen:
         if self._ledger is None or self._db is None:
             self._db = connect(self._path, self._busy_millis)
             self._inode, self._wal_inode = _inode_of(self._path), 0
+            require_whole(self._db, self._home, self._note)
             self._say_who_is_behind(self._db, 0)
             self._ledger = Ledger(self._db, self._key, self._busy_millis)
             if not self._had_it:

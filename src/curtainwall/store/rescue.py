@@ -1,4 +1,4 @@
-"""A damaged database: it is set aside as it is, and every stream in it that is whole and proven goes on in a new one."""
+"""A damaged database is set aside, and every stream in it that is whole and proven goes on in a new one; a loss is accepted by a human."""
 
 import hmac
 import os
@@ -15,16 +15,18 @@ from pydantic import JsonValue
 
 from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event
 from curtainwall.store import chain
-from curtainwall.store.home import ASIDE, CUT_OFF, Home, name_aside, private_file, read_audit_key, sync_directory
+from curtainwall.store.home import ASIDE, CUT_OFF, Home, make_audit_key, name_aside, private_file, read_audit_key, sync_directory
+from curtainwall.store.last_commit import CommitNote
 from curtainwall.store.leases import lock_byte
 from curtainwall.store.ledger import Ledger
+from curtainwall.store.loss import RESCUE, Loss, loss_in, loss_of_database
 from curtainwall.store.prepared import PreparedBatch, PreparedWrite
 from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
 from curtainwall.store.sqlite import rebuild_lists
 from curtainwall.store.trail import Decode
 
-RESCUE: Final = "rescue"
-"""Under which name the log tells of one."""
+LOSS: Final = "loss-accepted"
+"""The name under which the house's log tells of a loss that a human accepted."""
 _WAL: Final = "-wal"
 _SHARED: Final = "-shm"
 _CONNECTED: Final = 128
@@ -85,19 +87,55 @@ def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
     damage = damage_in(home.database) or (CUT_OFF if name_aside(home.database) else "")
     if not damage:
         return None
-    with _alone(home.database, damage):
+    with _alone(home.database, f"the database is damaged ({damage})"):
         _put_back(home.database)
         return _rescued(home, clock.now(), decode)
 
 
+def accept_loss(root: Path, clock: Clock) -> Loss | None:
+    """Go on with the log as it is, and record what it lost; None where nothing is lost. Audit files that tell of more are kept aside."""
+    home = Home(root.absolute())
+    gone = loss_of_database(home.root)
+    if gone is not None:
+        make_audit_key(home.audit_key)
+    key = read_audit_key(home.audit_key)
+    with _alone(home.database, "the log has lost entries", "`curtainwall audit accept-loss`"):
+        pass  # nobody else is in it, who would hold entries that are gone
+    create(home.database, lambda db: chain.write_seal(db, key))
+    with CommitNote(home.last_commit, key) as note:
+        db = connect(home.database)
+        try:
+            loss = gone or loss_in(db, home, note, with_audit_files=True)
+            if loss is None:
+                return None
+            noted = note.read()
+            now = clock.now()
+            names: list[JsonValue] = [str(each) for each in loss.sessions[:_KEPT_NAMES]]
+            data: dict[str, JsonValue] = {"gone": loss.is_gone, "entries": loss.entries, "sessions": names}
+            ledger = Ledger(db, key)
+            ledger.begin()
+            ledger.count_at_least(noted.written if noted is not None else 0)
+            (end,) = db.execute("SELECT seq FROM head WHERE stream = ?", (HOUSE,)).fetchone() or (0,)
+            event = encode_event(ExtensionNoted(at=now, extension=LOSS, data=data))
+            ledger.write(PreparedBatch([PreparedWrite(HOUSE, end, [event], [], now, audited=False)], [], []), now)
+            ledger.commit(now)
+            for session in loss.sessions:
+                place = home.session(session)
+                if place is not None:
+                    (place / "audit.jsonl").rename(place / f"audit.jsonl.lost-{now}")
+            note.write(ledger.written or 0)
+        finally:
+            db.close()
+    return loss
+
+
 @contextmanager
-def _alone(database: Path, damage: str) -> Generator[None]:
+def _alone(database: Path, trouble: str, remedy: str = "`curtainwall audit rescue` or `curtainwall serve`") -> Generator[None]:
     """Keep others out of a database; raise `TryLater` where somebody is in it, who would go on writing to what was set aside."""
     descriptor = private_file(Path(f"{database}{_SHARED}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         if not lock_byte(descriptor, _CONNECTED):
-            words = f"the database `{database}` is damaged ({damage}), and another process uses it"
-            raise TryLater(f"{words}: end that process, then run `curtainwall audit rescue` or `curtainwall serve`")
+            raise TryLater(f"{trouble}, and another process uses the database `{database}`: end that process, then run {remedy}")
         yield
     finally:
         os.close(descriptor)
@@ -120,8 +158,9 @@ def _rescued(home: Home, now: Millis, decode: Decode) -> Rescued | None:
         # What an earlier rescue could not tell stands in the log of the house: where that is lost, nobody can tell it any more.
         is_sealed = HOUSE not in lost and _is_sealed(copy, key)
         told = Rescued(damage, aside, len(whole), sum(map(len, whole.values())), tuple(lost), is_sealed)
-        create(made, lambda db: chain.seal_empty(db, key))
+        create(made, lambda db: chain.write_seal(db, key))
         _write(made, key, whole, told, now, decode)
+        _count_on(made, key, home.last_commit)
         _keep_rows(made, inbox, marks)
         _exchange(home.database, made, aside)
     return told
@@ -176,11 +215,27 @@ def _is_sealed(copy: Path, key: bytes) -> bool:
     db = sqlite3.connect(copy)
     try:
         found = list(_rows(db, "SELECT CAST(seq AS INTEGER), CAST(mac AS BLOB) FROM head NOT INDEXED"))
-        seals = list(_rows(db, "SELECT streams, entries, CAST(total AS BLOB), CAST(mac AS BLOB) FROM seal"))
+        older = list(_rows(db, "SELECT streams, entries, CAST(total AS BLOB), CAST(mac AS BLOB) FROM seal"))
+        seals = [seal[:3] for seal in older if chain.fits_older_seal(seal, key)]
+        with suppress(sqlite3.Error):
+            seals += [seal[:3] for seal in (chain.read_seal(db, key),) if seal is not None]
     finally:
         db.close()
     heads = len(found), sum(seq for seq, _ in found), chain.as_total(sum(chain.as_number(mac) for _, mac in found))
-    return any(seal[:3] == heads and hmac.compare_digest(seal[3], chain.seal_mac(key, *heads)) for seal in seals)
+    return heads in seals
+
+
+def _count_on(database: Path, key: bytes, last_commit: Path) -> None:
+    """Let the new database count on from what was ever written: what could not be saved is known to be lost."""
+    noted = CommitNote(last_commit, key).read()
+    db = connect(database)
+    try:
+        ledger = Ledger(db, key)
+        ledger.begin()
+        ledger.count_at_least(0 if noted is None else noted.written)
+        db.execute("COMMIT")
+    finally:
+        db.close()
 
 
 def _keep_rows(database: Path, inbox: Rows, marks: Rows) -> None:

@@ -13,7 +13,7 @@ from curtainwall.store.home import private_file
 from curtainwall.store.projection import changes
 from curtainwall.store.tables import apply
 
-FORMAT = 4
+FORMAT = 5
 """The version of the store's format that this program writes."""
 
 BUSY_MILLIS = 5_000
@@ -25,8 +25,8 @@ _PRIVATE = 0o600
 STREAM_SHIFT = 32
 """An entry's place is its stream's number and its sequence number in one integer, so that a stream lies in one piece."""
 
-# `entry`, `head`, `seal` and `inbox` are the truth; everything below them can be rebuilt from `entry`.
-_TABLES = """
+# `entry`, `head`, `seal` and `inbox` are the truth; the lists can be rebuilt from `entry`.
+_LOG = """
 CREATE TABLE entry (
     place INTEGER PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL, payload BLOB NOT NULL, hash BLOB NOT NULL
 );
@@ -35,14 +35,16 @@ CREATE TABLE head (
     at INTEGER NOT NULL, audited INTEGER NOT NULL
 );
 CREATE TABLE seal (
-    one INTEGER PRIMARY KEY CHECK (one = 1), streams INTEGER NOT NULL, entries INTEGER NOT NULL, total BLOB NOT NULL, mac BLOB NOT NULL
+    one INTEGER PRIMARY KEY CHECK (one = 1), streams INTEGER NOT NULL, entries INTEGER NOT NULL, total BLOB NOT NULL, mac BLOB NOT NULL,
+    written INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE inbox (
     row INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, payload BLOB NOT NULL,
     decided INTEGER, seq INTEGER, code TEXT NOT NULL DEFAULT '', message TEXT NOT NULL DEFAULT '', UNIQUE (stream, key)
 );
 CREATE INDEX inbox_waiting ON inbox (stream, row) WHERE decided IS NULL;
-
+"""
+_LISTS = """
 CREATE TABLE session (
     session TEXT PRIMARY KEY, name TEXT NOT NULL, agent TEXT NOT NULL, model TEXT NOT NULL, channel TEXT NOT NULL, status TEXT NOT NULL,
     mode TEXT NOT NULL, workspace TEXT NOT NULL, own_workspace INTEGER NOT NULL, created INTEGER NOT NULL, turns INTEGER NOT NULL,
@@ -125,7 +127,7 @@ def begin(db: sqlite3.Connection, busy_millis: int = BUSY_MILLIS) -> None:
 
 
 def create(path: Path, seal: Callable[[sqlite3.Connection], None], busy_millis: int = BUSY_MILLIS) -> None:
-    """Make the database unless it is there, and lift an older one; `seal` closes a log that is still empty."""
+    """Make the database unless it is there, and lift an older one; `seal` seals what is new or was lifted."""
     try:
         _make_private(path)
     except OSError as error:
@@ -139,6 +141,11 @@ def create(path: Path, seal: Callable[[sqlite3.Connection], None], busy_millis: 
             db.close()
     except sqlite3.Error as error:
         raise explain(error, path) from error
+
+
+def create_lists(db: sqlite3.Connection) -> None:
+    """Make the lists alone, to be filled and compared with those of a log."""
+    _run(db, f"{_LISTS}{_ROUTES}{_SHOWN}")
 
 
 def _make_private(path: Path) -> None:
@@ -163,12 +170,12 @@ def _lift(db: sqlite3.Connection, path: Path, seal: Callable[[sqlite3.Connection
         if found == 0:
             if db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise Broken(f"`{path}` is a database of another program")
-            _run(db, f"{_TABLES}{_ROUTES}{_SHOWN};{_MARKS};{_FOUND_BY}")
-            seal(db)
+            _run(db, f"{_LOG}{_LISTS}{_ROUTES}{_SHOWN};{_MARKS};{_FOUND_BY}")
             found = FORMAT
         while found < FORMAT:
             MIGRATIONS[found](db)
             found += 1
+        seal(db)
         db.execute(f"PRAGMA user_version = {FORMAT}")
         db.execute("COMMIT")
     except BaseException:
@@ -189,6 +196,11 @@ def _add_places(db: sqlite3.Connection) -> None:
             apply(db, change)
 
 
+def _count_what_was_written(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE seal ADD COLUMN written INTEGER NOT NULL DEFAULT 0")
+    db.execute("UPDATE seal SET written = entries")
+
+
 def _run(db: sqlite3.Connection, statements: str) -> None:
     """Run statements one by one, inside the transaction that is open; `executescript` would end it."""
     for statement in statements.split(";"):
@@ -199,6 +211,7 @@ MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {
     1: lambda db: _run(db, _ROUTES),
     2: _add_places,
     3: lambda db: _run(db, _FOUND_BY),
+    4: _count_what_was_written,
 }
 """For each older format the step that lifts it to the next one."""
 

@@ -115,7 +115,7 @@ class _Work:
         home, key, busy_millis, decode = terms
         self._reader = Reader(home.database, busy_millis)
         self._trail = Trail(home, told_by(self._reader), decode, self._marks.add)
-        self._pen = Pen(home.database, key, busy_millis, self._trail.touch)
+        self._pen = Pen(home, key, busy_millis, self._trail.touch)
         gc.freeze()
         self._voice.keep_beating()
 

@@ -1,8 +1,8 @@
 """The store on disk: one SQLite database and the files beside it, behind the ports of the model."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +13,7 @@ from curtainwall.model import (
     Clock,
     Concerns,
     Entry,
+    Millis,
     Outcome,
     Post,
     SessionId,
@@ -32,13 +33,15 @@ from curtainwall.store.faults import explain_file
 from curtainwall.store.frames import Terms
 from curtainwall.store.home import CUT_OFF, Home, make_audit_key, name_aside, read_audit_key
 from curtainwall.store.index import SqliteIndex
+from curtainwall.store.last_commit import CommitNote
 from curtainwall.store.leases import OfdLeases
+from curtainwall.store.loss import Loss, loss_in, loss_of_database, require_whole
 from curtainwall.store.marks import SqliteMarks
 from curtainwall.store.prepared import PreparedBatch, prepare, prepare_post
 from curtainwall.store.projection import changes
 from curtainwall.store.pruning import AT_OPENING, prune
 from curtainwall.store.reading import READ, Reader
-from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, create
+from curtainwall.store.schema import BUSY_MILLIS, PROJECTIONS, create, create_lists
 from curtainwall.store.trail import Decode, Trail, told_by
 from curtainwall.store.watching import Watching
 from curtainwall.store.writer import Heard, Writer
@@ -118,11 +121,18 @@ class SqliteStore:
         self.marks = SqliteMarks(self._writer, self._reader)
 
     @classmethod
-    def open(cls, home: Path, clock: Clock, *, decode: Decode | None = None, busy_millis: int = BUSY_MILLIS) -> Self:
-        """Open the store of a home directory, making what is missing; `decode` also lifts older events, for audit files."""
+    def open(
+        cls, home: Path, clock: Clock, *, decode: Decode | None = None, busy_millis: int = BUSY_MILLIS, only_if_whole: bool = True
+    ) -> Self:
+        """Open the store of a home directory, making what is missing; `decode` also lifts older events, for audit files.
+
+        A log that has lost entries is refused with `Broken`, unless somebody wants to look at it all the same.
+        """
         places = Home(home.absolute())
         try:
             places.prepare()
+            if only_if_whole and (loss := loss_of_database(places.root)) is not None:
+                raise Broken(str(loss))
             # A log that is there was sealed with a key that must be there too; a new one would only hide that.
             if not places.database.exists() or places.database.stat().st_size == 0:
                 make_audit_key(places.audit_key)
@@ -131,9 +141,12 @@ class SqliteStore:
                 raise Broken(f"the database `{places.database}` is damaged, and {CUT_OFF}: run `curtainwall audit rescue`")
         except OSError as error:
             raise explain_file(error, places.root) from error
-        create(places.database, lambda db: chain.seal_empty(db, key), busy_millis)
+        create(places.database, lambda db: chain.write_seal(db, key), busy_millis)
         store = cls(places, clock, decode or _current, busy_millis)
         try:
+            if only_if_whole:
+                with CommitNote(places.last_commit, key) as note:
+                    store._reader.run(lambda db: require_whole(db, places, note))
             # Only tidying: a disk that is full, or somebody who writes for long, keeps nobody out.
             with suppress(TryLater):
                 store._reader.run(lambda db: prune(db, clock.now(), 0, AT_OPENING))
@@ -174,6 +187,15 @@ class SqliteStore:
         """Return the first thing that is wrong with the log, or None."""
         return self._reader.run(lambda db: chain.verify(db, self._key, stream, against))
 
+    def verify_lists(self) -> Fault | None:
+        """Return the first list that does not show what the log says, or None; the log itself has to be what was written."""
+        return self._reader.run(lambda db: verify_lists(db, self._decode))
+
+    def loss(self) -> Loss | None:
+        """Return what the log is known to have lost, by the note of the last commit and every audit file, or None."""
+        note = CommitNote(self._home.last_commit, self._key)
+        return self._reader.run(lambda db: loss_in(db, self._home, note, with_audit_files=True))
+
     def deleted(self) -> frozenset[SessionId]:
         """Return the sessions that were deleted on purpose, as the house's own log tells."""
         return frozenset(found for stream in self._reader.run(chain.deleted) if (found := session_of(stream)) is not None)
@@ -213,11 +235,33 @@ def rebuild_lists(db: sqlite3.Connection, decode: Decode) -> None:
     """Make all lists anew from the log, inside the transaction that is open."""
     for table in PROJECTIONS:
         db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own tables
-    for number, name in db.execute("SELECT id, stream FROM head ORDER BY id").fetchall():
+    for number, at in _fill_lists(db, db, decode):
+        db.execute("UPDATE head SET at = ? WHERE id = ? AND at <> ?", (at, number, at))
+
+
+def verify_lists(db: sqlite3.Connection, decode: Decode) -> Fault | None:
+    """Return the first list that does not show what the log says, or None."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
+        create_lists(expected)
+        for _ in _fill_lists(db, expected, decode):
+            pass
+        for table in PROJECTIONS:
+            shown, told = tables.rows_of(db, table), tables.rows_of(expected, table)
+            if shown != told:
+                which = next(iter(sorted(shown ^ told, key=repr)))[0]
+                kind = "lacks or changes" if told - shown else "shows"
+                words = f"the list of {table}s {kind} what the log says otherwise of `{which}`; `curtainwall audit rebuild` makes it anew"
+                return Fault(None, None, "list altered", words)
+    return None
+
+
+def _fill_lists(log: sqlite3.Connection, lists: sqlite3.Connection, decode: Decode) -> Iterator[tuple[int, Millis]]:
+    """Tell every stream of a log in the lists, and yield its number and when its last entry was written."""
+    for number, name in log.execute("SELECT id, stream FROM head ORDER BY id").fetchall():
         stream, at = StreamId(name), 0
-        for row in db.execute(f"{READ} ORDER BY e.place", (stream, 0)):
+        for row in log.execute(f"{READ} ORDER BY e.place", (stream, 0)):
             event = decode(Entry._make(row))
             at = event.at
             for change in changes(stream, event):
-                tables.apply(db, change)
-        db.execute("UPDATE head SET at = ? WHERE id = ? AND at <> ?", (at, number, at))
+                tables.apply(lists, change)
+        yield number, at

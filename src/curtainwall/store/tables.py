@@ -5,7 +5,7 @@ from typing import assert_never
 
 from pydantic import TypeAdapter
 
-from curtainwall.model import Cover, StreamId, session_of
+from curtainwall.model import Cover, Grant, StreamId, session_of
 from curtainwall.store.projection import (
     ApprovalListed,
     ApprovalSettled,
@@ -24,6 +24,7 @@ from curtainwall.store.projection import (
 )
 
 COVERS = TypeAdapter(tuple[Cover, ...])
+_GRANT = TypeAdapter(Grant)
 
 Statement = tuple[str, tuple[str | int | bytes | None, ...]]
 """SQL and its values."""
@@ -95,3 +96,15 @@ def forget(db: sqlite3.Connection, stream: StreamId) -> None:
     if (session := session_of(stream)) is not None:
         for table in ("session", "label", "call", "approval", "shown"):
             db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - names of our own tables
+
+
+def rows_of(db: sqlite3.Connection, table: str) -> set[tuple[object, ...]]:
+    """Return the rows of a list; what is kept as JSON in the form in which it would be written today."""
+    rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - names of our own tables
+    match table:
+        case "approval":
+            return {(*row[:4], COVERS.dump_json(COVERS.validate_json(row[4])), *row[5:]) for row in rows}
+        case "standing":
+            return {(*row[:2], _GRANT.dump_json(_GRANT.validate_json(row[2])), *row[3:]) for row in rows}
+        case _:
+            return set(rows)

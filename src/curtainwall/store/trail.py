@@ -251,6 +251,20 @@ def _content_of(path: Path) -> bytes:
         return file.read()
 
 
+def last_told(path: Path) -> int:
+    """Return the last entry that an audit file tells of in a whole line; 0 where it tells of none, or is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        found = os.fstat(descriptor)
+        line = parse_line(_last_line(descriptor, found.st_size)[1]) if stat.S_ISREG(found.st_mode) else None
+    finally:
+        os.close(descriptor)
+    return line.seq if line else 0
+
+
 def _sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

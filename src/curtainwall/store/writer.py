@@ -85,7 +85,7 @@ class Writer:
         self._closed = False
         self._apart: Apart | None = None
         # Only the thread itself uses it.
-        self._pen = Pen(terms.home.database, terms.key, terms.busy_millis, heard.audited)
+        self._pen = Pen(terms.home, terms.key, terms.busy_millis, heard.audited)
 
     def write(self, batch: PreparedBatch) -> Awaitable[Mapping[StreamId, int]]:
         """Return where the batch's streams end once it is durable; cancelling does not take it back."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Batch, Broken, Conflict, Consumed, Outcome, SessionQuery, TryLater, Write
-from curtainwall.store import SqliteStore
+from curtainwall.store import SqliteStore, accept_loss
 from tests.support.repository import ROOT
 from tests.support.stores import NOON, A, B, OnDisk, StillClock, batch, line_from, opened, process, run, spoke
 
@@ -180,15 +180,57 @@ def test_the_database_of_another_program_is_left_alone(disk: OnDisk) -> None:
         disk.open()
 
 
-def test_an_emptied_database_starts_anew_but_kept_heads_tell(disk: OnDisk) -> None:
+def test_an_emptied_database_is_not_begun_anew(disk: OnDisk) -> None:
     path = filled(disk)
-    store = disk.open()
-    kept = store.heads()
-    store.close()
+    disk.open().close()
     emptied(path)
-    found = disk.open().verify(against=kept)
-    assert found is not None
-    assert (found.stream, found.what) == (A, "stream missing")
+    with pytest.raises(Broken, match="the log is gone"):
+        disk.open()
+    assert path.stat().st_size == 0
+
+
+def test_nothing_more_is_written_once_the_wal_was_taken_away_beneath_a_process_and_nothing_is_lost(disk: OnDisk) -> None:
+    store = disk.open()
+    run(store.log.append(batch(A, 0, spoke(), spoke())))
+    for suffix in ("-wal", "-shm"):
+        (disk.home / f"curtainwall.db{suffix}").unlink()
+    for _ in range(2):
+        with pytest.raises((Broken, TryLater)):
+            run(store.log.append(batch(A, 2, spoke())))
+    store.close()
+    assert disk.open().log.head(A) == 2
+
+
+def test_a_loss_is_noticed_and_accepted_once(disk: OnDisk) -> None:
+    store = disk.open()
+    run(store.log.append(batch(A, 0, spoke())))
+    store.close()
+    kept = (disk.home / "curtainwall.db").read_bytes()
+    store = disk.open()
+    run(store.log.append(batch(A, 1, spoke(), spoke())))
+    store.close()
+    (disk.home / "curtainwall.db").write_bytes(kept)
+    with pytest.raises(Broken, match="2 entries that were written are not in"):
+        disk.open()
+    loss = accept_loss(disk.home, StillClock())
+    assert loss is not None
+    assert loss.entries == 2
+    assert accept_loss(disk.home, StillClock()) is None
+    store = disk.open()
+    assert (store.log.head(A), store.verify()) == (1, None)
+    run(store.log.append(batch(A, 1, spoke())))
+    store.close()
+    disk.open().close()
+
+
+def test_a_note_that_is_not_ours_or_torn_is_as_good_as_none(disk: OnDisk) -> None:
+    store = disk.open()
+    run(store.log.append(batch(A, 0, spoke())))
+    store.close()
+    note = disk.home / "keys" / "last-commit"
+    for content in (b"", b"9999 boot 00", note.read_bytes()[:40], note.read_bytes().replace(b"1 ", b"9 ", 1), b"\xff" * 500):
+        note.write_bytes(content)
+        disk.open().close()
 
 
 def test_a_batch_that_no_database_can_hold_is_refused_and_its_neighbours_are_not(disk: OnDisk) -> None:

@@ -63,7 +63,7 @@ def test_the_key_is_made_once_and_stays(disk: OnDisk) -> None:
     assert len(key) == 32
     disk.open()
     assert (disk.home / "keys" / "audit.key").read_bytes() == key
-    assert [path.name for path in (disk.home / "keys").iterdir()] == ["audit.key"]
+    assert [path.name for path in (disk.home / "keys").iterdir()] == ["audit.key"], "no draft is left behind"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"short", b"x" * 33])

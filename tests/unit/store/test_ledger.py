@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, StreamId, Write
-from curtainwall.store.chain import seal_empty
+from curtainwall.store.chain import write_seal
 from curtainwall.store.ledger import Ledger
 from curtainwall.store.prepared import prepare
 from curtainwall.store.schema import connect, create
@@ -30,7 +30,7 @@ BATCHES = {
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """Return the ledger of a log with one entry."""
     path = tmp_path / "log.db"
-    create(path, lambda db: seal_empty(db, KEY))
+    create(path, lambda db: write_seal(db, KEY))
     db = connect(path)
     ledger = Ledger(db, KEY)
     written(ledger, Batch((Write(A, 0, (opened("a"),)),)))

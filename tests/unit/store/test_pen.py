@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Broken, StreamId, TryLater
-from curtainwall.store.chain import seal_empty
+from curtainwall.store.chain import write_seal
+from curtainwall.store.home import Home
 from curtainwall.store.pen import Pen, Written
 from curtainwall.store.prepared import PreparedBatch, prepare
 from curtainwall.store.schema import create
@@ -19,15 +20,16 @@ KEY = b"k" * 32
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return a database that is still empty."""
-    path = tmp_path / "log.db"
-    create(path, lambda db: seal_empty(db, KEY))
+    path = Home(tmp_path).database
+    Home(tmp_path).prepare()
+    create(path, lambda db: write_seal(db, KEY))
     return path
 
 
 @pytest.fixture
 def pen(path: Path) -> Iterator[Pen]:
     """Return a pen that does not wait for long."""
-    pen = Pen(path, KEY, 50, lambda _: None)
+    pen = Pen(Home(path.parent), KEY, 50, lambda _: None)
     yield pen
     pen.close()
 

@@ -24,6 +24,7 @@ def test_a_home_of_the_third_format_is_searched_as_quickly_as_a_new_one(tmp_path
     with closing(sqlite3.connect(tmp_path / "curtainwall.db")) as db:
         for index in ("approval_settled", "label_named", "session_workspace"):
             db.execute(f"DROP INDEX {index}")
+        db.execute("ALTER TABLE seal DROP COLUMN written")
         db.execute("PRAGMA user_version = 3")
         db.commit()
     run(use())
@@ -52,6 +53,7 @@ def test_a_home_of_the_second_format_knows_where_its_asks_are_shown(tmp_path: Pa
             db.execute(f"DROP TABLE {table}")
         for index in ("approval_settled", "label_named", "session_workspace"):
             db.execute(f"DROP INDEX {index}")
+        db.execute("ALTER TABLE seal DROP COLUMN written")
         db.execute("PRAGMA user_version = 2")
         db.commit()
     run(after())

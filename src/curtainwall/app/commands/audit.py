@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,18 +17,38 @@ from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
 from curtainwall.app.rebuilding import rebuild
 from curtainwall.app.replaying import blob_fault
-from curtainwall.app.screen import Misuse, Output, OutputOption, json_line, note, show, show_json
+from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, confirm, json_line, note, show, show_json
 from curtainwall.app.wiring import open_house, open_store, set_up
 from curtainwall.channels.counting import counted
 from curtainwall.channels.when import when
-from curtainwall.model import HOUSE, Broken, CurtainwallError, ExtensionNoted, NotFound, SessionId, SessionQuery, session_of, session_stream
+from curtainwall.model import (
+    HOUSE,
+    SYSTEM,
+    AddLabels,
+    Broken,
+    CommandRefused,
+    CurtainwallError,
+    ExtensionNoted,
+    InterruptTurn,
+    Label,
+    LabelSource,
+    NotFound,
+    SessionId,
+    SessionQuery,
+    session_of,
+    session_stream,
+)
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
-from curtainwall.store import RESCUE, Head, Rescued, SqliteStore, parse_head, rescue
+from curtainwall.store import LOSS, RESCUE, Head, Loss, Rescued, SqliteStore, accept_loss, loss_of_database, parse_head, rescue
 
 app = typer.Typer()
 
 _EVERY_SESSION = 1_000_000_000
+_UNKNOWN = tuple(
+    LabelSource(label=Label(name), origin="the loss of a part of its log, after which nobody knows what it touched")
+    for name in ("sensitive", "untrusted-content")
+)
 
 
 @contextmanager
@@ -36,7 +56,7 @@ def _store(*, only_look: bool = True) -> Generator[SqliteStore]:
     home = find_home()
     if not home.database.exists():
         raise NotFound(f"there is no log in `{home.root}` yet; it begins with the first session")
-    with open_to_look(home) if only_look else open_store(home) as store:
+    with open_to_look(home, only_if_whole=False) if only_look else open_store(home) as store:
         assert isinstance(store, SqliteStore)
         yield store
 
@@ -50,8 +70,9 @@ def verify(
     """Check every entry of the log and every line of `audit.jsonl`; name the first that is wrong."""
     kept = _heads_in(against) if against else ()
     if session is None and _is_new():
-        # Heads that were kept, or audit files, say that there was a log once.
-        wrong = f"the log is gone: {'heads of it were kept' if kept else 'audit files of it are there'}" if kept or _audited() else None
+        # Heads that were kept, audit files, or the note of the last commit say that there was a log once.
+        loss = loss_of_database(find_home().root)
+        wrong = str(loss) if loss is not None else "the log is gone: heads of it were kept" if kept else None
         if output is Output.JSON:
             show_json({"ok": wrong is None, "entries": 0, "sessions": 0, "fault": wrong})
         else:
@@ -72,16 +93,22 @@ def verify(
         hollow = next((f"`session:{each}` {found}" for each, found in blob_faults if found), None) if fault is None else None
         # Heads that were kept elsewhere tell what a seal that did not fit cannot.
         unsealed = _unsealed(store) if only is None and not kept else None
-        went = list(_lost_in_rescues(store)) if only is None else []
+        went = [*_lost_in_rescues(store), *_accepted_losses(store)] if only is None else []
+        loss = store.loss() if only is None else None
+        listed = store.verify_lists() if only is None and fault is None else None
     wrong = None
     if fault is not None:
         wrong = str(fault)
+    elif loss is not None and loss.entries:
+        wrong = str(loss)
     elif lost:
         wrong = f"`session:{lost[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
     elif file_faults:
         wrong = f"`audit.jsonl` of session {file_faults[0][0]}: {file_faults[0][1]}"
     elif hollow is not None:
         wrong = hollow
+    elif listed is not None:
+        wrong = str(listed)
     elif unsealed is not None:
         wrong = f"the log: {unsealed}"
     if output is Output.JSON:
@@ -96,6 +123,8 @@ def verify(
         show(f"wrong: {wrong}")
         if unsealed is not None and fault is None and not lost and not file_faults and hollow is None:
             note("look at the sessions, then keep `curtainwall audit head` elsewhere and use --against, which is about those heads alone")
+        elif listed is not None and wrong == str(listed):
+            note("the log is what was written, and decisions are made from it alone; lists are only for looking things up")
         elif file_faults and not lost:
             note(
                 "if an older copy of the database was put back, that is why: bring the newer one back; if not, the log is what was "
@@ -113,6 +142,14 @@ def _lost_in_rescues(store: SqliteStore) -> Iterator[str]:
         if isinstance(event, ExtensionNoted) and event.extension == RESCUE and (lost := event.data.get("lost")):
             names = ", ".join(map(str, lost)) if isinstance(lost, list) else str(lost)
             yield f"at {when(event.at)} the database was damaged (`{event.data.get('aside')}`) and this was lost with it: {names}"
+
+
+def _accepted_losses(store: SqliteStore) -> Iterator[str]:
+    """Yield what was lost and accepted: nothing else in the log would tell of it."""
+    for event in map(lift, store.log.read(HOUSE)):
+        if isinstance(event, ExtensionNoted) and event.extension == LOSS:
+            what = "the log was gone" if event.data.get("gone") else f"{event.data.get('entries')} entries were lost"
+            yield f"at {when(event.at)} {what}, and somebody accepted that"
 
 
 def _unsealed(store: SqliteStore) -> str | None:
@@ -183,6 +220,52 @@ def _kept_beside(path: Path) -> Path | None:
     return beside
 
 
+@app.command("accept-loss")
+def accept_loss_(
+    yes: YesOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Go on with a log that has lost entries: what is left of it counts, turns that were under way end, and audit files are kept aside."""
+    home = find_home()
+    loss = loss_of_database(home.root)
+    if loss is None and home.database.exists():
+        with _store() as store:
+            loss = store.loss()
+    if loss is not None:
+        if output is Output.TEXT:
+            note(str(loss))
+        confirm("go on without what is lost?", yes=yes)
+        accept_loss(home.root, SystemClock())
+    ended = [] if loss is None else asyncio.run(_settled_after(loss))
+    if output is Output.JSON:
+        sessions = [] if loss is None else [str(each) for each in loss.sessions]
+        show_json({"lost": loss is not None, "entries": loss.entries if loss else 0, "sessions": sessions, "ended": ended})
+        return
+    show("the log has lost nothing; nothing was changed" if loss is None else "the log goes on with what is left")
+    for each in () if loss is None else loss.sessions:
+        note(f"{each}: its audit file told of more and is kept beside the new one; the session counts as sensitive")
+    for each in ended:
+        note(f"{each}: its turn was ended, since what it did last is not known")
+    if loss is not None:
+        note("look at `curtainwall grants list`: an approval that was revoked in what is lost is back")
+
+
+async def _settled_after(loss: Loss) -> list[str]:
+    """End the turns that were under way, so that nothing is done a second time, and label the sessions that were set back."""
+    ended: list[str] = []
+    async with open_house(set_up()) as wired:
+        kept = [session for session in loss.sessions if wired.store.log.head(session_stream(session))]
+        assert isinstance(wired.store, SqliteStore)
+        for session in kept:
+            wired.store.rebuild_audit(session)
+            await wired.house.send(session, AddLabels(by=SYSTEM, labels=_UNKNOWN))
+        for row in wired.store.index.sessions(SessionQuery(limit=_EVERY_SESSION)):
+            with suppress(CommandRefused):
+                await wired.house.send(row.session, InterruptTurn(by=SYSTEM))
+                ended.append(str(row.session))
+    return ended
+
+
 @app.command("rescue")
 def rescue_(output: OutputOption = Output.TEXT) -> None:
     """Set a damaged database aside, which is kept, and go on with every session in it that is whole; end all other processes first."""
@@ -210,7 +293,8 @@ async def _rebuilt(told: Rescued) -> list[str]:
 
 
 def _is_new() -> bool:
-    return not find_home().database.exists()
+    database = find_home().database
+    return not database.exists() or database.stat().st_size == 0
 
 
 def _audited() -> set[SessionId]:
