@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,6 +128,22 @@ def test_every_link_on_the_way_to_what_is_ours_is_protected(places: Places, conf
     assert setup.policy.protection.stops(Role.DELETE_PATH, str(middle), elsewhere)
     with pytest.raises(CommandRefused, match=f"it contains or lies in the protected path `{turn}`"):
         workspace_at(places.workspace, setup, own=False)
+
+
+def test_the_interpreter_of_an_approver_can_be_read_by_others_and_changed_by_nobody(places: Places) -> None:
+    interpreter, script = places.user / "venv" / "bin" / "python", places.user / "approve.py"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.symlink_to(os.path.realpath(sys.executable))
+    script.write_text("print('{}')")
+    places.home.mkdir()
+    (places.home / "config.toml").write_text(f'[approvals]\napprover = ["{interpreter}", "{script}"]')
+    protection, elsewhere = set_up().policy.protection, Workspace(path=str(places.workspace), own=False)
+    assert not protection.stops(Role.READ_PATH, str(interpreter), elsewhere), "a tool server may use the same one"
+    assert protection.stops(Role.READ_PATH, str(script), elsewhere)
+    for path in (interpreter, os.path.realpath(sys.executable), script):
+        assert protection.stops(Role.WRITE_PATH, str(path), elsewhere), path
+    assert protection.stops(Role.DELETE_PATH, str(interpreter.parent), elsewhere)
+    assert protection.conflict(Workspace(path=str(places.user / "venv"), own=False)) == str(interpreter)
 
 
 def test_every_link_on_the_way_to_a_rule_file_that_is_given_is_protected_and_judging_beside_it_goes_on(places: Places) -> None:

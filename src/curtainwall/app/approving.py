@@ -1,6 +1,9 @@
 """The automatic approver that the configuration names: its program, what of it is protected, and where it runs."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
 
 from curtainwall.app.config import Config
 from curtainwall.app.home import Home, user_homes
@@ -8,13 +11,37 @@ from curtainwall.facts import is_beneath
 from curtainwall.tools import ProgramApprover
 from curtainwall.tools.hooks import Surroundings
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+_ELF: Final = b"\x7fELF"
 
 
 def approver_files(config: Config) -> tuple[str, ...]:
     """Return the files that the user's approver is made of, as far as its command names them; what the system brings is none of them."""
+    return tuple(word for word in _files_named(config) if word not in approver_programs(config))
+
+
+def approver_programs(config: Config) -> tuple[str, ...]:
+    """Return the interpreter, or other binary, that runs the user's approver: agents and tool servers may use the same one, unchanged."""
+    begins = config.approvals.approver[:1]
+    return tuple(word for word in _files_named(config) if word in begins and _is_binary(Path(word).expanduser()))
+
+
+def _files_named(config: Config) -> Iterator[str]:
     named = (word for word in config.approvals.approver if word.startswith(("/", "~/")))
-    return tuple(word for word in named if not any(is_beneath(word, place) for place in _SYSTEM))
+    return (word for word in named if not any(is_beneath(word, place) for place in _SYSTEM))
+
+
+def _is_binary(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(descriptor, len(_ELF)) == _ELF
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def approver_of(config: Callable[[], Config], around: Surroundings, home: Home) -> ProgramApprover | None:

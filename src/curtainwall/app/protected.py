@@ -41,13 +41,16 @@ _SYSTEM_START_UP = """
 """.split()
 
 
-def protection_of(home: Home, users: tuple[str, ...], never: Iterable[str] = (), readonly: Iterable[str] = ()) -> Protection:
+def protection_of(
+    home: Home, users: tuple[str, ...], never: Iterable[str] = (), readonly: Iterable[str] = (), programs: Iterable[str] = ()
+) -> Protection:
     """Return the protected paths of this machine, with the user's own; `users` are real home directories, `~` first."""
     closed = [str(home.root), *_SYSTEM, *(f"{user.rstrip('/')}/{name}" for user in users for name in (*_KEY_STORES, *_BROWSERS))]
     fixed = [*_SYSTEM_START_UP, *(f"{user.rstrip('/')}/{name}" for user in users for name in _START_UP)]
     return Protection(
         never=_once(*(form for path in closed for form in _forms(path)), *(form for path in never for form in _named(path, users[0]))),
         readonly=_once(*(form for path in fixed for form in _forms(path)), *(form for path in readonly for form in _named(path, users[0]))),
+        programs=_once(*(form for path in programs for form in _named(path, users[0]))),
     )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from curtainwall.app.agent_names import AgentNames
-from curtainwall.app.approving import approver_files, approver_of
+from curtainwall.app.approving import approver_files, approver_of, approver_programs
 from curtainwall.app.archive import Archive
 from curtainwall.app.config import Config
 from curtainwall.app.config_agents import BUILTIN, contained_agents, own_choice
@@ -204,7 +204,7 @@ def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = ()
     ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
     rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
     never = (*config.protected.never, *ours, *rules)
-    return protection_of(home, user_homes(environ), never, config.protected.readonly)
+    return protection_of(home, user_homes(environ), never, config.protected.readonly, approver_programs(config))
 
 
 def judging_tools(setup: Setup) -> Hub:

@@ -83,7 +83,13 @@ def _version(sources: Sequence[Source], schema: str, lists: Lists, protection: P
             "sources": [[source.name, source.text, source.user] for source in sources],
             "schema": schema,
             "lists": [list(lists.hosts), list(lists.remotes), list(lists.push_remotes), list(lists.teams)],
-            "protection": [list(protection.never), list(protection.readonly), list(protection.except_)],
+            "protection": [
+                list(protection.never),
+                list(protection.readonly),
+                list(protection.except_),
+                # Most have none, and their rules keep the version that they had.
+                *([list(protection.programs)] if protection.programs else []),
+            ],
         }
     )
     return Digest(hashlib.sha256(told).hexdigest())

@@ -260,7 +260,9 @@ class SessionGate:
             return
         try:
             words = human_words(self._house.feed, actor.stream, self._house.rules())
-            name = await self._approver.approves(subject, words)
+            name: object = await self._approver.approves(subject, words)
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"it returned {type(name).__name__}, neither its name nor None")
         except Exception as fault:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
             _LOG.warning("the automatic approver failed, and the ask is left to humans: %s", type(fault).__name__)
             return

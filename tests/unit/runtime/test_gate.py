@@ -1,10 +1,10 @@
 """The ten steps of the gate, with the real policy, the real meaning of calls and a far side that counts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -501,6 +501,21 @@ def test_an_approver_that_fails_passes_the_ask_on_and_is_told_of(workspace: Path
 
     run(story())
     assert caplog.messages == ["the automatic approver failed, and the ask is left to humans: RuntimeError"]
+
+
+@pytest.mark.parametrize("reply", [True, 1, ["yes"], {"decision": "approved"}, b"yes", object()])
+def test_an_approver_that_returns_something_else_than_a_name_passes_the_ask_on(workspace: Path, far: FarSide, reply: object) -> None:
+    class Odd:
+        async def approves(self, subject: Subject, human_words: Sequence[str]) -> str | None:
+            return cast("str | None", reply)
+
+    async def story() -> None:
+        async with house(MemoryStore(SystemClock())) as h:
+            session = await open_session(h, workspace)
+            answer = await SessionGate(h, tools(far), approver=Odd()).request(session, read("/etc/hostname"), wait=False)
+            assert answer.waiting
+
+    run(story())
 
 
 def test_a_tool_that_raises_is_a_failed_outcome_and_the_session_goes_on(workspace: Path, far: FarSide) -> None:
