@@ -66,6 +66,7 @@ from curtainwall.session import Diagnostic, SessionState, Turn, diagnose, fold, 
 from curtainwall.tools import Runner
 
 _HERE = Route(channel="local", reference="library")
+_LEFT = "this program has left the session; `open_session(resume=…)` goes on with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,10 @@ class Reply:
 class Session:
     """One session in the hands of a program. The same session can be seen and answered from other processes at the same time."""
 
-    def __init__(self, work: AtWork, session: SessionId, by: Who) -> None:
+    def __init__(self, work: AtWork, session: SessionId, by: Who, left: asyncio.Event) -> None:
         self.id = session
+        self._left = left
+        """Set when the program leaves the context in which the session was opened."""
         self._work = work
         self._by = by
         self._stream = session_stream(session)
@@ -224,12 +227,12 @@ class Session:
     async def fork(self, name: str = "") -> "Session":
         """Open a session that knows what this one knows and goes its own way."""
         opened = await self._work.desk.open(Opening(how="fork", of=self.id, name=name), self._by)
-        return Session(self._work, opened.session, self._by)
+        return Session(self._work, opened.session, self._by, self._left)
 
     async def reset(self) -> "Session":
         """Open a session that starts afresh in the same workspace; what was granted here stays here."""
         opened = await self._work.desk.open(Opening(how="reset", of=self.id), self._by)
-        return Session(self._work, opened.session, self._by)
+        return Session(self._work, opened.session, self._by, self._left)
 
     async def close(self, reason: str = "its program was done with it") -> None:
         """End the session; log and workspace stay. Closing twice is harmless."""
@@ -238,16 +241,35 @@ class Session:
         await self._work.turns.leave(self.id)
 
     async def _do(self, command: AnyCommand) -> None:
+        self._require_here()
         await self._work.desk.send(self.id, command)
 
+    def _require_here(self) -> None:
+        if self._left.is_set():
+            raise Closed(_LEFT)
+
     async def _say(self, text: str) -> tuple[MessageId, int]:
+        self._require_here()
         message, cursor = MessageId(self._work.wired.house.mint()), self._work.wired.house.feed.head(self._stream)
         await self._do(SendMessage(by=self._by, message=message, text=text))
         self._work.turns.attend(self.id)
         return message, cursor
 
     async def _stopped(self, message: MessageId | None, cursor: int) -> Reply:
-        """Return how the turn stopped that took up a message, or any turn, after the cursor."""
+        """Return how the turn stopped that took up a message, or any turn, after the cursor; raise `Closed` if the program leaves first."""
+        stopped = asyncio.create_task(self._follow(message, cursor))
+        left = asyncio.create_task(self._left.wait())
+        try:
+            await asyncio.wait((stopped, left), return_when=asyncio.FIRST_COMPLETED)
+            if not stopped.done():
+                raise Closed(_LEFT)
+            return stopped.result()
+        finally:
+            stopped.cancel()
+            left.cancel()
+            await asyncio.gather(stopped, left, return_exceptions=True)
+
+    async def _follow(self, message: MessageId | None, cursor: int) -> Reply:
         turn: TurnId | None = None
         async for recorded in self._work.wired.house.feed.follow(self._stream, cursor):
             self._heard = max(self._heard, recorded.seq) if isinstance(recorded.event, TurnEnded) else self._heard
@@ -369,4 +391,9 @@ async def open_session(
         except (CurtainwallError, OSError) as fault:
             raise OpeningFailed(f"the session could not be opened: {fault}") from fault
         work.turns.attend(session)
-        yield Session(work, session, by)
+        left = asyncio.Event()
+        try:
+            yield Session(work, session, by, left)
+        finally:
+            # Whoever still waits in another task is told first: nothing would ever come for them.
+            left.set()

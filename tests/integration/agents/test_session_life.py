@@ -53,6 +53,28 @@ async def shown(session: Session, held: Held, text: str) -> "asyncio.Task[curtai
     return sending
 
 
+def test_whoever_still_waits_when_the_program_leaves_the_session_is_told_so(home: Home) -> None:
+    async def story() -> None:
+        sent, streamed = Held("Once upon a time "), Held("there was ")
+        async with asyncio.timeout(60):
+            async with curtainwall.open_session(model=playing(sent)) as session:
+                sending = await shown(session, sent, "a tale")
+            with pytest.raises(Closed, match="has left the session"):
+                await sending
+            async with curtainwall.open_session(model=playing(streamed)) as session:
+                reading = asyncio.create_task(_read(session))
+                await streamed.shown.wait()
+            with pytest.raises(Closed, match="has left the session"):
+                await reading
+            with pytest.raises(Closed, match="has left the session"):
+                await session.send("another one")
+
+    async def _read(session: Session) -> list[str]:
+        return [text async for text in session.stream("a tale")]
+
+    run(story())
+
+
 @covers("agents.interruption-keeps-what-was-shown")
 def test_an_interrupt_in_the_middle_of_a_reply_keeps_the_partial_text(home: Home) -> None:
     held = Held("Once upon a time there was ")
