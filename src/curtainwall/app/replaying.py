@@ -11,6 +11,7 @@ from curtainwall.app.home import find_home
 from curtainwall.app.looking import open_to_look
 from curtainwall.model import BlobRef, Blobs, Broken, Entry, NotFound, session_stream
 from curtainwall.session import Violation, blobs_of, fold, lift, replay
+from curtainwall.store.chain import START, link
 
 # No entry names a blob without this; most need not be read.
 _REFERENCE: Final = b'"digest"'
@@ -56,9 +57,19 @@ def _replay(entries: Sequence[Entry], blobs: Blobs) -> Replayed:
         for place, entry in enumerate(entries, start=1)
         if entry.seq != place
     ]
-    violations = (*gaps[:1], *replay(events, lambda ref: _fault_of(ref, blobs)))
+    violations = (*gaps[:1], *_unlinked(entries), *replay(events, lambda ref: _fault_of(ref, blobs)))
     status = fold(events).phase.value if events and not violations else "unclear"
     return Replayed(len(entries), status, tuple(sorted(violations, key=lambda it: it.seq)))
+
+
+def _unlinked(entries: Sequence[Entry]) -> list[Violation]:
+    """Return the first entry that does not carry the hash that follows from those before it."""
+    before = START
+    for entry in entries:
+        before = link(before, entry.stream.encode(), entry.seq, entry.kind, entry.version, entry.payload)
+        if before != entry.hash:
+            return [Violation(entry.seq, "the entry does not fit its hash: it, or one before it, was changed or removed")]
+    return []
 
 
 def blob_fault(entries: Iterable[Entry], blobs: Blobs, seen: set[str]) -> str | None:

@@ -44,6 +44,7 @@ from curtainwall.model import (
     TurnEnded,
     TurnId,
     TurnStarted,
+    TurnStatus,
 )
 
 _AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken)
@@ -63,7 +64,9 @@ class Violation:
 @dataclass(slots=True)
 class _Seen:
     calls: dict[CallId, Digest] = field(default_factory=dict[CallId, Digest])
-    permitted: set[CallId] = field(default_factory=set[CallId])
+    turn_of: dict[CallId, TurnId] = field(default_factory=dict[CallId, TurnId])
+    permitted: dict[CallId, int] = field(default_factory=dict[CallId, int])
+    """Calls that were permitted, and where."""
     ended: set[CallId] = field(default_factory=set[CallId])
     permits: dict[PermitId, CallId] = field(default_factory=dict[PermitId, CallId])
     used: set[PermitId] = field(default_factory=set[PermitId])
@@ -71,8 +74,13 @@ class _Seen:
     settled: set[ApprovalId] = field(default_factory=set[ApprovalId])
     granted: set[str] = field(default_factory=set[str])
     grants: set[GrantId] = field(default_factory=set[GrantId])
-    requests: dict[str, int] = field(default_factory=dict[str, int])
+    requests: dict[str, tuple[int, ModelRequested]] = field(default_factory=dict[str, tuple[int, ModelRequested]])
+    """Requests that wait for their response, and where they are."""
+    sent: set[str] = field(default_factory=set[str])
     turns: set[TurnId] = field(default_factory=set[TurnId])
+    over: dict[TurnId, TurnStatus] = field(default_factory=dict[TurnId, TurnStatus])
+    """Turns that ended for good, and how."""
+    inherits: bool = False
     opened: bool = False
     closed: bool = False
 
@@ -87,9 +95,23 @@ def replay(events: Iterable[AnyEvent], check_blob: BlobCheck) -> tuple[Violation
             found.append(Violation(seq, f"a `{type(event).__name__}` came after the session was closed"))
         found += (Violation(seq, what) for what in (*_broken(seen, seq, event), *_bad_blobs(event, check_blob)))
         seen.opened = True
-    if seen.closed:
-        found += (Violation(at, f"request `{request}` never got a response") for request, at in seen.requests.items())
-    return tuple(found)
+    return (*found, *_missing(seen))
+
+
+def _missing(seen: _Seen) -> list[Violation]:
+    """Return what has no end although nothing goes on that could still bring it: its turn is over, or the session is closed."""
+    requests = [
+        Violation(place, f"request `{request}` never got a response")
+        for request, (place, event) in seen.requests.items()
+        # A turn that was interrupted may leave one behind, and what an agent that is not ours used may be known only after its turn.
+        if seen.closed or (seen.over.get(event.turn) is TurnStatus.DONE and not _is_empty(event.added))
+    ]
+    calls = [
+        Violation(place, f"call `{call}` was permitted, and its outcome is missing")
+        for call, place in seen.permitted.items()
+        if call not in seen.ended and (seen.closed or seen.turn_of.get(call) in seen.over)
+    ]
+    return [*requests, *calls]
 
 
 def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
@@ -102,8 +124,10 @@ def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
             if event.call in seen.calls:
                 return [f"call `{event.call}` was requested twice"]
             seen.calls[event.call] = event.subject.digest
+            if event.turn is not None:
+                seen.turn_of[event.call] = event.turn
         case CallPermitted():
-            return _permitted(seen, event)
+            return _permitted(seen, seq, event)
         case CallFinished():
             return _finished(seen, event)
         case CallDenied() | CallLost() | CallDropped():
@@ -122,22 +146,43 @@ def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
             if event.grant not in seen.grants:
                 return [f"grant `{event.grant}` was used or revoked and did not stand"]
             seen.grants.remove(event.grant)
+        case HistoryInherited():
+            seen.inherits = True
         case ModelRequested():
-            seen.requests[event.request] = seq
+            seen.requests[event.request] = (seq, event)
+            seen.sent.add(event.request)
+            if event.base is not None and event.base not in seen.sent and not seen.inherits:
+                return [f"request `{event.request}` goes on from request `{event.base}`, which is missing"]
         case ModelResponded() | ModelFailed():
-            if seen.requests.pop(event.request, None) is None:
-                return [f"a response came before its request `{event.request}`"]
+            return _responded(seen, event)
         case TurnStarted():
             seen.turns.add(event.turn)
         case TurnEnded():
             if event.turn not in seen.turns:
                 return [f"turn `{event.turn}` ended before it started"]
+            if event.status is not TurnStatus.WAITING:
+                seen.over[event.turn] = event.status
         case _:
             pass
     return []
 
 
-def _permitted(seen: _Seen, event: CallPermitted) -> list[str]:
+def _responded(seen: _Seen, event: ModelResponded | ModelFailed) -> list[str]:
+    """Return what is wrong with a response. Of an agent that is not ours, neither what was sent nor what came back is kept."""
+    _, request = seen.requests.pop(event.request, (0, None))
+    if request is None:
+        return [f"a response came before its request `{event.request}`"]
+    if isinstance(event, ModelFailed) or _is_empty(request.added):
+        return []
+    parts = (("raw", event.raw), ("normalised", event.normalised))
+    return [f"the {name} response to request `{event.request}` is missing" for name, part in parts if _is_empty(part)]
+
+
+def _is_empty(payload: Payload) -> bool:
+    return payload.blob is None and payload.inline is None
+
+
+def _permitted(seen: _Seen, seq: int, event: CallPermitted) -> list[str]:
     broken: list[str] = []
     if event.call not in seen.calls:
         broken.append(f"call `{event.call}` was permitted before it was requested")
@@ -158,7 +203,7 @@ def _permitted(seen: _Seen, event: CallPermitted) -> list[str]:
         if asked is not None and (name not in seen.granted or asked != event.digest):
             broken.append(f"call `{event.call}` was permitted by approval `{name}`, which was not granted for it")
     seen.permits[event.permit] = event.call
-    seen.permitted.add(event.call)
+    seen.permitted[event.call] = seq
     return broken
 
 

@@ -242,6 +242,24 @@ def test_a_replay_names_what_is_broken(run: Run, places: Places, tmp_path: Path)
     assert "does not know: upgrade it" in run("sessions", "replay", tmp_path / "newer").err
 
 
+@pytest.mark.parametrize("how", ["edited", "removed", "exchanged"])
+def test_a_replay_of_an_export_holds_every_entry_to_its_hash(run: Run, places: Places, tmp_path: Path, how: str) -> None:
+    session, _ = session_in(places.workspace, read("a"), read("b"))
+    lines = run("sessions", "export", session).out.splitlines()
+    place = next(place for place, line in enumerate(lines) if '"type":"CallFinished"' in line)
+    match how:
+        case "edited":
+            lines[place] = lines[place].replace('"at":', '"at": ', 1)
+        case "removed":
+            del lines[place]
+        case _:
+            lines[place], lines[place + 1] = lines[place + 1], lines[place]
+    (tmp_path / "changed").write_text("\n".join(lines) + "\n")
+    said = run("sessions", "replay", tmp_path / "changed", "--output", "json")
+    assert said.code == 1
+    assert any("does not fit its hash" in it["what"] for it in said.json["violations"])
+
+
 def test_a_fork_takes_history_and_labels_and_leaves_grants_and_modes(run: Run, places: Places) -> None:
     (places.workspace / "notes").write_text("hello")
     (places.workspace / "sub").mkdir()

@@ -256,6 +256,40 @@ def test_a_closed_session_owes_no_response() -> None:
     assert whats(*without(ModelResponded)) == []
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_outcome_of_a_permitted_call_is_there_when_its_turn_is_over(number: int) -> None:
+    [what] = whats(*without(CallFinished, number))
+    assert what.endswith("was permitted, and its outcome is missing")
+    running = [event for event in without(CallFinished, number) if not isinstance(event, TurnEnded)]
+    assert whats(*running) == [], "a call that runs has none yet"
+    assert whats(*running, CLOSED) == [what]
+
+
+def test_a_request_has_its_response_when_its_turn_is_over() -> None:
+    place = at(ModelRequested)
+    ours = HONEST[place].model_copy(update={"added": Payload(inline={"items": []})})
+    log = [ours if event is HONEST[place] else event for event in without(ModelResponded)]
+    assert whats(*log) == ["request `r1` never got a response"]
+    assert whats(*(event for event in log if not isinstance(event, TurnEnded))) == []
+
+
+@pytest.mark.parametrize("name", ["raw", "normalised"])
+def test_what_a_provider_sent_back_is_kept_raw_and_normalised(name: str) -> None:
+    kept = {"raw": Payload(inline={"id": "m1"}), "normalised": Payload(inline={"text": "hello"})}
+    sent = with_another(ModelRequested, added=Payload(inline={"items": []}))
+    place = at(ModelResponded)
+
+    def with_response(**parts: Payload) -> tuple[AnyEvent, ...]:
+        return (*sent[:place], sent[place].model_copy(update=parts), *sent[place + 1 :])
+
+    assert whats(*with_response(**kept)) == []
+    assert whats(*with_response(**{**kept, name: Payload()})) == [f"the {name} response to request `r1` is missing"]
+
+
+def test_a_request_goes_on_from_one_that_is_there() -> None:
+    assert whats(*with_another(ModelRequested, base="r0")) == ["request `r1` goes on from request `r0`, which is missing"]
+
+
 def test_a_turn_ends_after_it_started() -> None:
     end = TurnEnded(at=NOW, turn=TurnId("t9"), status=TurnStatus.DONE)
     assert whats(*HONEST, end) == ["turn `t9` ended before it started"]
