@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from curtainwall.model import (
     GIT_PUSH,
+    MOVE_FILE,
     SHELL_RUN,
     Cover,
     GrantScope,
@@ -24,6 +25,8 @@ _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
 _ARGUMENTS_LIMIT = 8_000
 _MARKS_LIMIT = 3
+# What was found when a call was looked at, in words that begin a line of the card.
+_LOOKED_AT: Final[Mapping[str, tuple[str, ...]]] = {GIT_PUSH: ("pushes",), MOVE_FILE: ("moves",)}
 # What is behind a mask was not seen, and two things can have the same one.
 _MASK_START = "[masked:"
 
@@ -44,8 +47,7 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     """
     covers = covers_of(verdict, subject)
     lines = [f"tool: {spelt(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
-    if subject.tool == GIT_PUSH and "pushes" in subject.canonical:
-        lines.append(f"pushes {spelt(str(subject.canonical['pushes']))}")
+    lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
     if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
     if verdict.reason:
