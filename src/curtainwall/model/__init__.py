@@ -309,6 +309,7 @@ from curtainwall.model.ports.store import (
     Tallies,
 )
 from curtainwall.model.subjects import (
+    OWN_SERVERS,
     PATH_ROLES,
     CommandFacts,
     Facts,
@@ -323,6 +324,7 @@ from curtainwall.model.subjects import (
     ToolFacts,
     canonical_json,
     is_deeper,
+    is_external,
     subject_digest,
 )
 from curtainwall.model.tools import (
@@ -389,6 +391,7 @@ __all__ = [
     "NOBODY",
     "NO_LIMIT",
     "OUTSIDE",
+    "OWN_SERVERS",
     "PATH_ROLES",
     "PROPOSE_PLAN",
     "PUSH_SECRETS",
@@ -654,6 +657,7 @@ __all__ = [
     "inbox_of",
     "is_beneath",
     "is_deeper",
+    "is_external",
     "may_change_files",
     "misfit",
     "ordered_id",

@@ -19,7 +19,7 @@ from curtainwall.model import (
     Verdict,
     in_order,
 )
-from curtainwall.session.standing import covers_of, reach
+from curtainwall.session.standing import covers_of, is_for_one_call, reach
 
 _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
@@ -36,6 +36,8 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u280
 )
 
 
+_ONE_CALL: Final = "a yes for the session or the project is for exactly this call, as often as it comes; any other arguments ask again"
+
 READ_ONLY: Final = "the project is read-only for this command until edits are granted as a whole (`/mode accept-edits`)"
 """What the card of a command says where the project will be read-only for it."""
 
@@ -50,6 +52,8 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
     if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
+    if is_for_one_call(subject.tool, covers):
+        lines.append(_ONE_CALL)
     if verdict.reason:
         lines.append(f"because {spelt(verdict.reason)}")
     lines += label_lines(labels)
