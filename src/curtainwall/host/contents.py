@@ -6,9 +6,9 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from curtainwall.host.beneath import is_there, open_directory_above, rename_if_free
@@ -101,15 +101,15 @@ def move_contents(source: str, destination: str, digest: str, extent: Extent) ->
             return False
 
 
-@dataclass(slots=True)
 class _Reading:
     """One pass over the contents, which may copy them on the way."""
 
-    extent: Extent
-    identities: dict[str, _Identity] = field(default_factory=dict[str, _Identity])
-    _digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
-    _files: int = 0
-    _size: int = 0
+    def __init__(self, extent: Extent) -> None:
+        self.extent = extent
+        self.identities: dict[str, _Identity] = {}
+        self._digest = hashlib.sha256()
+        self._files = 0
+        self._size = 0
 
     def read(self, directory: int, name: str, target: _Target | None) -> Contents:
         """Read an entry of a directory, and copy it where a target is given."""
@@ -238,7 +238,7 @@ def _sync(directory: int) -> None:
 
 
 @contextmanager
-def _opened(descriptor: int) -> Iterator[int]:
+def _opened(descriptor: int) -> Generator[int]:
     try:
         yield descriptor
     finally:

@@ -72,7 +72,7 @@ def _nameless(expr: object, *, wanted: bool) -> bool | None:
         case "!":
             return _opposite(_nameless(inner["arg"], wanted=not wanted))
         case "!=":
-            return _opposite(_nameless({"==": args}, wanted=not wanted))
+            return _opposite(_nameless({"==": inner}, wanted=not wanted))
         case "if-then-else":
             then, other = (_nameless(inner[branch], wanted=wanted) for branch in ("then", "else"))
             return then if then is other else None
