@@ -26,6 +26,7 @@ from curtainwall.tools import (
     filesystem_runners,
     git_closers,
     git_runners,
+    move_closers,
     shell_runners,
     team_tools,
 )
@@ -44,10 +45,11 @@ def judged_tools(
     own_ports: frozenset[int] = frozenset(),
     teams: Iterable[str] = (),
     closers: Mapping[str, Closer] | None = None,
+    protection: Protection | None = None,
 ) -> NativeTools:
     """Return every tool that comes with the house; without runners they can be judged and not run."""
     user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
-    every = {**_closers(home, masker), **(closers or {})}
+    every = {**_closers(home, masker, protection or Protection()), **(closers or {})}
     return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=every, of_others=given)
 
 
@@ -88,18 +90,19 @@ def run_tools(
         directories=directories,
         mounts=mounts,
         own_ports=own_ports,
-        closers={**_closers(home, masker), **(closers or {})},
+        closers={**_closers(home, masker, protection), **(closers or {})},
         of_others=given,
     )
 
 
-def _closers(home: Home, masker: Masker) -> dict[str, Closer]:
+def _closers(home: Home, masker: Masker, protection: Protection) -> dict[str, Closer]:
     seen = Seen()
     return {
         SHELL_RUN: seen.closer,
         **git_closers(masker, is_secret_name, seen.closer),
         **skill_closers(shelf_of(home), masker),
         **memory_closers(notebook_of(home), masker),
+        **move_closers(masker, lambda path, place: protection.stops(Role.DELETE_PATH, path, place.workspace)),
     }
 
 

@@ -210,8 +210,9 @@ def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = ()
 def judging_tools(setup: Setup) -> Hub:
     """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
     masker = judging_masker(setup.home)
-    native = judged_tools(setup.home, masker, own_ports=setup.own_ports, teams=setup.config.teams)
-    return Hub(native, open_servers(setup.home, setup.servers, masker, setup.policy.protection))
+    protection, teams = setup.policy.protection, setup.config.teams
+    native = judged_tools(setup.home, masker, own_ports=setup.own_ports, teams=teams, protection=protection)
+    return Hub(native, open_servers(setup.home, setup.servers, masker, protection))
 
 
 def judging_masker(home: Home) -> Masker:
@@ -356,7 +357,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         native = (
             run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams, closers, held)
             if runners is None
-            else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams, closers=closers)
+            else judged_tools(
+                setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams, closers=closers, protection=protection
+            )
         )
         async with (
             aclosing(ServerWays(setup.home.authority, ask_again, own_ports=setup.own_ports, watch=watch_in(house))) as ways,

@@ -13,6 +13,7 @@ from curtainwall.host.bridging import PROXY_PORT, Bridge
 from curtainwall.host.bubblewrap import Bubblewrap, Guarantee, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
 from curtainwall.host.confine import ConfinedProcess, run_confined, start_confined
 from curtainwall.host.confine_terms import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network
+from curtainwall.host.contents import Contents, ContentsChanged, Extent, Unbound, move_contents, read_contents
 from curtainwall.host.credential_sources import FromCommand, FromEnvironment, FromFile, FromKeyring, Source, Unavailable
 from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
 from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
@@ -36,9 +37,12 @@ __all__ = [
     "Confinement",
     "ConfinementFailed",
     "Connection",
+    "Contents",
+    "ContentsChanged",
     "Credential",
     "Credentials",
     "Dialler",
+    "Extent",
     "FileLock",
     "Finished",
     "FromCommand",
@@ -61,6 +65,7 @@ __all__ = [
     "SystemResolver",
     "TooMany",
     "Unavailable",
+    "Unbound",
     "Unreachable",
     "Wire",
     "Worker",
@@ -75,10 +80,12 @@ __all__ = [
     "locked",
     "look_for_bubblewrap",
     "make_directories",
+    "move_contents",
     "move_entry",
     "open_beneath",
     "open_directory_above",
     "put_back",
+    "read_contents",
     "replace_file",
     "run_confined",
     "set_aside",

@@ -73,7 +73,7 @@ def replace_file(path: str, content: bytes, *, only_new: bool = False) -> None:
                     _keep_owner_and_mode(made, old)
                 os.fsync(made)
             if only_new:
-                _rename_if_free(directory, draft, directory, name)
+                rename_if_free(directory, draft, directory, name)
             else:
                 os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
@@ -96,10 +96,10 @@ def make_directories(path: str) -> bool:
                 pass
             except PermissionError:
                 # A directory that may not be written to may still hold the next one.
-                if not _is_there(here, name):
+                if not is_there(here, name):
                     raise
             except OSError as fault:
-                if fault.errno != errno.EROFS or not _is_there(here, name):
+                if fault.errno != errno.EROFS or not is_there(here, name):
                     raise
             onward = _step(here, name, path)
             os.close(here)
@@ -121,7 +121,7 @@ def delete_entry(path: str) -> None:
 def move_entry(source: str, destination: str) -> None:
     """Rename a file, link or directory to where nothing is yet; raise `FileExistsError` where something is."""
     with open_directory_above(source) as (old, old_name), open_directory_above(destination) as (new, new_name):
-        _rename_if_free(old, old_name, new, new_name)
+        rename_if_free(old, old_name, new, new_name)
         os.fsync(new)
         os.fsync(old)
 
@@ -206,7 +206,8 @@ def _is_link(directory: int, name: str) -> bool:
         return False
 
 
-def _is_there(directory: int, name: str) -> bool:
+def is_there(directory: int, name: str) -> bool:
+    """Tell whether a directory has an entry of this name, a link that leads nowhere included."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except OSError:
@@ -235,7 +236,8 @@ def _keep_owner_and_mode(made: int, old: os.stat_result) -> None:
     os.fchmod(made, old.st_mode & 0o777)
 
 
-def _rename_if_free(old: int, old_name: str, new: int, new_name: str) -> None:
+def rename_if_free(old: int, old_name: str, new: int, new_name: str) -> None:
+    """Rename an entry of a directory to a name that nothing has yet; raise `FileExistsError` where something has it."""
     if _RENAMEAT2 is not None:
         done = _libc.syscall(
             ctypes.c_long(_RENAMEAT2), ctypes.c_int(old), ctypes.c_char_p(os.fsencode(old_name)), ctypes.c_int(new),
@@ -246,6 +248,6 @@ def _rename_if_free(old: int, old_name: str, new: int, new_name: str) -> None:
         fault = ctypes.get_errno()
         if fault not in {errno.ENOSYS, errno.EINVAL}:
             raise OSError(fault, os.strerror(fault), old_name, None, new_name)
-    if _is_there(new, new_name):
+    if is_there(new, new_name):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name)
     os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)

@@ -309,6 +309,7 @@ from curtainwall.model.ports.store import (
     Tallies,
 )
 from curtainwall.model.subjects import (
+    OWN_SERVERS,
     PATH_ROLES,
     CommandFacts,
     Facts,
@@ -323,6 +324,7 @@ from curtainwall.model.subjects import (
     ToolFacts,
     canonical_json,
     is_deeper,
+    is_external,
     subject_digest,
 )
 from curtainwall.model.tools import (
@@ -331,6 +333,7 @@ from curtainwall.model.tools import (
     FOLLOW_INSTRUCTIONS,
     GIT_PUSH,
     LOAD_SKILL,
+    MOVE_FILE,
     PROPOSE_PLAN,
     PUSH_SECRETS,
     REMEMBER,
@@ -384,9 +387,11 @@ __all__ = [
     "LEFT",
     "LOAD_SKILL",
     "MCP",
+    "MOVE_FILE",
     "NOBODY",
     "NO_LIMIT",
     "OUTSIDE",
+    "OWN_SERVERS",
     "PATH_ROLES",
     "PROPOSE_PLAN",
     "PUSH_SECRETS",
@@ -652,6 +657,7 @@ __all__ = [
     "inbox_of",
     "is_beneath",
     "is_deeper",
+    "is_external",
     "may_change_files",
     "misfit",
     "ordered_id",

@@ -5,7 +5,7 @@ from enum import StrEnum
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import CallId, Digest, GrantId, Label, Millis, RuleId
 from curtainwall.model.people import Who
-from curtainwall.model.subjects import Role
+from curtainwall.model.subjects import Role, is_external
 
 
 class GrantScope(StrEnum):
@@ -34,7 +34,10 @@ class Cover(Frozen):
 
 
 class Grant(Frozen):
-    """A standing answer. With a digest it answers only that exact subject; `plan` names the plan whose step that is, once."""
+    """A standing answer. With a digest it answers only that exact subject; `plan` names the plan whose step that is, once.
+
+    Without one it answers for every call that asks about the same things, and for none of an external tool.
+    """
 
     id: GrantId
     scope: GrantScope
@@ -43,6 +46,12 @@ class Grant(Frozen):
     at: Millis
     digest: Digest | None = None
     plan: GrantId | None = None
+
+    @property
+    def lapsed(self) -> str:
+        """Return why the grant answers nothing any more, in words that can follow a colon; nothing where it answers."""
+        is_whole_tool = self.digest is None and any(cover.role is Role.USE_TOOL and is_external(cover.value) for cover in self.covers)
+        return "it was given for a tool without its arguments; approve the call again" if is_whole_tool else ""
 
 
 class LabelSource(Frozen):

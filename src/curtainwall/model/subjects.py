@@ -33,6 +33,15 @@ PATH_ROLES: Final = (Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH)
 """The roles whose resources are paths."""
 
 
+OWN_SERVERS: Final = frozenset({"session", "filesystem", "fetch", "git", "shell", "egress", "teams"})
+"""Under these names are the tools that come with the house; no server of somebody else's has one of them."""
+
+
+def is_external(tool: str) -> bool:
+    """Tell whether a tool, named as `server.tool`, is of a server of somebody else's, who alone knows what a call does."""
+    return tool.partition(".")[0] not in OWN_SERVERS
+
+
 class ToolEffect(StrEnum):
     """What a tool does to the world at most."""
 

@@ -21,6 +21,9 @@ PROPOSE_PLAN: Final = "session.propose_plan"
 SHELL_RUN: Final = "shell.run"
 """A command in a shell, which sees a project read-only until its edits are granted as a whole."""
 
+MOVE_FILE: Final = "filesystem.move_file"
+"""A file or directory on its way to another path, of which a human is shown what it is."""
+
 GIT_PUSH: Final = "git.push"
 """A branch on its way to a remote, of which a human is shown the commit."""
 

@@ -21,6 +21,11 @@ _IMPORT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 # The shell names its directory as read, and an entry for `Bash` decides about its commands.
 _IN_SHELL = 'context.tool == "shell.run"'
 _NATIVE = any_of([f"resource in Server::{literal(name)}" for name in ("filesystem", "fetch", "git", "shell", "session")])
+_PROGRAMS = (
+    "a deny or ask for a command holds for its program under any path, and for what known launchers run (`env`, `sudo`, `xargs`, `sh -c`, "
+    "`find -exec`); it does not hold for a copy or link of it under another name, nor for what another program runs by itself, such as "
+    "`python -c`, `make` or a script"
+)
 _LONGEST_TITLE = 80
 _MOST_SPELT = 3
 
@@ -87,6 +92,8 @@ def import_permissions(settings: JsonValue, *, workspace: str, home: str = "", n
         notes.insert(0, f"patterns without `//` or `~/` start in `{workspace}`, and hold for no other directory")
     if any(entry.family is _READS and entry.listed == "deny" for entry in entries):
         notes.append("a deny for reading binds the file tools; a shell command still sees whatever the workspace holds")
+    if any(entry.family is _COMMANDS and entry.listed != "allow" for entry in entries):
+        notes.append(_PROGRAMS)
     return Imported("\n".join([*_rules(entries, name), *_remainder(entries, name)]), tuple(dict.fromkeys(notes)))
 
 
@@ -177,6 +184,18 @@ def _notes_on(entry: _Entry) -> Iterator[str]:
         yield f"allow `{entry.text}` is left out and asks: {entry.reach.why}"
     elif entry.reach.why:
         yield f"{entry.listed} `{entry.text}` is imported more strictly: {entry.reach.why}"
+    if entry.family is _COMMANDS and entry.listed != "allow":
+        yield from _limits_of(entry)
+
+
+def _limits_of(entry: _Entry) -> Iterator[str]:
+    """Yield what an entry that closes commands does not catch, though somebody might expect it to."""
+    found = _ENTRY.fullmatch(entry.text.strip())
+    program, _, rest = (found[2] or "" if found else "").strip().partition(" ")
+    if rest.strip("* "):
+        yield f"{entry.listed} `{entry.text}` goes by the words as written: with other options, or in another order, it is not caught"
+    if "/" in program.rstrip(":*"):
+        yield f"{entry.listed} `{entry.text}` holds for that path alone, as written; name the program to have it caught under any path"
 
 
 def _rules(entries: list[_Entry], name: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from curtainwall.model import (
 )
 from curtainwall.policy.entities import Unfit, entity_of
 from curtainwall.policy.judging import labels_of
+from curtainwall.policy.programs import under_other_names
 from curtainwall.policy.rulebook import Policy, may_disable
 from curtainwall.policy.rules import NEVER_BYPASSED, NO_RULE, POLICY_ERROR, PROJECT_EDIT, RuleCard
 from curtainwall.policy.sessions import SessionFacts
@@ -117,6 +118,10 @@ def _resource_words(policy: Policy, resource: Resource, facts: SessionFacts) -> 
             yield f"{what}: host `{host}`, port {port}, {scope}"
         case CommandFacts(program=program, parsed=parsed):
             yield f"{what}: " + (f"runs `{program}`" if parsed else "cannot be parsed")
+            other = under_other_names(entity, resource, policy.forbidden_programs)
+            names = [name for kind, name in other.parents if (kind, name) not in entity.parents] if other is not None else []
+            if names:
+                yield f"{what}: rules that forbid {' or '.join(f'`{name}`' for name in names)} hold for it"
         case ToolFacts(effect=effect):
             yield f"{what}: its effect is at most `{effect}`"
         case PathFacts() | None:

@@ -18,8 +18,9 @@ from curtainwall.model import (
     denial,
     is_beneath,
 )
-from curtainwall.policy.cedar import LABEL
+from curtainwall.policy.cedar import LABEL, Question, Reply
 from curtainwall.policy.entities import entity_of, is_judged, path_entity, question, surroundings
+from curtainwall.policy.programs import under_other_names
 from curtainwall.policy.rulebook import Found, Policy
 from curtainwall.policy.rules import NO_RESOURCES, NO_RULE, POLICY_ERROR, PROTECTED_PATH, UNKNOWN_TOOL
 from curtainwall.policy.sessions import SessionFacts
@@ -116,16 +117,18 @@ def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: Se
         if resource.role in PATH_ROLES and policy.protection.stops(resource.role, resource.value, facts.workspace):
             return Effect.DENY, (PROTECTED_PATH,)
         asked = question(entity, resource.role.value, facts, policy.grammar)
+        other = under_other_names(entity, resource, policy.forbidden_programs)
+        also = None if other is None else question(other, resource.role.value, facts, policy.grammar)
     except ValueError:
         return _ERROR
     context = {**surroundings(facts, tool), "role": resource.role.value, "judged": judged, "approved": False}
-    plain = policy.sets.judging.ask(asked, context)
+    plain = _asked(policy, asked, also, context)
     if plain.failed:
         return _ERROR
     if plain.allowed:
         # INVARIANT: a yes never makes a rule stricter (seen to at load), so what is allowed without one needs no second look.
         return Effect.ALLOW, policy.in_order(plain.rules)
-    approved = policy.sets.judging.ask(asked, {**context, "approved": True})
+    approved = _asked(policy, asked, also, {**context, "approved": True})
     if approved.failed:
         return _ERROR
     if not approved.allowed:
@@ -133,6 +136,20 @@ def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: Se
     # Without a forbid, no permit held either. With one, Cedar does not say, so the permits are asked alone.
     permitted = plain.rules and policy.sets.permits.ask(asked, context).allowed
     return Effect.ASK, policy.in_order(plain.rules if permitted else (*plain.rules, *approved.rules))
+
+
+def _asked(policy: Policy, asked: Question, also: Question | None, context: dict[str, object]) -> Reply:
+    """Return what the rules say of a resource and, of a command with other names, the forbids that hold for it under those.
+
+    INVARIANT: other names only ever add a forbid. What a rule permits by name is that name alone.
+    """
+    reply = policy.sets.judging.ask(asked, context)
+    if also is None or reply.failed:
+        return reply
+    more = policy.sets.naming.ask(also, context)
+    if more.failed or not more.rules:
+        return more if more.failed else reply
+    return Reply(allowed=False, rules=(*(() if reply.allowed else reply.rules), *more.rules))
 
 
 def _touched(policy: Policy, tool: str, resource: Resource, facts: SessionFacts) -> tuple[Label, ...]:

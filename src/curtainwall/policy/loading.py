@@ -10,6 +10,7 @@ from curtainwall.policy.canonical import is_sound
 from curtainwall.policy.cedar import Grammar, RuleSet, parse_rules
 from curtainwall.policy.lists import Lists
 from curtainwall.policy.literals import entities_in, labels_awaited
+from curtainwall.policy.programs import forbids_by_name, named_programs
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, RuleSets
 from curtainwall.policy.rules import STRUCTURAL, Rule, is_free_for_all, read_rule
@@ -28,6 +29,7 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
             raise Broken(f"`{source.name}`, line {line}, rule `{name}` does not fit the schema: {fault}; correct it or take it away")
     judging = [rule for rule in rules if rule.label is None]
     permits = [rule for rule in judging if rule.expr["effect"] == "permit"]
+    naming = [rule for rule in judging if forbids_by_name(rule.expr)]
     labelling = {rule.card.id: rule for rule in rules if rule.label is not None}
     return Policy(
         version=_version(sources, schema, lists, protection),
@@ -39,11 +41,13 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
         sets=RuleSets(
             judging=RuleSet((rule.written for rule in judging), grammar),
             permits=RuleSet((rule.written for rule in permits), grammar),
+            naming=RuleSet((rule.written for rule in naming), grammar),
             labelling=RuleSet((rule.written for rule in labelling.values()), grammar),
         ),
         labels={name: rule.label for name, rule in labelling.items() if rule.label is not None},
         labelled_paths=tuple(sorted({name for rule in labelling.values() for kind, name in entities_in(rule.expr) if kind == "Path"})),
         permitted_hosts=tuple(dict.fromkeys(name for rule in permits for kind, name in entities_in(rule.expr) if kind == "Host")),
+        forbidden_programs=named_programs(rule.expr for rule in naming),
     )
 
 

@@ -8,12 +8,13 @@ from weakref import WeakValueDictionary
 
 from pydantic import JsonValue
 
-from curtainwall.model import LOAD_SKILL, PROPOSE_PLAN, Place, Prepared, Role, SessionId, ToolHost, TryLater
+from curtainwall.model import LOAD_SKILL, MOVE_FILE, PROPOSE_PLAN, Place, Prepared, Role, SessionId, ToolHost, TryLater
 
 _LONG: Final = 100_000
 _A_WORD: Final = 500
-# They may name many paths in few letters, or have a repository or all skills looked at; beside what they do, a thread costs nothing.
-_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL)
+# They may name many paths in few letters, or have a repository, all skills or big files looked at; beside what they do, a thread costs
+# nothing.
+_SLOW: Final = ("shell.", "git.", PROPOSE_PLAN, LOAD_SKILL, MOVE_FILE)
 # Of these it is known what they do with a directory; no server is named like them.
 _OURS: Final = ("filesystem.", "session.", "teams.", "fetch.")
 

@@ -30,7 +30,7 @@ from curtainwall.model import (
 )
 from curtainwall.session.card import shows_all
 from curtainwall.session.rules import Rules
-from curtainwall.session.standing import reach
+from curtainwall.session.standing import is_for_one_call, reach
 from curtainwall.session.state import OpenApproval, SessionState
 
 _ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
@@ -63,8 +63,9 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
         return (answered, *_deny_all(approval, "denied-by-human", words, moment))
     if scope is GrantScope.ONCE:
         return (answered,)
-    # INVARIANT: the words of a command run something else in another directory, or behind other commands. A yes is for what was shown.
-    digest = approval.asked.digest if any(cover.role is Role.RUN_COMMAND for cover in covers) else None
+    # INVARIANT: a yes is for what was shown.
+    is_for_one = any(is_for_one_call(state.calls[call].subject.tool, covers) for call in approval.calls)
+    digest = approval.asked.digest if is_for_one else None
     grant = Grant(id=moment.grant_id(command.approval), scope=scope, covers=covers, by=command.by, at=moment.at, digest=digest)
     return (answered, GrantGiven(at=moment.at, grant=grant))
 

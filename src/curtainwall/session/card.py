@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from curtainwall.model import (
     GIT_PUSH,
+    MOVE_FILE,
     SHELL_RUN,
     Cover,
     GrantScope,
@@ -18,12 +19,14 @@ from curtainwall.model import (
     Verdict,
     in_order,
 )
-from curtainwall.session.standing import covers_of, reach
+from curtainwall.session.standing import covers_of, is_for_one_call, reach
 
 _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
 _ARGUMENTS_LIMIT = 8_000
 _MARKS_LIMIT = 3
+# What was found when a call was looked at, in words that begin a line of the card.
+_LOOKED_AT: Final[Mapping[str, tuple[str, ...]]] = {GIT_PUSH: ("pushes",), MOVE_FILE: ("moves",)}
 # What is behind a mask was not seen, and two things can have the same one.
 _MASK_START = "[masked:"
 
@@ -32,6 +35,8 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u280
     map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
 )
 
+
+_ONE_CALL: Final = "a yes for the session or the project is for exactly this call, as often as it comes; any other arguments ask again"
 
 READ_ONLY: Final = "the project is read-only for this command until edits are granted as a whole (`/mode accept-edits`)"
 """What the card of a command says where the project will be read-only for it."""
@@ -44,10 +49,11 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     """
     covers = covers_of(verdict, subject)
     lines = [f"tool: {spelt(subject.tool)}", *_cut_lines(_wants(covers), _WANTS_LIMIT)]
-    if subject.tool == GIT_PUSH and "pushes" in subject.canonical:
-        lines.append(f"pushes {spelt(str(subject.canonical['pushes']))}")
+    lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
     if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
+    if is_for_one_call(subject.tool, covers):
+        lines.append(_ONE_CALL)
     if verdict.reason:
         lines.append(f"because {spelt(verdict.reason)}")
     lines += label_lines(labels)

@@ -18,6 +18,7 @@ from curtainwall.model import (
     RuleId,
     Subject,
     Verdict,
+    is_external,
     resource_of,
 )
 from curtainwall.policy import NEVER_BYPASSED, PROJECT_EDIT, judge
@@ -56,6 +57,15 @@ def reach(wanted: GrantScope, covers: Sequence[Cover]) -> GrantScope:
     """
     once_a_session = all(cover.role is Role.USE_CREDENTIAL and frozenset(cover.rules) == _CREDENTIAL_RULES for cover in covers)
     return GrantScope.SESSION if wanted is GrantScope.ONCE and covers and once_a_session else wanted
+
+
+def is_for_one_call(tool: str, covers: Iterable[Cover]) -> bool:
+    """Tell whether a yes that lasts is for the exact call alone.
+
+    The words of a command run something else in another directory or behind other commands, and what an external tool does is in its
+    arguments. In both cases the resources do not say what was approved.
+    """
+    return is_external(tool) or any(cover.role is Role.RUN_COMMAND for cover in covers)
 
 
 def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rules: Rules) -> str | None:
@@ -114,6 +124,9 @@ def _hook_asked(permit: CallPermitted) -> bool:
 
 
 def _answers(grant: Grant, subject: Subject, asked: tuple[Cover, ...]) -> bool:
+    # INVARIANT: what a call of an external tool does is in its arguments, which no role names. A yes to one is a yes to no other.
+    if grant.lapsed or (grant.digest is None and is_external(subject.tool)):
+        return False
     if grant.digest is not None and grant.digest != subject.digest:
         return False
     return still_covers(subject, asked, grant.covers)

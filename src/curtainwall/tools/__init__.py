@@ -10,6 +10,7 @@ from curtainwall.tools.git_call import SecretNames
 from curtainwall.tools.host import Mounts, NativeTools, WorkingDirectories
 from curtainwall.tools.hub import Hub
 from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
+from curtainwall.tools.moves import move_closers
 from curtainwall.tools.native import NATIVE_TOOLS
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.sandbox import CONFINED, OnHeld, Sandboxes
@@ -41,6 +42,7 @@ __all__ = [
     "filesystem_runners",
     "git_closers",
     "git_runners",
+    "move_closers",
     "prepare",
     "scopes",
     "shell_runners",

@@ -12,10 +12,11 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker, Piece, quoted
-from curtainwall.host import LinkInTheWay, delete_entry, make_directories, move_entry, open_beneath, replace_file
+from curtainwall.host import LinkInTheWay, delete_entry, make_directories, open_beneath, replace_file
 from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
 from curtainwall.tools.differences import difference, lines_of
 from curtainwall.tools.globs import Glob
+from curtainwall.tools.moves import move
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.turns import in_turn
 from curtainwall.tools.walks import Listing, Walk, kind_of_mode
@@ -282,12 +283,7 @@ def _create_directory(arguments: Arguments, desk: _Desk) -> JsonValue:
 
 
 def _move_file(arguments: Arguments, desk: _Desk) -> JsonValue:
-    source, destination = _text_of(arguments, "source"), _text_of(arguments, "destination")
-    try:
-        move_entry(source, destination)
-    except FileExistsError:
-        raise CannotDo(f"{desk.name(destination)} is already there; delete it first, or choose another name") from None
-    return f"moved {desk.name(source)} to {desk.name(destination)}"
+    return move(arguments, desk.name)
 
 
 def _delete_file(arguments: Arguments, desk: _Desk) -> JsonValue:

@@ -4,6 +4,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said
 
 Run = Callable[..., Said]
@@ -246,3 +249,73 @@ def test_a_credential_that_there_is_not_is_told_beside_what_the_rules_say(run: R
     assert words in run(*call, "--output", "json").json["facts"]
     assert words in run(*call).out
     assert "there is no credential" not in run(*call[:-1], call[-1].replace("gone", "forge")).out
+
+
+SPELLINGS = [
+    "rm x", "/bin/rm x", "/usr/bin/rm -rf x", "./rm x", "bin/../rm x", "\\rm x", '"rm" x', "r''m x", "env rm x", "env -i A=b rm x",
+    "/usr/bin/env rm x", "command rm x", "exec rm x", "exec -a ls rm x", "nice rm x", "nohup rm x", "time rm x", "timeout 5 rm x",
+    "sudo rm x", "sudo -i rm x", "doas rm x", "ls | xargs rm", "ls | xargs -0 /bin/rm", "sh -c 'rm x'", "bash -lc '/bin/rm x'",
+    "find . -exec rm {} \\;", "find . -exec rm {} \\; -exec ls \\;", "busybox rm x", "toybox rm x", "strace rm x", "R=rm; $R x",
+    "p=/bin; $p/rm x", "$(echo rm) x", "{rm,-rf,x}", "alias q=rm", "trap 'rm x' EXIT", "eval 'rm x'", "ls; /bin/rm x",
+    "if true; then /bin/rm x; fi", "f() { /bin/rm x; }; f", "cat <(/bin/rm x)", "echo `/bin/rm x`", "! rm x", "env -S 'rm x'", "r\\\nm x",
+]  # fmt: skip
+"""Ways to run `rm` that can be told from what is written."""
+
+
+@covers("policy.a-forbidden-program-has-one-name")
+@pytest.mark.parametrize("how", ["imported", "written"])
+def test_a_program_that_is_forbidden_by_name_is_refused_however_it_is_spelt(run: Run, places: Places, tmp_path: Path, how: str) -> None:
+    if how == "imported":
+        settings = tmp_path / "settings.json"
+        settings.write_text(json.dumps({"permissions": {"allow": ["Bash(*)"], "deny": ["Bash(rm *)"]}}))
+        said = run("policy", "import", settings, "--write")
+        assert "under any path, and for what known launchers run" in said.err
+        assert "does not hold for a copy or link of it under another name" in said.err
+    else:
+        (places.home / "policy").mkdir(parents=True)
+        rule = '@id("no-rm") forbid (principal, action == Action::"run-command", resource in Program::"rm");'
+        (places.home / "policy" / "mine.cedar").write_text(rule)
+    for command in SPELLINGS:
+        told = run("policy", "explain", "shell.run", json.dumps({"command": command}), "--output", "json").json
+        assert told["effect"] == "deny", command
+    for command in ("ls x", "grep rm notes", "warm x", "git rm x", "/opt/warm x"):
+        told = run("policy", "explain", "shell.run", json.dumps({"command": command}), "--output", "json").json
+        assert told["effect"] == "allow", command
+
+
+@covers("policy.a-forbidden-program-has-one-name")
+def test_a_program_that_is_allowed_by_name_is_not_allowed_by_any_other(run: Run, places: Places, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"permissions": {"allow": ["Bash(git *)", "Bash(./scripts/test.sh *)"]}}))
+    assert run("policy", "import", settings, "--write").code == 0
+    expected = {
+        "git log": "allow", "./scripts/test.sh x": "allow", "/tmp/git log": "ask", "./git log": "ask", "test.sh x": "ask",
+        "other/test.sh x": "ask", "PATH=/tmp git log": "ask", "env PATH=/tmp git log": "ask",
+    }  # fmt: skip
+    for command, effect in expected.items():
+        told = run("policy", "explain", "shell.run", json.dumps({"command": command}), "--output", "json").json
+        assert told["effect"] == effect, command
+
+
+def test_an_import_says_what_a_deny_for_a_command_does_not_catch(run: Run, places: Places, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"permissions": {"deny": ["Bash(git push *)", "Bash(/bin/dd *)", "Bash(curl:*)"]}}))
+    said = run("policy", "import", settings).err
+    assert "deny `Bash(git push *)` goes by the words as written" in said
+    assert "deny `Bash(/bin/dd *)` holds for that path alone" in said
+    assert "`Bash(curl:*)`" not in said
+
+
+def test_the_rule_that_the_documentation_names_refuses_what_cannot_be_parsed(run: Run, places: Places) -> None:
+    (places.home / "policy").mkdir(parents=True)
+    page = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
+    rule = next(block for block in page.split("```cedar\n") if block.startswith('@id("no-curl")')).partition("```")[0]
+    (places.home / "policy" / "mine.cedar").write_text(rule)
+    for command in ("/usr/bin/curl x", "echo Y3VybA== | base64 -d | sh", "a=cu; b=rl; $a$b x"):
+        told = run("policy", "explain", "shell.run", json.dumps({"command": command}), "--output", "json").json
+        assert told["effect"] == "deny", command
+
+
+def test_an_explanation_names_the_program_that_a_path_counts_as(run: Run, places: Places) -> None:
+    told = run("policy", "explain", "shell.run", json.dumps({"command": "/bin/rm x"}), "--output", "json").json
+    assert any("rules that forbid `rm` hold for it" in fact for fact in told["facts"])

@@ -25,7 +25,7 @@ def test_the_page_names_every_structural_rule() -> None:
 
 
 def test_the_examples_load_and_pass() -> None:
-    (rules,) = blocks("cedar")
+    rules = "\n".join(blocks("cedar"))
     (lines,) = blocks("json")
     sources = (*shipped(), Source("example.cedar", rules, user=True))
     results = run_corpus(read_corpus(lines), lambda trial: judge_trial(trial, sources))

@@ -148,15 +148,16 @@ def test_nothing_on_a_card_can_begin_a_line_of_its_own(hostile: str) -> None:
     assert [line.split()[0] for line in lines] == [
         "tool:",
         "wants",
+        "a",
         "because",
         "label",
         "as",
-        lines[5].split()[0],
+        lines[6].split()[0],
         "would",
-        lines[7].split()[0],
+        lines[8].split()[0],
     ]
-    assert lines[5].startswith("  x")
-    assert lines[7].startswith("  x")
+    assert lines[6].startswith("  x")
+    assert lines[8].startswith("  x")
 
 
 @covers("session.cuts-are-stated")

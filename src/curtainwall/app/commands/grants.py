@@ -37,11 +37,14 @@ def list_grants(
     until = ("until",) if everything else ()
     lines = [
         (row.grant.id, _reach(row), row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at),
-         *("stands" if row.revoked is None else when(row.revoked) for _ in until), f"{cover.role} {in_order(cover.value)}")
+         *(_until(row) for _ in until), f"{cover.role} {in_order(cover.value)}")
         for row in rows
         for cover in row.grant.covers
     ]  # fmt: skip
     show(columns(("grant", "for", "where", "by", "since", *until, "covers"), lines))
+    for row in rows:
+        if row.grant.lapsed and row.revoked is None:
+            note(f"{row.grant.id} no longer answers: {row.grant.lapsed}; `curtainwall grants revoke {row.grant.id}` removes it")
 
 
 @app.command()
@@ -62,7 +65,13 @@ def revoke(
     show_json({"grant": whole, "revoked": True}) if output is Output.JSON else show(f"revoked {whole}")
 
 
+def _until(row: GrantRow) -> str:
+    return when(row.revoked) if row.revoked is not None else "no longer answers" if row.grant.lapsed else "stands"
+
+
 def _reach(row: GrantRow) -> str:
+    if row.grant.lapsed:
+        return f"{row.grant.scope}, no longer answers"
     if row.grant.plan is not None:
         return f"{row.grant.scope}, of plan {row.grant.plan}"
     is_for_one = row.grant.digest is not None and row.grant.scope is not GrantScope.ONCE
@@ -74,6 +83,8 @@ def _as_json(row: GrantRow) -> dict[str, object]:
         "id": row.grant.id,
         "scope": row.grant.scope.value,
         "plan": row.grant.plan,
+        "digest": row.grant.digest,
+        "lapsed": row.grant.lapsed or None,
         "stream": row.stream,
         "by": str(row.grant.by),
         "at": timestamp(row.grant.at),

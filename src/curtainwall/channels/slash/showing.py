@@ -122,6 +122,8 @@ def grant_lines(grants: Iterable[Grant]) -> Iterator[str]:
     for grant in grants:
         yield f"{grant.id}  {reach_in_words(grant)}, by {plain_line(str(grant.by))}, {when(grant.at)}"
         yield from (f"  {cover.role} {plain_line(in_order(cover.value))}  ({plain_line(', '.join(cover.rules))})" for cover in grant.covers)
+        if grant.lapsed:
+            yield f"  no longer answers: {grant.lapsed}"
 
 
 def reach_in_words(grant: Grant) -> str:

@@ -6,12 +6,11 @@ from curtainwall.tools.servers.offered import Offered, by_name, why_unusable
 from curtainwall.tools.servers.reviews import Review, Reviews
 from curtainwall.tools.servers.servers import Servers
 from curtainwall.tools.servers.shelf import Shelf, Standing
-from curtainwall.tools.servers.spec import RESERVED, WORKSPACE, ServerSpec, ToolRoles, allowed_environment
+from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec, ToolRoles, allowed_environment
 from curtainwall.tools.servers.supervisor import Grounds, Supervisor, is_running
 from curtainwall.tools.servers.ways import Way, Ways
 
 __all__ = [
-    "RESERVED",
     "WORKSPACE",
     "CannotStart",
     "Grounds",

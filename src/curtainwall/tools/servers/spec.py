@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from curtainwall.facts import quoted
-from curtainwall.model import Broken, Meaning, Role, ToolEffect
-
-RESERVED: Final = frozenset({"session", "filesystem", "fetch", "git", "shell", "egress", "teams"})
-"""The names of our own tools; no server may answer in their place."""
+from curtainwall.model import OWN_SERVERS, Broken, Meaning, Role, ToolEffect
 
 WORKSPACE: Final = "{workspace}"
 """Stands for the session's workspace in arguments and paths."""
@@ -73,7 +70,7 @@ class ServerSpec:
             self._see_what_is_said_of(tool, roles)
 
     def _see_its_name(self) -> None:
-        if self.name in RESERVED:
+        if self.name in OWN_SERVERS:
             raise self._broken("this name is reserved for our own tools; choose another")
         if not _NAME.fullmatch(self.name):
             raise self._broken("a server's name is made of lower-case letters, digits and `_`, and starts with a letter")

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from curtainwall.channels.slash import Control, Outcome
-from curtainwall.channels.slash.showing import limit_words
+from curtainwall.channels.slash.showing import grant_lines, limit_words
 from curtainwall.model import (
     NO_LIMIT,
+    SYSTEM,
     AnswerApproval,
     ApprovalId,
     AskCompaction,
@@ -18,14 +19,19 @@ from curtainwall.model import (
     ChangeMode,
     CompactionSet,
     ContextMeasured,
+    Cover,
+    Grant,
+    GrantId,
     GrantRevoked,
     GrantScope,
     InterruptAsked,
     MessageAccepted,
     Mode,
     ModelChanged,
+    Role,
     RuleDisabled,
     RuleEnabled,
+    RuleId,
     SessionId,
     SessionRenamed,
     Who,
@@ -153,6 +159,15 @@ def test_pending_lists_the_asks_and_shows_one_as_it_is_logged() -> None:
     assert "\n".join(whole) == desk.view(SESSION).pending[0].shown
     assert told(desk, "/pending zzzzzz").refused
     assert told(MemoryDesk(), "/pending").lines == ("nothing waits for an answer",)
+
+
+@covers("approvals.old-tool-grants-lapse")
+def test_a_grant_that_no_longer_answers_says_why() -> None:
+    cover = Cover(role=Role.USE_TOOL, value="pay.send", rules=(RuleId("unjudged-tool"),))
+    grant = Grant(id=GrantId("g"), scope=GrantScope.SESSION, covers=(cover,), by=SYSTEM, at=0)
+    assert [*grant_lines([grant])][-1] == "  no longer answers: it was given for a tool without its arguments; approve the call again"
+    (head, _) = grant_lines([grant.model_copy(update={"digest": "d" * 64})])
+    assert "for one exact call" in head
 
 
 def test_grants_are_listed_and_taken_back() -> None:

@@ -6,7 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.model import SYSTEM, ApprovalId, GrantScope, Mode, Route, RouteAdded, SessionId, SessionOpened, TurnStatus, session_stream
+from curtainwall.model import (
+    SYSTEM,
+    ApprovalId,
+    Batch,
+    Cover,
+    Grant,
+    GrantGiven,
+    GrantId,
+    GrantScope,
+    Mode,
+    Role,
+    Route,
+    RouteAdded,
+    RuleId,
+    SessionId,
+    SessionOpened,
+    TurnStatus,
+    Write,
+    project_stream,
+    session_stream,
+)
 from tests.support.covers import covers
 from tests.support.webs import Visit, Web
 
@@ -102,6 +122,20 @@ def test_an_ask_of_another_session_is_not_found_under_this_one(web: Web, ann: Vi
     approval = web.an_ask(session)
     assert ann.post(f"/asks/{other}/{approval}", answer="once").status_code == 404
     assert web.asks(session) == [approval]
+
+
+@covers("approvals.old-tool-grants-lapse")
+def test_a_grant_for_a_whole_tool_says_that_it_no_longer_answers_and_can_be_removed(web: Web, ann: Visit) -> None:
+    session = web.session()
+    house = web.served.wired.house
+    stream = project_stream(web.served.work.desk.view(session).workspace.path)
+    covers_ = (Cover(role=Role.USE_TOOL, value="pay.send", rules=(RuleId("unjudged-tool"),)),)
+    grant = Grant(id=GrantId("gold"), scope=GrantScope.PROJECT, covers=covers_, by=SYSTEM, at=0)
+    web.do(house.stores.log.append(Batch((Write(stream, house.stores.log.head(stream), (GrantGiven(at=0, grant=grant),)),))))
+    for page in ("/grants", f"/sessions/{session}"):
+        assert "no longer answers: it was given for a tool without its arguments" in ann.get(page).text
+    assert ann.post("/grants/gold/revoke").status_code == 303
+    assert "no longer answers" not in ann.get("/grants").text
 
 
 def test_a_grant_is_taken_back_from_its_session_and_from_the_list(web: Web, ann: Visit) -> None:
