@@ -13,13 +13,19 @@ from curtainwall.model.subjects import Role, Subject, ToolEffect
 from curtainwall.model.verdicts import Mode
 
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
-"""What the house asks for before changed instructions of a workspace count."""
+"""What the house asks for before an instruction file counts that is new or has changed."""
 
 PROPOSE_PLAN: Final = "session.propose_plan"
 """A list of calls to be answered as one."""
 
 SHELL_RUN: Final = "shell.run"
 """A command in a shell, which sees a project read-only until its edits are granted as a whole."""
+
+GIT_CLONE: Final = "git.clone"
+"""A copy of a repository."""
+
+HERE: Final = "."
+"""The workspace itself, as an argument of a call."""
 
 GIT_PUSH: Final = "git.push"
 """A branch on its way to a remote, of which a human is shown the commit."""
