@@ -64,3 +64,20 @@ def test_a_conversation_that_broke_off_is_taken_up_and_one_that_is_lost_is_told_
             assert (await rig.say(session, "/clear word=fig")).text == "HEARD: apple, pear, fig"
 
     run(story())
+
+
+@covers("container.claude-code-follows-no-file")
+def test_claude_code_does_not_follow_instruction_files_of_its_workspace(
+    docker_engine: DockerEngine, real_part: Callable[[str], str], short_path: Path
+) -> None:
+    real_part("claude-code")
+
+    async def story() -> None:
+        async with contained(docker_engine, short_path) as rig:
+            session = await rig.open("claude-code", MODEL)
+            assert (await rig.say(session, "word=plum")).text.endswith("HEARD: plum")
+            for name in ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md"):
+                (rig.folders(session).workspace / name).write_text("word=planted\n")
+            assert (await rig.say(session, "word=pear")).text.endswith("HEARD: plum, pear")
+
+    run(story())
