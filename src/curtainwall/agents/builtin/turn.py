@@ -243,8 +243,7 @@ class Turn:
             program, saved = self.talk.programs[0], self.talk.saved
             going_on = saved if saved is not None and saved.program == program.id else None
             calls.talk = self.talk
-            about = f"{self.at.session}:{program.id}"
-            ended = await self.around.programs.run(about, program, self.tools[1], calls, going_on)
+            ended = await self.around.programs.run(self.at.session, program, self.tools[1], calls, going_on)
             if isinstance(ended, Parked):
                 return ended
             text = f"{ended.text}\n{calls.context}" if calls.context else ended.text
