@@ -95,7 +95,7 @@ async def _runner(work: AtWork, ours: Programs, session: SessionId) -> Callable[
         name = house.mint()
         # Another file each time: the same change over and over is what the breaker is for.
         program = Program(id=name, code=code.replace("NUMBER", name))
-        ended = await ours.run(f"{session}:{name}", program, surface, calls)
+        ended = await ours.run(session, program, surface, calls)
         assert isinstance(ended, Ended)
         assert ended.ok, ended.text
 

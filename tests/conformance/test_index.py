@@ -239,6 +239,13 @@ def test_approvals_are_found_by_session_and_by_id(store: Store) -> None:
     assert len(store.index.approvals(ApprovalQuery(limit=1))) == 1
 
 
+def test_open_approvals_with_a_deadline_are_found(store: Store) -> None:
+    write(store, A, opened("a"), requested("c1"), asked("ap1"), asked("ap2", deadline=NOON), asked("ap3", deadline=NOON))
+    write(store, A, expired("ap3"))
+    assert [row.approval for row in store.index.approvals(ApprovalQuery(with_deadline=True))] == ["ap2"]
+    assert store.index.approvals(ApprovalQuery(session=SessionId("b"), with_deadline=True)) == []
+
+
 def test_grants_of_sessions_and_projects_stand_until_they_are_revoked_or_used(store: Store) -> None:
     project = project_stream("/p")
     write(store, A, opened("a"), granted("g1"), granted("g2", NOON + 1), granted("g3", NOON + 2))

@@ -58,24 +58,33 @@ class FakeClock:
     """A clock that stands still until told otherwise; chance is real."""
 
     at: Millis = 1_700_000_000_000
-    sleepers: list[tuple[Millis, asyncio.Event]] = field(default_factory=list)
+    passed: Millis = 0
+    sleepers: list[tuple[Millis, Millis, asyncio.Event]] = field(default_factory=list)
 
     def now(self) -> Millis:
         return self.at
+
+    def elapsed(self) -> Millis:
+        return self.passed
 
     def entropy(self, size: int) -> bytes:
         return SystemClock().entropy(size)
 
     async def sleep_until(self, at: Millis) -> None:
         if at > self.at:
-            woken = asyncio.Event()
-            self.sleepers.append((at, woken))
-            await woken.wait()
+            sleeper = (at, self.passed + at - self.at, asyncio.Event())
+            self.sleepers.append(sleeper)
+            await sleeper[-1].wait()
 
     def advance(self, millis: Millis) -> None:
+        self.passed += millis
+        self.jump(millis)
+
+    def jump(self, millis: Millis) -> None:
+        """Let somebody set the time of day; no time passes."""
         self.at += millis
-        for at, woken in self.sleepers:
-            if at <= self.at:
+        for at, over, woken in self.sleepers:
+            if at <= self.at or over <= self.passed:
                 woken.set()
 
 

@@ -84,6 +84,9 @@ class StillClock:
     def now(self) -> Millis:
         return self.at
 
+    def elapsed(self) -> Millis:
+        return self.at
+
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)
 

@@ -6,6 +6,8 @@ from curtainwall.app.screen import note
 from curtainwall.app.wiring import Wired
 from curtainwall.channels.terminal import Line, Telling, leave, until_settled
 from curtainwall.model import (
+    GIT_CLONE,
+    HERE,
     Answer,
     AnswerApproval,
     ApprovalAnswered,
@@ -21,9 +23,7 @@ from curtainwall.model import (
 )
 from curtainwall.session import inert
 
-_TOOL = "git.clone"
 _DENIED = "whoever started this task has every ask denied (--on-ask deny)"
-_HERE = "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Cloning:
     async def begin(self, url: str) -> int | None:
         """Clone a repository into the workspace; return an exit code where that has to wait for somebody."""
         note(f"cloning {inert(url)}")
-        request = CallRequest(tool=_TOOL, arguments={"url": url, "path": _HERE})
+        request = CallRequest(tool=GIT_CLONE, arguments={"url": url, "path": HERE})
         return await self._come_to(await self.wired.gate.request(self.session, request, wait=False))
 
     async def go_on(self) -> int | None:
@@ -52,7 +52,7 @@ class Cloning:
         if self.line.desk.view(self.session).turns or self._uncloned() is None:
             return None
         async with self.wired.house.hold(self.session) as actor:
-            waiting = [call for call, it in actor.state.calls.items() if it.turn is None and it.subject.tool == _TOOL]
+            waiting = [call for call, it in actor.state.calls.items() if it.turn is None and it.subject.tool == GIT_CLONE]
         for call in waiting:
             if (code := await self._come_to(await self.wired.gate.go_on(self.session, call))) is not None:
                 return code
@@ -66,7 +66,7 @@ class Cloning:
         wanted: dict[CallId, str] = {}
         for event in (recorded.event for recorded in self.line.feed.read(session_stream(self.session))):
             match event:
-                case CallRequested(turn=None, subject=subject) if subject.tool == _TOOL and subject.raw.get("path") == _HERE:
+                case CallRequested(turn=None, subject=subject) if subject.tool == GIT_CLONE and subject.raw.get("path") == HERE:
                     wanted[event.call] = str(subject.raw.get("url"))
                 case CallFinished(ok=True) if event.call in wanted:
                     return None

@@ -12,6 +12,7 @@ from curtainwall.app.config import Config
 from curtainwall.app.config_agents import model_for
 from curtainwall.app.config_processes import LOCAL
 from curtainwall.app.dangling import dangling
+from curtainwall.app.deadlines import Deadlines
 from curtainwall.app.logs import Logbook
 from curtainwall.app.openings import Wanted
 from curtainwall.app.operators import who_may_answer
@@ -63,12 +64,15 @@ class Serving:
     """The model of a new session where nobody names one."""
     reloading: Reloading = field(init=False)
     taking_up: TakingUp = field(init=False)
+    deadlines: Deadlines = field(init=False)
     _made: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def __post_init__(self) -> None:
         self.reloading = Reloading(self.work.wired.in_force, self.restart, self.book)
         is_owed_an_end = self.wired.lifecycle.is_owed_an_end
-        self.taking_up = TakingUp(self.wired.house.feed, self.wired.store.index, self.work.turns.attend, is_owed_an_end)
+        house, index = self.wired.house, self.wired.store.index
+        self.taking_up = TakingUp(house.feed, index, self.work.turns.attend, is_owed_an_end)
+        self.deadlines = Deadlines(house.feed, index, house.alarm)
 
     @property
     def wired(self) -> Wired:
@@ -131,7 +135,7 @@ class Serving:
 
     def run(self) -> None:
         """Run what the configuration asks for."""
-        self.supervisor.start([self.reloading, self.taking_up])
+        self.supervisor.start([self.reloading, self.taking_up, self.deadlines])
         for name in SERVICES:
             self._start(name)
 

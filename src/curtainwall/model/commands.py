@@ -314,6 +314,9 @@ class AnswerApproval(Command):
 class ExpireApprovals(Command):
     """Settle the approvals whose deadline has passed."""
 
+    overdue: tuple[ApprovalId, ...] = ()
+    """Those whose time is over by a clock that nobody sets, whatever the time of day is now."""
+
 
 class RevokeGrant(Command):
     """Take a standing answer back."""

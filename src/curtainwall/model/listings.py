@@ -106,6 +106,8 @@ class ApprovalQuery:
     approval: ApprovalId | None = None
     shown_at: ShownAt | None = None
     open_only: bool = True
+    with_deadline: bool = False
+    """Leaves out what stays open for ever."""
     limit: int = 200
 
 

@@ -13,7 +13,7 @@ from curtainwall.model.subjects import Role, Subject, ToolEffect
 from curtainwall.model.verdicts import Mode
 
 FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
-"""What the house asks for before changed instructions of a workspace count."""
+"""What the house asks for before an instruction file counts that is new or has changed."""
 
 PROPOSE_PLAN: Final = "session.propose_plan"
 """A list of calls to be answered as one."""
@@ -23,6 +23,12 @@ SHELL_RUN: Final = "shell.run"
 
 MOVE_FILE: Final = "filesystem.move_file"
 """A file or directory on its way to another path, of which a human is shown what it is."""
+
+GIT_CLONE: Final = "git.clone"
+"""A copy of a repository."""
+
+HERE: Final = "."
+"""The workspace itself, as an argument of a call."""
 
 GIT_PUSH: Final = "git.push"
 """A branch on its way to a remote, of which a human is shown the commit."""

@@ -3,6 +3,10 @@
 from curtainwall.runtime.actor import (
     Actor,
 )
+from curtainwall.runtime.alarm import (
+    Alarm,
+    Deadline,
+)
 from curtainwall.runtime.clock import (
     SystemClock,
 )
@@ -37,6 +41,8 @@ from curtainwall.runtime.turns import (
 __all__ = [
     "Actor",
     "AgentOf",
+    "Alarm",
+    "Deadline",
     "House",
     "HouseJournal",
     "LastWords",

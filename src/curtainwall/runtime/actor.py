@@ -1,7 +1,7 @@
 """One session's single writer: take every command that waits, decide, append once, publish."""
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from curtainwall.model import (
     SYSTEM,
     AnyCommand,
     AnyEvent,
+    ApprovalId,
     Batch,
     Broken,
     Clock,
@@ -22,7 +23,7 @@ from curtainwall.model import (
     StreamId,
     TryLater,
 )
-from curtainwall.runtime.alarm import Alarm
+from curtainwall.runtime.alarm import Alarm, Deadline
 from curtainwall.runtime.deciding import Deciding, Follow, RulesNow
 from curtainwall.runtime.feed import Tail
 from curtainwall.runtime.stores import Stores
@@ -36,11 +37,12 @@ Listen = Callable[[SessionState], None]
 
 
 class Neighbours:
-    """The sessions that are in memory in this process, how another one gets there, and who hears that one has grown."""
+    """The sessions that are in memory in this process, how another one gets there, who hears that one has grown, and their alarm."""
 
-    def __init__(self, take_up: Callable[[StreamId], object], grown: Callable[[StreamId], object]) -> None:
+    def __init__(self, take_up: Callable[[StreamId], object], grown: Callable[[StreamId], object], alarm: Alarm) -> None:
         self.take_up = take_up
         self.grown = grown
+        self.alarm = alarm
         self.actors: dict[StreamId, Actor] = {}
         self.arrivals = 0
         """How many have come so far. Whoever comes may have posted commands when another process decided for it."""
@@ -82,7 +84,6 @@ class Actor:
         self._inbox_changed = True
         self._is_deciding = False
         self._task: asyncio.Task[None] | None = None
-        self._alarm = Alarm(clock, self._expire)
 
     def start(self) -> None:
         """Fold the log, close what a crash left open, and begin to take commands."""
@@ -165,6 +166,17 @@ class Actor:
             self._listeners.remove(listen)
 
     @property
+    def deadlines(self) -> tuple[Deadline, ...]:
+        """When the open approvals expire that have a deadline."""
+        asked = (open_.asked for open_ in self.state.approvals.values())
+        return tuple(Deadline(it.approval, it.at, it.deadline) for it in asked if it.deadline is not None)
+
+    def expire(self, approvals: Collection[ApprovalId]) -> None:
+        """Settle approvals whose time is over, as soon as that can be written down."""
+        self._tickets.append(Ticket(ExpireApprovals(by=SYSTEM, overdue=tuple(approvals)), is_owed=True))
+        self._work.set()
+
+    @property
     def is_idle(self) -> bool:
         """Tell whether the session can be dropped from memory: nobody holds it, nothing waits, no permitted call is out."""
         running = any(call.standing is Standing.PERMITTED for call in self.state.calls.values())
@@ -189,13 +201,13 @@ class Actor:
     async def stop(self) -> None:
         """Let go of the session; what waits in the inbox stays for the next owner."""
         await self._is_free.wait()
-        tasks = [task for task in (self._task, self._alarm.task) if task is not None]
-        for task in tasks:
-            task.cancel()
+        if self._task is not None:
+            self._task.cancel()
         if not self._is_deciding and not self._tickets and not self.uncounted:
-            # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the tasks have ended.
+            # Nothing is on its way to the log, and nothing will be: whoever comes next need not wait until the task has ended.
             self._lease.release()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
         self._may_rest.set()
         await self._settle_debts()
         fail(self._tickets, Conflict("this process let go of the session before deciding"))
@@ -229,9 +241,6 @@ class Actor:
             except asyncio.CancelledError:
                 fail(tickets, Conflict("this process let go of the session before deciding"))
                 raise
-            else:
-                # Not where it failed: a deadline that has passed would have it tried again at once, and again.
-                self._alarm.set(self.state)
             finally:
                 self._is_deciding = False
             self._may_rest.set()
@@ -294,6 +303,7 @@ class Actor:
     def take_in(self, decision: "Decision") -> None:
         """Let the state be what is durable by now, and tell everyone who waits."""
         self._deciding.take_in(decision.draft, decision.batch)
+        self._neighbours.alarm.set(self.stream, self.deadlines)
         for ticket in decision.tickets:
             ticket.tell()
         self._tell_grown()
@@ -349,10 +359,6 @@ class Actor:
             return False
         ticket.fail(Conflict(f"command `{ticket.key}` was decided by another process"))
         return True
-
-    def _expire(self) -> None:
-        self._tickets.append(Ticket(ExpireApprovals(by=SYSTEM), is_owed=True))
-        self._work.set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,101 @@
-"""The first deadline among the approvals of a session, and somebody who is called when it has come."""
+"""One alarm for the deadlines of every session that this process knows of, in memory or not."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
-from curtainwall.model import Clock, Millis
-from curtainwall.session import SessionState
+from curtainwall.model import ApprovalId, Clock, Millis, StreamId
+
+Ring = Callable[[StreamId, frozenset[ApprovalId]], bool]
+"""Has approvals of a session expire; False where that has to be tried again."""
+
+_TRY_AGAIN: Millis = 1_000
+_LOOK_AGAIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When an open approval expires: a time of day, and when it was asked."""
+
+    approval: ApprovalId
+    asked: Millis
+    at: Millis
 
 
 class Alarm:
-    """Rings when it was last set to, and not when it was set to before."""
+    """Rings for each approval whose deadline has come, once, and again only where nobody could do anything about it.
 
-    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
-        self.task: asyncio.Task[None] | None = None
+    A deadline is a time of day, and somebody may set the clock. Forward, it comes at once. Backward, it comes when as much time has passed
+    as was left when the deadline was first seen here: at most as long as the ask was to stay open.
+    """
+
+    def __init__(self, clock: Clock, ring: Ring) -> None:
         self._clock = clock
         self._ring = ring
+        self._changed = asyncio.Event()
+        # For each approval the time of day, and the same moment on the clock that nobody sets.
+        self._due: dict[StreamId, dict[ApprovalId, tuple[Millis, Millis]]] = {}
 
-    def set(self, state: SessionState) -> None:
-        """Ring at the first deadline of what is open now; where nothing has one, never."""
-        if self.task is not None:
-            self.task.cancel()
-            self.task = None
-        deadlines = [open_.asked.deadline for open_ in state.approvals.values() if open_.asked.deadline is not None]
-        if deadlines:
-            self.task = asyncio.create_task(self._ring_at(min(deadlines)))
+    def set(self, stream: StreamId, deadlines: Iterable[Deadline]) -> None:
+        """Let these be the deadlines of a session, in place of those that it had before."""
+        before = self._due.pop(stream, {})
+        due = {it.approval: before.get(it.approval) or self._measure(it) for it in deadlines}
+        if due:
+            self._due[stream] = due
+        if due.keys() - before.keys():
+            self._changed.set()
 
-    async def _ring_at(self, at: Millis) -> None:
-        await self._clock.sleep_until(at)
-        self._ring()
+    async def run(self) -> None:
+        """Ring for as long as this process has sessions."""
+        while True:
+            self._changed.clear()
+            for stream, approvals in self._take_due():
+                if not self._ring(stream, approvals):
+                    self._try_again(stream, approvals)
+            await self._wait()
+
+    def _measure(self, deadline: Deadline) -> tuple[Millis, Millis]:
+        left = min(deadline.at - self._clock.now(), deadline.at - deadline.asked)
+        return deadline.at, self._clock.elapsed() + left
+
+    def _left(self, due: tuple[Millis, Millis]) -> Millis:
+        at, measured = due
+        return min(at - self._clock.now(), measured - self._clock.elapsed())
+
+    def _take_due(self) -> Collection[tuple[StreamId, frozenset[ApprovalId]]]:
+        """Return whose time is over, and forget it."""
+        taken: list[tuple[StreamId, frozenset[ApprovalId]]] = []
+        for stream, deadlines in tuple(self._due.items()):
+            over = frozenset(approval for approval, due in deadlines.items() if self._left(due) <= 0)
+            if over:
+                taken.append((stream, over))
+                self._forget(stream, over)
+        return taken
+
+    def _forget(self, stream: StreamId, approvals: frozenset[ApprovalId]) -> None:
+        left = {approval: due for approval, due in self._due[stream].items() if approval not in approvals}
+        if left:
+            self._due[stream] = left
+        else:
+            del self._due[stream]
+
+    def _try_again(self, stream: StreamId, approvals: frozenset[ApprovalId]) -> None:
+        again = (self._clock.now() + _TRY_AGAIN, self._clock.elapsed() + _TRY_AGAIN)
+        self._due[stream] = {**self._due.get(stream, {}), **dict.fromkeys(approvals, again)}
+
+    async def _wait(self) -> None:
+        """Return when the next deadline has come, or another may be the next."""
+        lefts = [self._left(due) for deadlines in self._due.values() for due in deadlines.values()]
+        if not lefts:
+            await self._changed.wait()
+            return
+        waits = (
+            asyncio.create_task(self._changed.wait()),
+            asyncio.create_task(self._clock.sleep_until(self._clock.now() + min(lefts))),
+        )
+        try:
+            # With a bound: the clock may have been set before the sleep began.
+            await asyncio.wait(waits, timeout=_LOOK_AGAIN, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()

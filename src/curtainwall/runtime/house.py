@@ -1,6 +1,7 @@
 """The house: every open session's actor, and the way in for commands, whichever process decides."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from itertools import chain
@@ -13,6 +14,8 @@ from curtainwall.model import (
     REFUSALS,
     AnyCommand,
     AnyEvent,
+    ApprovalId,
+    ApprovalQuery,
     Batch,
     Clock,
     CommandRefused,
@@ -38,10 +41,12 @@ from curtainwall.model import (
     freed_lease,
     inbox_of,
     ordered_id,
+    session_of,
     session_stream,
     wanted_lease,
 )
 from curtainwall.runtime.actor import Actor, Neighbours
+from curtainwall.runtime.alarm import Alarm
 from curtainwall.runtime.deciding import RulesNow
 from curtainwall.runtime.ends import EndOf
 from curtainwall.runtime.feed import LogFeed, Tail
@@ -50,6 +55,7 @@ from curtainwall.runtime.stores import Stores
 from curtainwall.runtime.wakes import Wakes
 from curtainwall.session import ProjectState, SessionState, decide_project, fold_project, lift, posts_of, turned_away, unanswerable
 
+_LOG = logging.getLogger(__name__)
 _LOOK_AGAIN = 1.0
 _MANY_TIMES = 20
 _INBOX, _WANTED = inbox_of(StreamId("")), wanted_lease(StreamId(""))
@@ -65,7 +71,8 @@ class House:
         self.wakes = Wakes()
         self._patience = Patience(patience, self._owner_pid)
         self.feed = LogFeed(stores.log, self.wakes, self._tail)
-        self._neighbours = Neighbours(self._actor, lambda stream: self.wakes.wake(frozenset((stream,))))
+        self.alarm = Alarm(clock, self._expire)
+        self._neighbours = Neighbours(self._actor, lambda stream: self.wakes.wake(frozenset((stream,))), self.alarm)
         self._actors = self._neighbours.actors
         self._tasks: set[asyncio.Task[None]] = set()
         self._linger = linger
@@ -75,6 +82,7 @@ class House:
         changes = await self._opened.enter_async_context(self.stores.log.watch(self._concerns))
         self.spawn(self._watch(changes))
         self.spawn(self._sweep())
+        self.spawn(self.alarm.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -311,8 +319,28 @@ class House:
                     del self._actors[stream]
                     await self._let_go(actor)
 
+    def _expire(self, stream: StreamId, approvals: frozenset[ApprovalId]) -> bool:
+        """Have approvals expire whose time is over; False where another process decides for their session, or nobody can now."""
+        index, session = self.stores.index, session_of(stream)
+        try:
+            if not any(index.approvals(ApprovalQuery(session=session, approval=approval)) for approval in approvals):
+                # Settled or deleted by another process.
+                return True
+            actor = self._actor(stream)
+        except CurtainwallError:
+            return False
+        except Exception:  # noqa: BLE001 - a fault of ours in one session must not keep the asks of others open
+            _LOG.exception("the approvals of session `%s` could not expire", session)
+            return True
+        if actor is None:
+            return False
+        actor.expire(approvals)
+        return True
+
     async def _let_go(self, actor: Actor) -> None:
-        """Stop deciding for a session, and tell whoever waits for it."""
+        """Stop deciding for a session, and tell whoever waits for it; what it asked expires all the same."""
+        # Before the lease is free: whoever takes it next knows better.
+        self.alarm.set(actor.stream, actor.deadlines)
         await actor.stop()
         if actor.is_wanted:
             self.stores.leases.tell(freed_lease(actor.stream))

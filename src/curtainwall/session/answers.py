@@ -15,6 +15,7 @@ from curtainwall.model import (
     ApprovalId,
     CallDenied,
     Cover,
+    ExpireApprovals,
     Grant,
     GrantGiven,
     GrantRevoked,
@@ -82,11 +83,11 @@ def _see_that_it_may_stand(approval: ApprovalId, covers: Sequence[Cover], scope:
         raise NotAllowed("this is a yes to one text, which is given once at a time; the grant would answer for any later text")
 
 
-def expire(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
+def expire(state: SessionState, command: ExpireApprovals, moment: Moment) -> tuple[AnyEvent, ...]:
     """Settle what nobody answered in time; its calls are denied."""
     events: list[AnyEvent] = []
     for id_, approval in state.approvals.items():
-        if _is_over(approval, moment):
+        if _is_over(approval, moment) or (id_ in command.overdue and approval.asked.deadline is not None):
             events.append(ApprovalExpired(at=moment.at, approval=id_))
             events += _deny_all(approval, "approval-expired", "nobody answered in time", moment)
     return tuple(events)

@@ -204,7 +204,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case AnswerApproval():
             return answers.answer(state, command, rules, moment)
         case ExpireApprovals():
-            return answers.expire(state, moment)
+            return answers.expire(state, command, moment)
         case RevokeGrant():
             return answers.revoke(state, command, rules, moment)
         case RaiseBudget():

@@ -90,6 +90,7 @@ class SqliteIndex:
             (f"{column} = ?", value) for column, value in (("session", query.session), ("approval", query.approval)) if value is not None
         ]
         conditions = [condition for condition, _ in wanted] + (["status = 'open'"] if query.open_only else [])
+        conditions += ["deadline IS NOT NULL"] if query.with_deadline else []
         values = [value for _, value in wanted]
         if (place := query.shown_at) is not None:
             conditions.append(f"{_SHOWN_AT})" if place.reference is None else f"{_SHOWN_AT} AND w.reference = ?)")

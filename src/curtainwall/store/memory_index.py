@@ -74,6 +74,7 @@ class MemoryIndex:
             if query.session in (None, row.session)
             and query.approval in (None, row.approval)
             and (row.status == "open" or not query.open_only)
+            and (row.deadline is not None or not query.with_deadline)
             and (query.shown_at is None or self._is_shown(row.session, query.shown_at))
         ]
         rows.sort(key=lambda row: (row.asked, row.session, row.approval), reverse=True)

@@ -277,7 +277,7 @@ _SESSION = (
         _means("what", Role.RAISE_BUDGET),
     ),
     _tool(
-        FOLLOW_INSTRUCTIONS, MODIFY, "Go by instructions of the workspace that have changed.",
+        FOLLOW_INSTRUCTIONS, MODIFY, "Follow an instruction file of the workspace that is new or has changed.",
         _object("path content", path=_text("their file"), content=_text("the whole new text")),
         _means("path", READ),
     ).model_copy(update={"for_house": True}),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.model import ApprovalAsked, CallDenied, CallFinished, CallRequested
+from curtainwall.model import AnyEvent, ApprovalAsked, ApprovalExpired, CallDenied, CallFinished, CallRequested
 from tests.integration.app.conftest import Program, Running
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
@@ -270,3 +270,32 @@ def test_a_call_that_runs_comes_to_its_end_and_the_next_one_begins_after_the_nex
     assert (workspace / "log").read_text() == "one\ntwo\n"
     running.interrupt()
     assert running.code() == 0
+
+
+@covers("approvals.deadline-with-nobody-connected")
+def test_asks_expire_in_time_while_nobody_is_connected_also_those_of_a_terminal_that_has_ended(served: Served) -> None:
+    served.program.configure(served.config("[approvals]\ndeadline = '5s'\n"))
+    model = served.script(READ, {"text": "nobody let me"})
+    (born,) = served.home.born(model)
+    assert served.program("start", "--model", model, "--on-ask", "park", "go", fails=True).returncode == 3
+    (before,) = (row["id"] for row in served.program.sessions() if row["id"] != born)
+    running = served.start()
+    until(lambda: any(isinstance(event, ApprovalAsked) for event in served.home.events(born)))
+    assert served.program("start", "--model", model, "--on-ask", "park", "go", fails=True).returncode == 3
+    (meanwhile,) = (row["id"] for row in served.program.sessions() if row["id"] not in (born, before))
+    for session in (born, before, meanwhile):
+        events = until(lambda session=session: _with_expiry(served.home.events(session)))
+        (asked,) = (event for event in events if isinstance(event, ApprovalAsked))
+        (expired,) = (event for event in events if isinstance(event, ApprovalExpired))
+        assert asked.deadline is not None
+        assert expired.at >= asked.deadline
+    assert served.program.json("approvals", "list") == []
+    until(lambda: served.session(born)["status"] == "ready")
+    assert served.session(meanwhile)["status"] == "waiting", "whoever sits at the terminal goes on with it"
+    assert "nobody let me" in served.program("start", "--resume", meanwhile).stdout
+    running.interrupt()
+    assert running.code() == 0
+
+
+def _with_expiry(events: list[AnyEvent]) -> list[AnyEvent]:
+    return events if any(isinstance(event, ApprovalExpired) for event in events) else []

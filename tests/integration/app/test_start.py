@@ -260,6 +260,16 @@ def test_what_is_piped_in_is_the_task_or_belongs_to_it(program: Program) -> None
 # Options
 
 
+@covers("approvals.deadline-with-nobody-connected")
+def test_a_task_that_waits_for_an_answer_goes_on_with_the_denial_when_the_deadline_has_come(program: Program) -> None:
+    # Longer than an idle session stays in memory.
+    program.configure('[approvals]\ndeadline = "5s"\n')
+    model = script(program, {"code": "await filesystem.read_file(path='/etc/hostname')"}, {"text": "nobody let me"})
+    done = program("start", "--on-ask", "wait", "--model", model, "--workspace", program.workspace, "what is it?")
+    assert "nobody let me" in done.stdout
+    assert "nobody answered" in done.stderr
+
+
 @covers("start.on-ask-deny")
 def test_on_ask_deny_lets_the_agent_go_on_without(program: Program) -> None:
     (program.workspace / "mine.txt").write_text("all mine\n")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.model import InstructionsPinned
 from tests.integration.app.conftest import Program
 from tests.support.git_server import git, serving
+from tests.support.serving import Home
 from tests.support.waiting import until
 
 
@@ -20,7 +22,8 @@ def url(tmp_path: Path) -> Iterator[str]:
         where = tmp_path / "elsewhere"
         git("init", "--quiet", "--initial-branch=main", str(where))
         (where / "notes.txt").write_text("the shop opens at nine\n")
-        git("add", "notes.txt", cwd=where)
+        (where / "AGENTS.md").write_text("Be kind to customers.\n")
+        git("add", "notes.txt", "AGENTS.md", cwd=where)
         git("commit", "--quiet", "-m", "one", cwd=where)
         git("push", "--quiet", str(tmp_path / "served" / "shop.git"), "main", cwd=where)
         yield server.url("shop.git")
@@ -38,6 +41,8 @@ def test_a_clone_that_asks_parks_and_the_task_follows_it_after_the_yes(program: 
 
     program("approve", program.open_approval())
     assert "the shop opens at nine" in program("start", "--resume", session).stdout
+    pinned = [event.path for event in Home(program.environ).events(session) if isinstance(event, InstructionsPinned)]
+    assert pinned == ["AGENTS.md"], "the user named the repository"
 
 
 def test_a_parked_clone_is_one_json_document(program: Program, url: str) -> None:

@@ -18,8 +18,6 @@ def test_whoever_waits_for_an_interpreter_is_not_overtaken_by_a_spare_one() -> N
 
     async def story() -> None:
         workers = Workers(lambda: None, CodeLimits(), most=1)
-        # One of the two is the checker's from here on.
-        await workers.check("None", "")
         for _ in range(ROUNDS):
             is_lent = asyncio.Event()
             async with workers.lend_with(""):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from curtainwall.app.deadlines import Deadlines
 from curtainwall.model import (
     HOUSE,
     LEFT,
@@ -73,6 +74,17 @@ def store(disk: MemoryDisk | None = None) -> MemoryStore:
 
 def message(word: str) -> SendMessage:
     return SendMessage(by=ANN, message=MessageId(word), text=word)
+
+
+async def asked_and_left(house: House, workspace: Path) -> SessionId:
+    """Return a session with an open ask that no call waits for."""
+    session, request = await open_session(house, workspace), read("/etc/hostname")
+    async with house.hold(session) as actor:
+        place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
+        prepared = tools(FarSide(workspace / "far")).prepare(request.tool, request.arguments, place)
+        await actor.submit(RequestCall(by=SYSTEM, call=CallId("c1"), subject=prepared.subject))
+        assert actor.state.approvals
+    return session
 
 
 def test_the_same_key_at_the_same_time_is_the_same_command(tmp_path: Path) -> None:
@@ -256,6 +268,103 @@ def test_an_ask_that_nobody_answers_expires_into_a_denial(tmp_path: Path) -> Non
             with pytest.raises(AlreadyAnswered, match="expired at"):
                 await h.send(session, AnswerApproval(by=ANN, approval=row.approval, granted=True))
             assert far.lines == []
+
+    run(story())
+
+
+@covers("approvals.deadline-with-nobody-connected")
+def test_an_ask_expires_in_time_also_in_a_session_that_is_not_in_memory(tmp_path: Path) -> None:
+    async def story() -> None:
+        clock = FakeClock()
+        async with house(store(), Rules(policy=policy(), deadline=60_000), clock, linger=0) as h:
+            session = await asked_and_left(h, tmp_path)
+            await until(lambda: h.peek(session) is None)
+            clock.advance(59_999)
+            assert h.peek(session) is None
+            clock.advance(1)
+            await until(lambda: "ApprovalExpired" in kinds(h, session))
+            await until(lambda: h.peek(session) is None)
+
+    run(story())
+
+
+@covers("approvals.deadline-with-nobody-connected")
+def test_whoever_serves_a_home_lets_the_asks_of_every_session_expire_in_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        clock, disk, rules = FakeClock(), MemoryDisk(), Rules(policy=policy(), deadline=60_000)
+        async with house(store(disk), rules, clock) as one:
+            before = await asked_and_left(one, tmp_path)
+        async with house(store(disk), rules, clock) as serving:
+            service = asyncio.create_task(Deadlines(serving.feed, serving.stores.index, serving.alarm).run())
+            async with house(store(disk), rules, clock) as two:
+                meanwhile = await asked_and_left(two, tmp_path)
+            asleep = len(clock.sleepers)
+            await until(lambda: len(clock.sleepers) > asleep)
+            clock.advance(60_000)
+            await until(lambda: all("ApprovalExpired" in kinds(serving, session) for session in (before, meanwhile)))
+            service.cancel()
+
+    run(story())
+
+
+@covers("approvals.deadline-with-nobody-connected")
+def test_an_ask_of_a_session_that_another_process_had_expires_once_that_one_is_gone(tmp_path: Path) -> None:
+    async def story() -> None:
+        clock, disk, rules = FakeClock(), MemoryDisk(), Rules(policy=policy(), deadline=60_000)
+        async with house(store(disk), rules, clock) as serving:
+            held = store(disk)
+            async with house(held, rules, clock) as one:
+                session = await asked_and_left(one, tmp_path)
+            lease = held.leases.take(session_stream(session))
+            assert lease is not None
+            service = asyncio.create_task(Deadlines(serving.feed, serving.stores.index, serving.alarm).run())
+            await until(lambda: clock.sleepers)
+            clock.advance(60_000)
+            await until(lambda: any(at > clock.at for at, _, _ in clock.sleepers))
+            assert "ApprovalExpired" not in kinds(serving, session), "somebody else decides for it"
+            lease.release()
+            clock.advance(1_000)
+            await until(lambda: "ApprovalExpired" in kinds(serving, session))
+            service.cancel()
+
+    run(story())
+
+
+@covers("approvals.deadline-and-the-clock")
+@pytest.mark.parametrize("linger", [0.0, _FOR_EVER])
+def test_an_ask_expires_at_once_where_the_clock_is_set_forward_and_in_its_time_where_it_is_set_back(tmp_path: Path, linger: float) -> None:
+    async def story() -> None:
+        clock = FakeClock()
+        async with house(store(), Rules(policy=policy(), deadline=60_000), clock, linger=linger) as h:
+            session = await asked_and_left(h, tmp_path)
+            clock.jump(60_000)
+            await until(lambda: "ApprovalExpired" in kinds(h, session))
+            session = await asked_and_left(h, tmp_path)
+            clock.jump(-86_400_000)
+            clock.advance(59_999)
+            await h.send(session, message("another command has the alarm set anew"))
+            assert "ApprovalExpired" not in kinds(h, session)
+            clock.advance(1)
+            await until(lambda: "ApprovalExpired" in kinds(h, session))
+            assert kinds(h, session)[-1] == "CallDenied"
+
+    run(story())
+
+
+@covers("approvals.deadline-and-the-clock")
+def test_an_ask_of_an_earlier_process_waits_no_longer_than_it_was_to_where_the_clock_was_set_back_between(tmp_path: Path) -> None:
+    async def story() -> None:
+        clock, disk, rules = FakeClock(), MemoryDisk(), Rules(policy=policy(), deadline=60_000)
+        async with house(store(disk), rules, clock) as one:
+            session = await asked_and_left(one, tmp_path)
+        clock.jump(-86_400_000)
+        asleep = len(clock.sleepers)
+        async with house(store(disk), rules, clock) as h, h.hold(session) as actor:
+            await until(lambda: len(clock.sleepers) > asleep)
+            clock.advance(59_999)
+            assert actor.state.approvals
+            clock.advance(1)
+            await until(lambda: not actor.state.approvals)
 
     run(story())
 

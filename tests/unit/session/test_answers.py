@@ -227,6 +227,14 @@ def test_what_nobody_answers_in_time_expires_and_is_denied() -> None:
     after.when(EXPIRE).then_nothing()
 
 
+@covers("approvals.deadline-and-the-clock")
+def test_what_is_overdue_by_a_clock_that_nobody_sets_expires_at_any_time_of_day_unless_it_has_no_deadline() -> None:
+    here = given(ready()).under(deadline=1_000).happened(asked(PUSH)).under(deadline=None).happened(asked(OTHER))
+    expire = ExpireApprovals(by=SYSTEM, overdue=(PUSH.approval, OTHER.approval, ApprovalId("nobody")))
+    after = here.later(1).when(expire).then(ApprovalExpired, CallDenied)
+    assert list(after.state.approvals) == [OTHER.approval]
+
+
 @covers("session.deadlines-deny")
 def test_an_answer_after_the_deadline_is_too_late_even_before_anyone_noticed() -> None:
     here = given(ready()).under(deadline=1_000).happened(asked(PUSH))

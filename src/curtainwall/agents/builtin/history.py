@@ -10,6 +10,8 @@ from curtainwall.agents.builtin.instructions import digest_of
 from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, HumanSaid, Item, Program, ProgramEnded
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
+    GIT_CLONE,
+    HERE,
     AgentSpoke,
     AnyEvent,
     ApprovalAsked,
@@ -91,9 +93,11 @@ class Conversation:
     calls: dict[CallId, MadeCall] = field(default_factory=dict[CallId, MadeCall])
     pinned: dict[str, tuple[Digest, str]] = field(default_factory=dict[str, tuple[Digest, str]])
     following: dict[tuple[str, Digest], CallId] = field(default_factory=dict[tuple[str, Digest], CallId])
-    """Questions whether changed instructions count, by file and what it holds."""
+    """Questions whether new or changed instructions count, by file and what it holds."""
     refused: set[CallId] = field(default_factory=set[CallId])
     """Those of them that were answered with no."""
+    has_acted: bool = False
+    """Whether an agent may have changed the workspace: it has replied or made calls, here or in the session that this one goes on from."""
     last_words: str = ""
     model: str = ""
     workspace: Workspace | None = None
@@ -116,6 +120,7 @@ class Conversation:
             case ModelRequested():
                 self._sent(event)
             case ModelResponded():
+                self.has_acted = True
                 said = AgentSaid.model_validate(self.load(event.normalised))
                 self.items.append(said)
                 self.replies += 1
@@ -145,6 +150,7 @@ class Conversation:
                 # Answered and done with; the same text again, after another, is a new question.
                 self.following = {asked: call for asked, call in self.following.items() if call != event.call}
             case CallRequested():
+                self.has_acted = self.has_acted or not _is_first_clone(event)
                 if event.turn is not None and event.turn == self.turn:
                     self.calls[event.call] = MadeCall(event.subject.tool)
             case ApprovalAsked() | ApprovalJoined():
@@ -159,6 +165,7 @@ class Conversation:
                 self.items = list(ITEMS.validate_python(told["items"] if isinstance(told, dict) else ()))
                 self.request, self.used = None, event.after
             case HistoryInherited():
+                self.has_acted = True
                 self._inherit(event)
             case SessionOpened():
                 self.model, self.workspace = event.model, event.workspace
@@ -226,6 +233,13 @@ class Conversation:
             self.take(told)
         self._close_turn()
         self._queued.clear()
+        # What was still open there is not answered here.
+        self.following = {asked: call for asked, call in self.following.items() if call in self.refused}
+
+
+def _is_first_clone(event: CallRequested) -> bool:
+    """Tell whether this is the clone of the repository that the user named for the session, which comes before its first turn."""
+    return event.turn is None and event.subject.tool == GIT_CLONE and event.subject.raw.get("path") == HERE
 
 
 def _events_in(told: JsonValue) -> list[AnyEvent]:

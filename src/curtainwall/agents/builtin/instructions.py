@@ -1,4 +1,4 @@
-"""What a workspace tells agents: read once, by descriptor, and pinned; the agent goes by what was pinned, whatever becomes of the file."""
+"""Instruction files of a workspace: read by descriptor and pinned; the agent follows what was pinned, whatever becomes of the file."""
 
 import hashlib
 import os
@@ -11,6 +11,8 @@ from curtainwall.host import open_beneath
 from curtainwall.model import Digest, Workspace
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
+NONE = ""
+"""What is remembered of a file that was not there."""
 COMPACT = "compact instructions"
 _BIGGEST = 64 * 1024
 
@@ -27,7 +29,7 @@ class Remembered(Protocol):
     """What instructions were last gone by, over all sessions of a workspace."""
 
     def known(self, workspace: str, path: str) -> str | None:
-        """Return the digest that was remembered."""
+        """Return the digest that was remembered, `NONE` for a file that was not there, or None where nobody has looked."""
         ...
 
     def remember(self, workspace: str, path: str, digest: str) -> None:

@@ -27,7 +27,7 @@ from curtainwall.agents.builtin.stubs import Surface
 from curtainwall.agents.builtin.talk import Program
 from curtainwall.agents.builtin.valuing import TELLING, with_value_told
 from curtainwall.agents.builtin.workers import Workers
-from curtainwall.model import LEFT, Broken, CallId, Journal, Save, SavedProgram
+from curtainwall.model import LEFT, Broken, CallId, Journal, Save, SavedProgram, SessionId
 
 SLEEP = "system.async_sleep"
 _MIB = 1024 * 1024
@@ -135,9 +135,13 @@ class Programs:
         self.seal = seal
         self.journal = journal
 
-    async def run(self, about: str, program: Program, surface: Surface, calls: Calls, saved: SavedProgram | None = None) -> Ended | Parked:
-        """Run a program from its beginning, or on from where it was saved. `about` names the session and the program for good."""
-        run = _Run(self, about, program, surface, calls, self.workers.start_check(program.code, surface.stubs), self.seal.way_out(about))
+    async def run(
+        self, session: SessionId, program: Program, surface: Surface, calls: Calls, saved: SavedProgram | None = None
+    ) -> Ended | Parked:
+        """Run a program of a session from its beginning, or on from where it was saved."""
+        about = f"{session}:{program.id}"
+        checked = self.workers.checkers.start(session, program.code, surface.stubs)
+        run = _Run(self, about, program, surface, calls, checked, self.seal.way_out(about))
         try:
             return await run.run(saved)
         except _IsWrong as wrong:
@@ -151,12 +155,16 @@ class Programs:
         except BaseException:
             await run.give_up()
             raise
+        finally:
+            # Nobody wants the verdict any more, and whoever is next should not wait for it.
+            checked.cancel()
 
 
 @dataclass(slots=True)
 class _Run:
     programs: Programs
     about: str
+    """Names the session and the program for good."""
     program: Program
     surface: Surface
     calls: Calls

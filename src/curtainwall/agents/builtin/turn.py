@@ -9,7 +9,7 @@ from curtainwall.agents.builtin.calls import TurnCalls
 from curtainwall.agents.builtin.compaction import Compacted, compacted, estimate
 from curtainwall.agents.builtin.hearing import Hearing
 from curtainwall.agents.builtin.history import Conversation
-from curtainwall.agents.builtin.instructions import Remembered, compact_instructions, digest_of, read_instructions
+from curtainwall.agents.builtin.instructions import NAMES, NONE, Remembered, compact_instructions, digest_of, read_instructions
 from curtainwall.agents.builtin.program import Parked, Programs
 from curtainwall.agents.builtin.prompt import system_prompt
 from curtainwall.agents.builtin.stubs import Surface
@@ -199,23 +199,34 @@ class Turn:
         await self.record(event)
 
     async def _pin_instructions(self) -> None:
-        """Take in what the workspace tells agents. What has changed since it was last gone by counts only after a yes."""
-        workspace = self.talk.workspace
+        """Pin the instruction files of the workspace.
+
+        What lies there before the agent has done anything is the user's. What appears or changes later counts only after a yes, since the
+        agent, or whatever it fetched, may have written it.
+        """
+        workspace, remembered = self.talk.workspace, self.around.remembered
         assert workspace is not None
-        for found in read_instructions(workspace):
+        is_untouched = not self.talk.has_acted
+        files = tuple(read_instructions(workspace))
+        if is_untouched and not workspace.own:
+            # Other sessions work in a project, too: what one of them leaves there is not the user's for the next.
+            for name in set(NAMES) - {found.path for found in files}:
+                if remembered.known(workspace.path, name) is None:
+                    remembered.remember(workspace.path, name, NONE)
+        for found in files:
             text = self.around.masker.mask_text(found.text)
             digest = digest_of(text)
             pinned = self.talk.pinned.get(found.path)
-            last = pinned[0] if pinned else self.around.remembered.known(workspace.path, found.path)
+            last = pinned[0] if pinned else remembered.known(workspace.path, found.path)
             if pinned and last == digest:
                 continue
-            if last in (None, digest) or await self._may_follow(found.path, text, digest):
+            if last == digest or (last is None and is_untouched) or await self._may_follow(found.path, text, digest):
                 kept = await self.around.journal.keep(text)
-                self.around.remembered.remember(workspace.path, found.path, digest)
+                remembered.remember(workspace.path, found.path, digest)
                 await self.record(InstructionsPinned(at=self.around.clock.now(), path=found.path, digest=digest, text=kept))
 
     async def _may_follow(self, path: str, text: str, digest: Digest) -> bool:
-        """Ask, once, whether changed instructions count. Nobody waits for the answer: until then it is the old ones, or none."""
+        """Ask, once, whether new or changed instructions count. Nobody waits for the answer: until then it is the old ones, or none."""
         call = self.talk.following.get((path, digest))
         if call is None:
             request = CallRequest(tool=FOLLOW_INSTRUCTIONS, arguments={"path": path, "content": text}, turn=self.at.turn, by_house=True)
@@ -232,8 +243,7 @@ class Turn:
             program, saved = self.talk.programs[0], self.talk.saved
             going_on = saved if saved is not None and saved.program == program.id else None
             calls.talk = self.talk
-            about = f"{self.at.session}:{program.id}"
-            ended = await self.around.programs.run(about, program, self.tools[1], calls, going_on)
+            ended = await self.around.programs.run(self.at.session, program, self.tools[1], calls, going_on)
             if isinstance(ended, Parked):
                 return ended
             text = f"{ended.text}\n{calls.context}" if calls.context else ended.text

@@ -6,11 +6,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic_monty import AsyncMonty, AsyncMontySession, MontyCrashedError, MontyError, MontyTypingError, ResourceLimits
+from pydantic_monty import AsyncMonty, AsyncMontySession, MontyCrashedError, MontyError, ResourceLimits
 
-from curtainwall.agents.builtin.checking import MORE_BUILTINS, as_function, placed
-
-_MANY_CHECKS = 50
+from curtainwall.agents.builtin.checkers import LONGEST, Checkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +45,28 @@ class _Spare:
 class Workers:
     """A pool that is opened on first use and closed once. A worker that dies takes nothing with it."""
 
-    def __init__(self, find_launcher: Callable[[], Path | None], limits: CodeLimits, *, most: int = 8) -> None:
+    def __init__(
+        self, find_launcher: Callable[[], Path | None], limits: CodeLimits, *, most: int = 8, longest_check: float = LONGEST
+    ) -> None:
         self.limits = limits
         self._find_launcher = find_launcher
         self._most = most
         self._stack = AsyncExitStack()
         self._pool: AsyncMonty | None = None
         self._opening = asyncio.Lock()
-        self._checking = asyncio.Lock()
-        self._checker: AsyncMontySession | None = None
-        self._checker_holds = AsyncExitStack()
-        self._checks: set[asyncio.Task[str]] = set()
-        self._checked = 0
-        self._stubs = ""
+        self._finding = asyncio.Lock()
+        self._launchers: list[Path | None] = []
+        self.checkers = Checkers(self._found, limits.resources, longest=longest_check)
         self._spare: asyncio.Task[_Spare] | None = None
         self._waiting = 0
         """How many wait for an interpreter: the pool does not serve them in their order, and a spare one that overtook them would rest."""
 
     async def close(self) -> None:
         """End every worker."""
-        await asyncio.gather(*self._checks, return_exceptions=True)
-        await self._checker_holds.aclose()
+        await self.checkers.close()
         await self._give_spare_back()
         await self._stack.aclose()
-        self._pool = self._checker = None
+        self._pool = None
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[AsyncMontySession]:
@@ -120,52 +116,18 @@ class Workers:
         finally:
             self._waiting -= 1
 
-    def start_check(self, code: str, stubs: str) -> "asyncio.Task[str]":
-        """Begin to check a program's types; the check goes to its end even if nobody wants to know any more."""
-        task = asyncio.create_task(self.check(code, stubs))
-        self._checks.add(task)
-        task.add_done_callback(self._checks.discard)
-        return task
-
-    async def check(self, code: str, stubs: str) -> str:
-        """Return what is wrong with a program's types, in its own lines and columns; nothing where all is well.
-
-        One interpreter is held for this. It is given each program as the body of a function that nobody calls, so nothing of it runs.
-        """
-        async with self._checking:
-            try:
-                if self._checker is None or self._stubs != stubs or self._checked >= _MANY_CHECKS:
-                    await self._renew_checker(stubs)
-                assert self._checker is not None
-                self._checked += 1
-                await self._checker.feed_run(as_function(code))
-            except MontyTypingError as fault:
-                return placed(fault.display())
-            except MontyError:
-                # Not about types: running it will tell what it is, in better words. The checker may be gone with it.
-                self._checker = None
-            return ""
-
-    async def _renew_checker(self, stubs: str) -> None:
-        await self._checker_holds.aclose()
-        pool = await self._opened()
-        session = pool.checkout(
-            limits=self.limits.resources, type_check=True, type_check_stubs=MORE_BUILTINS + stubs, type_check_format="concise"
-        )
-        self._checker = await self._entered(self._checker_holds, session)
-        self._checked, self._stubs = 0, stubs
+    async def _found(self) -> Path | None:
+        """Return what starts a worker; once found, it stays so."""
+        async with self._finding:
+            if not self._launchers:
+                self._launchers.append(await asyncio.to_thread(self._find_launcher))
+            return self._launchers[0]
 
     async def _opened(self) -> AsyncMonty:
         async with self._opening:
             if self._pool is None:
-                launcher = await asyncio.to_thread(self._find_launcher)
-                pool = AsyncMonty(
-                    binary_path=launcher,
-                    min_processes=1,
-                    # One more, since the checker keeps its own: a program that waits for the verdict holds a worker meanwhile.
-                    max_processes=self._most + 1,
-                    request_timeout=self.limits.seconds + 5,
-                )
+                launcher = await self._found()
+                pool = AsyncMonty(binary_path=launcher, min_processes=1, max_processes=self._most, request_timeout=self.limits.seconds + 5)
                 self._pool = await self._stack.enter_async_context(pool)
             return self._pool
 

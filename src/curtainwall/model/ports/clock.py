@@ -12,10 +12,14 @@ class Clock(Protocol):
         """Return the time of day."""
         ...
 
+    def elapsed(self) -> Millis:
+        """Return the reading of a clock that nobody sets, and that goes on while the machine is asleep; only differences mean something."""
+        ...
+
     def entropy(self, size: int) -> bytes:
         """Return random bytes."""
         ...
 
     async def sleep_until(self, at: Millis) -> None:
-        """Return when that time has come."""
+        """Return when that time has come; where the clock is set back, when as much time has passed as was left until then."""
         ...

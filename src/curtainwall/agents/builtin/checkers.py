@@ -1,0 +1,169 @@
+"""Type checkers for programs, in processes of their own: what one session wants checked keeps no other session waiting.
+
+A verdict helps the model; it protects nothing, since a comment in the program turns it off. So a check that takes long is given up.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, MontyTypingError, ResourceLimits
+
+from curtainwall.agents.builtin.checking import MORE_BUILTINS, as_function, placed
+
+T = TypeVar("T")
+
+LONGEST = 5.0
+"""How many seconds a program waits for its verdict at most; ordinary ones take milliseconds."""
+
+_MOST, _MOST_IDLE = 4, 2
+_MANY_CHECKS = 50
+
+
+@dataclass(slots=True)
+class _Checker:
+    """One process that knows the stubs of some tools."""
+
+    session: AsyncMontySession
+    holds: AsyncExitStack
+    stubs: str
+    checked: int = 0
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The checks of one session, one after the other."""
+
+    turn: asyncio.Lock
+    length: int = 0
+
+
+class Checkers:
+    """A small pool. A session has one checker at most, and the sessions that wait take turns."""
+
+    def __init__(
+        self, launcher: Callable[[], Awaitable[Path | None]], resources: ResourceLimits, *, most: int = _MOST, longest: float = LONGEST
+    ) -> None:
+        self._launcher = launcher
+        self._resources = resources
+        self._most = most
+        self._longest = longest
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._pool: AsyncMonty | None = None
+        self._free = asyncio.Semaphore(most)
+        self._queues: dict[str, _Queue] = {}
+        self._idle: list[_Checker] = []
+        self._living = 0
+        self._checks: set[asyncio.Task[str]] = set()
+        self._drops: set[asyncio.Task[None]] = set()
+
+    def start(self, session: str, code: str, stubs: str) -> "asyncio.Task[str]":
+        """Begin to check a program of a session; cancelling the task ends the check."""
+        return _kept(self.check(session, code, stubs), self._checks)
+
+    async def check(self, session: str, code: str, stubs: str) -> str:
+        """Return what is wrong with a program's types, in its own lines and columns; nothing where all is well, or nobody can tell in time.
+
+        The program is given as the body of a function that nobody calls, so nothing of it runs.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._longest), self._turn_of(session), self._free:
+                return await self._check(code, stubs)
+        return ""
+
+    async def close(self) -> None:
+        """End every checker, also those that are in the middle of a check."""
+        for task in self._checks:
+            task.cancel()
+        await asyncio.gather(*self._checks, return_exceptions=True)
+        while self._idle:
+            self._drop(self._idle.pop())
+        await asyncio.gather(*self._drops, return_exceptions=True)
+        await self._stack.aclose()
+        self._pool = None
+
+    @asynccontextmanager
+    async def _turn_of(self, session: str) -> AsyncGenerator[None]:
+        queue = self._queues.setdefault(session, _Queue(asyncio.Lock()))
+        queue.length += 1
+        try:
+            async with queue.turn:
+                yield
+        finally:
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[session]
+
+    async def _check(self, code: str, stubs: str) -> str:
+        checker = await self._take(stubs)
+        checker.checked += 1
+        is_whole = False
+        try:
+            await checker.session.feed_run(as_function(code))
+            is_whole = True
+        except MontyTypingError as fault:
+            is_whole = True
+            return placed(fault.display())
+        except MontyError:
+            # Not about types: running it will tell what it is, in better words. The checker may be gone with it.
+            pass
+        finally:
+            # One that was left in the middle of a check is of no use, and goes on until it is ended.
+            if is_whole and checker.checked < _MANY_CHECKS and len(self._idle) < _MOST_IDLE:
+                self._idle.append(checker)
+            else:
+                self._drop(checker)
+        return ""
+
+    async def _take(self, stubs: str) -> _Checker:
+        """Return a checker that knows these stubs."""
+        for checker in self._idle:
+            if checker.stubs == stubs:
+                self._idle.remove(checker)
+                return checker
+        if self._idle and self._living >= self._most:
+            self._drop(self._idle.pop(0))
+        pool, holds = await self._opened(), AsyncExitStack()
+        checkout = pool.checkout(
+            limits=self._resources, type_check=True, type_check_stubs=MORE_BUILTINS + stubs, type_check_format="concise"
+        )
+        session = await holds.enter_async_context(checkout)
+        self._living += 1
+        return _Checker(session, holds, stubs)
+
+    def _drop(self, checker: _Checker) -> None:
+        """End a checker, whatever becomes of whoever wanted it."""
+
+        async def drop() -> None:
+            try:
+                await checker.holds.aclose()
+            finally:
+                self._living -= 1
+
+        _kept(drop(), self._drops)
+
+    async def _opened(self) -> AsyncMonty:
+        async with self._opening:
+            if self._pool is None:
+                launcher = await self._launcher()
+                pool = AsyncMonty(binary_path=launcher, min_processes=1, max_processes=self._most, request_timeout=self._longest + 1)
+                self._pool = await self._stack.enter_async_context(pool)
+            return self._pool
+
+
+def _kept(work: Coroutine[None, None, T], among: "set[asyncio.Task[T]]") -> "asyncio.Task[T]":
+    """Begin some work, which is among others until it is over; nobody has to ask what came of it."""
+    task = asyncio.create_task(work)
+    among.add(task)
+
+    def forget(done: "asyncio.Task[T]") -> None:
+        among.discard(done)
+        if not done.cancelled():
+            done.exception()
+
+    task.add_done_callback(forget)
+    return task
