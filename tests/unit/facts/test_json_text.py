@@ -11,7 +11,9 @@ from curtainwall.facts import read_frame, read_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(st.sampled_from('a:"\\{}[],\n'), max_size=6),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "b", "c:d", 'e"f', "g\\", 'h"', ":i"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "b", "c:d", 'e"f', "g\\", 'h"', ":i"]), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
