@@ -241,7 +241,7 @@ def _proposals(spec: ServerSpec, offered: Mapping[str, Offered]) -> tuple[list[P
     refused: dict[str, str] = {}
     for tool in offered.values():
         try:
-            made = propose(tool, trusted=spec.trusted)
+            made = propose(tool, trusted=spec.trusted, server=spec.name)
         except Broken as fault:
             refused[tool.name] = str(fault)
             continue

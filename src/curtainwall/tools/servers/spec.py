@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from curtainwall.facts import quoted
-from curtainwall.model import Broken, Meaning, Role, ToolEffect
+from curtainwall.model import Broken, Meaning, Role, ToolEffect, fault_of_cases
 
 RESERVED: Final = frozenset({"session", "filesystem", "fetch", "git", "shell", "egress", "teams"})
 """The names of our own tools; no server may answer in their place."""
@@ -85,6 +85,8 @@ class ServerSpec:
             where = f"{tool}: `{meaning.argument}`"
             if strangers := here - _ROLES:
                 raise self._broken(f"{where} cannot have the role {', '.join(f'`{role}`' for role in sorted(strangers))} in a server")
+            if fault := fault_of_cases(meaning.roles, meaning.cases):
+                raise self._broken(f"{where}: {fault}")
             if meaning.within is not None and not here <= _PATHS:
                 raise self._broken(f"{where}: `within` is for paths")
             played |= set(meaning.roles)
