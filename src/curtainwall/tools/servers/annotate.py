@@ -200,7 +200,7 @@ def _is_text(about: Mapping[str, JsonValue]) -> bool:
 def _may_hold_text(about: Mapping[str, JsonValue]) -> bool:
     kind = about.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
-    return not {*kinds} <= {"boolean", "integer", "number", "null"}
+    return not all(each in ("boolean", "integer", "number", "null") for each in kinds)
 
 
 def _hides_something(told: JsonValue) -> bool:

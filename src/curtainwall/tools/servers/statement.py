@@ -56,17 +56,22 @@ def comparison(then: Offered, now: Offered) -> list[StatementLine]:
 def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[Mark, str]]:
     start = _alike(old, new)
     end = _alike(old[start:][::-1], new[start:][::-1])
-    yield from ((" ", line) for line in old[:start])
+    yield from _marked(" ", old[:start])
     gone, come = old[start : len(old) - end], new[start : len(new) - end]
     whole = [("replace", 0, len(gone), 0, len(come))]
     steps = whole if max(len(gone), len(come)) > _MOST_COMPARED else SequenceMatcher(None, gone, come, autojunk=False).get_opcodes()
     for tag, old_from, old_to, new_from, new_to in steps:
         if tag == "equal":
-            yield from ((" ", line) for line in gone[old_from:old_to])
+            yield from _marked(" ", gone[old_from:old_to])
         else:
-            yield from (("-", line) for line in gone[old_from:old_to])
-            yield from (("+", line) for line in come[new_from:new_to])
-    yield from ((" ", line) for line in old[len(old) - end :])
+            yield from _marked("-", gone[old_from:old_to])
+            yield from _marked("+", come[new_from:new_to])
+    yield from _marked(" ", old[len(old) - end :])
+
+
+def _marked(mark: Mark, lines: Sequence[str]) -> Iterator[tuple[Mark, str]]:
+    for line in lines:
+        yield mark, line
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> int:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from curtainwall.model import Role, ToolEffect
+from curtainwall.model import Broken, Role, ToolEffect
 from curtainwall.tools.catalogue import Catalogue
 from curtainwall.tools.servers import Proposal, ServerSpec, propose
 from curtainwall.tools.servers.annotate import words_of
@@ -108,6 +110,28 @@ def test_a_note_names_an_argument_on_one_plain_line(name: str) -> None:
     tool = offered({"name": "t", "inputSchema": {"type": "object", "properties": {name: inner}}})
     assert tool is not None
     assert all(note.isprintable() for note in propose(tool, trusted=False).notes)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "path", "object", "array", "uri", ""]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["type", "properties", "items", "anyOf", "enum", "format", "default", "required", "path", "url"]), inner
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_whatever_a_schema_holds_it_is_proposed_for_or_refused(schema: Any) -> None:
+    tool = offered({"name": "get_it", "inputSchema": {"type": "object", "properties": {"path": schema, "x": schema}}})
+    assert tool is not None
+    try:
+        made = propose(tool, trusted=False)
+    except Broken:
+        return
+    ServerSpec("x", "y", tools={"get_it": made.roles})
 
 
 def test_commands_outside_a_sandbox_get_no_roles_so_that_every_call_asks() -> None:
