@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from curtainwall.model import CallPermitted, Place, Prepared, ToolResult
+from curtainwall.model import CallDenied, CallPermitted, Place, Prepared, ToolResult
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from curtainwall.tools.mcp_in import Bounds
 from tests.support.covers import covers
 from tests.support.fuzz import frames
-from tests.support.houses import house, run, until
+from tests.support.houses import events, house, run, until
 from tests.support.mcp import ENVELOPE, Bare, Served, bare, calling, client, native, serving, session_of
 
 PING = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
@@ -131,6 +131,68 @@ def test_a_frame_that_means_nothing_is_answered_and_the_connection_goes_on(frame
                 await peer.send(PING)
                 assert (await peer.next())["id"] == "p"
             await settled(served)
+
+    run(story())
+
+
+def twice(arguments: str, before: str = "") -> bytes:
+    """Return the text of a call to write `one.txt` in the newer era, as no JSON library would write it."""
+    meta = json.dumps(ENVELOPE)
+    params = f'{{{before}"name":"filesystem__write_file","arguments":{arguments},"_meta":{meta}}}'
+    return f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}\n'.encode()
+
+
+WRITING = '{"path":"one.txt","content":"x"}'
+AMBIGUOUS_ARGUMENTS: dict[str, bytes] = {
+    "the last one": twice('{"path":"two.txt","path":"one.txt","content":"x"}'),
+    "the same value": twice('{"path":"one.txt","path":"one.txt","content":"x"}'),
+    "another spelling": twice('{"path":"two.txt","pa\\u0074h":"one.txt","content":"x"}'),
+    "further in": twice('{"path":"one.txt","content":"x","more":[{"a":1,"a":2}]}'),
+    "with colons in text": twice('{"path":"one.txt","content":"a:b:c","path":"one.txt"}'),
+    "two of all arguments": twice(WRITING, before='"arguments":{"path":"two.txt","content":"x"},'),
+}
+AMBIGUOUS_FRAMES: dict[str, bytes] = {
+    "the name": twice(WRITING, before='"name":"filesystem__read_file",'),
+    "the envelope": twice(WRITING, before='"_meta":{},'),
+    "inside the envelope": twice(WRITING).replace(b'"_meta":{', b'"_meta":{"progressToken":1,"progressToken":2,'),
+    "the method": twice(WRITING).replace(b'{"jsonrpc"', b'{"method":"ping","jsonrpc"'),
+    "the id": twice(WRITING).replace(b'{"jsonrpc"', b'{"id":2,"jsonrpc"'),
+    "the parameters": twice(WRITING).replace(b'{"jsonrpc"', b'{"params":{},"jsonrpc"'),
+    "the protocol": twice(WRITING).replace(b'{"jsonrpc"', b'{"jsonrpc":"2.0","jsonrpc"'),
+    "arguments and name": twice('{"path":"one.txt","path":"one.txt","content":"x"}', before='"name":"filesystem__read_file",'),
+    "another method": twice('{"a":1,"a":2}').replace(b"tools/call", b"ping"),
+}
+
+
+@pytest.mark.parametrize("frame", AMBIGUOUS_ARGUMENTS.values(), ids=AMBIGUOUS_ARGUMENTS)
+@covers("mcp-in.one-reading")
+def test_arguments_with_a_key_twice_are_denied_and_the_denial_is_logged(frame: bytes, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path) as served, bare(served.socket) as peer:
+            await peer.send(frame)
+            told = await peer.next()
+            assert told["result"]["isError"]
+            assert "invalid-arguments" in told["result"]["content"][0]["text"]
+            assert "is given twice" in told["result"]["content"][0]["text"]
+            (denied,) = [event for event in events(served.house, served.session) if isinstance(event, CallDenied)]
+            assert denied.verdict.because == ("invalid-arguments",)
+            await peer.send(twice(WRITING))
+            assert not (await peer.next())["result"].get("isError"), "the same with each key once is done"
+            assert sorted(path.name for path in served.workspace.iterdir()) == ["one.txt"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("frame", AMBIGUOUS_FRAMES.values(), ids=AMBIGUOUS_FRAMES)
+@covers("mcp-in.one-reading")
+def test_a_frame_with_a_key_twice_is_refused_whichever_was_meant(frame: bytes, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path) as served, bare(served.socket) as peer:
+            await peer.send(frame)
+            told = await peer.next()
+            assert (told["id"], told["error"]["code"]) == (None, -32600)
+            assert "is given twice" in told["error"]["message"]
+            assert list(served.workspace.iterdir()) == []
 
     run(story())
 

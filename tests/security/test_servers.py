@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.model import BadCall, Broken, Effect, Meaning, Mode, Role, ToolEffect
+from curtainwall.model import BadCall, Broken, Case, Effect, Meaning, Mode, Role, ToolEffect
 from curtainwall.tools import NATIVE_TOOLS, team_tools
 from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerSpec, Shelf, Standing, ToolRoles, allowed_environment
 from curtainwall.tools.servers.link import MOST_TOOLS, ServerRefused, ServerSilent
@@ -24,6 +24,37 @@ from tests.support.servers import FREE, TOOL_SERVER, all_offered, bad_server, de
 
 SECRET = "sk-ant-of-the-house-0123456789"
 ATTEMPTS = ("tcp", "unix", "abstract", "home", "database", "secret_file", "signal", "interfaces")
+
+
+@covers("servers.no-role-by-spelling")
+def test_a_value_that_is_not_exactly_the_harmless_one_is_judged_by_the_strictest_roles(tmp_path: Path) -> None:
+    harmless = Case(argument="op", equals=("list", True, 1), roles=(Role.READ_PATH,))
+    meaning = Meaning(argument="path", roles=(Role.READ_PATH, Role.DELETE_PATH), cases=(harmless,))
+    file = tmp_path / "tools.json"
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "op": {}, "Op": {}}}
+    file.write_text(json.dumps([{"name": "do", "inputSchema": schema}]))
+
+    async def story() -> None:
+        spec = bad_server("bad", "--tools", str(file), read=(str(file),), tools={"do": ToolRoles(ToolEffect.MODIFY, (meaning,))})
+        (spec,) = await review(tmp_path, spec)
+        async with desk(tmp_path, spec) as at:
+
+            def roles(arguments: dict[str, Any]) -> set[Role]:
+                subject = at.hub.prepare("bad.do", {"path": "a", **arguments}, at.place).subject
+                return {it.role for it in subject.resources} - {Role.USE_TOOL}
+
+            for value in ("list", True, 1):
+                assert roles({"op": value}) == {Role.READ_PATH}
+            fullwidth, joined = "\uff4c\uff49\uff53\uff54", "li\u200dst"
+            for value in (
+                "LIST", "List", " list", "list ", "list\n", "list\0", fullwidth, joined, "l\u0131st", "", None, False, 0, 1.0, "1", "true",
+                ["list"], {"list": "list"}, "rm",
+            ):  # fmt: skip
+                assert roles({"op": value}) == {Role.READ_PATH, Role.DELETE_PATH}, value
+            assert roles({}) == {Role.READ_PATH, Role.DELETE_PATH}
+            assert roles({"Op": "list"}) == {Role.READ_PATH, Role.DELETE_PATH}
+
+    run(story())
 
 
 @asynccontextmanager

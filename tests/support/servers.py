@@ -94,7 +94,10 @@ def servers_at(root: Path, *specs: ServerSpec, never: tuple[str, ...] = (), feed
 
 
 async def review(root: Path, *specs: ServerSpec) -> tuple[ServerSpec, ...]:
-    """Take over what servers offer, as `servers annotate --write` does, and return them with the roles proposed."""
+    """Take over what servers offer and return them with the roles proposed, as corrected by somebody who knows them.
+
+    That person believes a server which says that a tool only reads, where no argument has a role.
+    """
     found: list[ServerSpec] = []
     empty = root / "empty"
     empty.mkdir(exist_ok=True)
@@ -106,8 +109,9 @@ async def review(root: Path, *specs: ServerSpec) -> tuple[ServerSpec, ...]:
         finally:
             await link.close()
         Reviews(root / "servers").write(spec.name, Review(link.about, offered))
-        proposed = {tool.name: propose(tool, trusted=spec.trusted).roles for tool in offered.values()}
-        found.append(replace(spec, tools={**proposed, **spec.tools}))
+        proposed = {tool.name: propose(tool, trusted=spec.trusted, server=spec.name).roles for tool in offered.values()}
+        harmless = {name: FREE for name, roles in proposed.items() if not roles.meanings and offered[name].hint("readOnlyHint")}
+        found.append(replace(spec, tools={**proposed, **harmless, **spec.tools}))
     return tuple(found)
 
 

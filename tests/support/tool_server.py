@@ -219,6 +219,8 @@ def call(number: object, params: dict[str, object]) -> None:
 
 
 def listed() -> list[dict[str, object]]:
+    if "--tools" in sys.argv:
+        return json.loads(Path(sys.argv[sys.argv.index("--tools") + 1]).read_text())
     return [
         {
             "name": name,

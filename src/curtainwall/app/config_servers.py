@@ -1,11 +1,11 @@
 """The part of the configuration for tool servers of somebody else's, and what their tools' arguments mean."""
 
-from typing import Annotated, cast
+from typing import Annotated, Self, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from curtainwall.app.config_kinds import Duration, Section
-from curtainwall.model import Role, ToolEffect
+from curtainwall.model import Case, Role, ToolEffect, fault_of_cases
 
 Roles = Annotated[tuple[Annotated[Role, Field(strict=False)], ...], Field(min_length=1)]
 
@@ -27,11 +27,19 @@ class ArgumentSection(Section):
 
     roles: Roles = Field(description='what it names: `["read-path"]`, `["write-path"]`, `["fetch-url"]`, `["run-command"]` …')
     cases: tuple[CaseSection, ...] = Field(
-        (), description="exceptions, the first that holds counts: tables with `argument`, `equals` and `roles`"
+        (),
+        description="exceptions, the first that holds counts: tables with `argument`, `equals` and `roles`; a value may only ask for less",
     )
     default: str | None = Field(None, description="what it is when it is left out")
     within: str | None = Field(None, description="the argument that a relative path starts from, instead of the workspace")
     follows: bool = Field(True, description="whether a link is followed; `false` for what is moved or deleted")
+
+    @model_validator(mode="after")
+    def _see_that_no_spelling_matters(self) -> Self:
+        cases = [Case(argument=case.argument, equals=case.equals, roles=case.roles) for case in self.cases]
+        if fault := fault_of_cases(self.roles, cases):
+            raise ValueError(fault)
+        return self
 
 
 class ServerToolSection(Section):

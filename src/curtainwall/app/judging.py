@@ -1,7 +1,6 @@
 """Judging without a session: one line of JSON in, one verdict out, whatever the line holds. Nothing is written."""
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import BinaryIO
 from pydantic import JsonValue
 
 from curtainwall.app.wiring import Setup, judging_tools, workspace_at
-from curtainwall.facts import links_to
+from curtainwall.facts import links_to, read_json
 from curtainwall.model import BadCall, CommandRefused, Effect, Label, Mode, Place, SessionId, Subject, ToolHost, Verdict, Workspace, denial
 from curtainwall.policy import SessionFacts, judge
 from curtainwall.session import Rules, SessionState, standing_answer
@@ -132,26 +131,3 @@ def read_call(content: bytes) -> tuple[str, JsonValue]:
     if not isinstance(tool, str):
         raise BadCall(INVALID, "`tool` must be a string")
     return tool, told["arguments"]
-
-
-def read_json(text: str) -> JsonValue:
-    """Return a JSON value in its one reading: no key twice, no number that JSON does not know; raise ValueError."""
-    return json.loads(text, object_pairs_hook=_single, parse_constant=_no_constant, parse_float=_finite)
-
-
-def _single(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _no_constant(name: str) -> JsonValue:
-    raise ValueError(f"{name} is no number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("a number is too big")
-    return number

@@ -15,13 +15,14 @@ from pydantic import JsonValue
 from curtainwall.app.advice import explained
 from curtainwall.app.config_agents import model_for
 from curtainwall.app.following import lines_backwards
-from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, read_json
+from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for
 from curtainwall.app.machine import examine
 from curtainwall.app.web_people import WEB
 from curtainwall.app.wiring import Setup, Wired, judging_tools, workspace_at
 from curtainwall.app.working import AtWork, default_model_of, usual_mode
 from curtainwall.channels.status import HealthNow
 from curtainwall.channels.web import Finding, Spending, Trial, Tried, Wish
+from curtainwall.facts import read_json
 from curtainwall.model import (
     BadCall,
     Basis,

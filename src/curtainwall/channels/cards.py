@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
@@ -210,7 +211,7 @@ def _edits(subject: Subject) -> Sequence[tuple[str, str]] | None:
 
 
 def _changes(edits: Sequence[tuple[str, str]]) -> list[_Raw]:
-    pairs = [(_lines(old), _lines(new)) for old, new in edits]
+    pairs = [_both_sides(old, new) for old, new in edits]
     # Finding what two long texts have in common takes their lengths multiplied, and everybody waits for a card.
     compares = max(sum(map(len, side)) for side in zip(*pairs, strict=True)) <= _MOST_COMPARED if pairs else False
     changes: list[_Raw] = []
@@ -229,8 +230,28 @@ def _difference(old: Sequence[str], new: Sequence[str]) -> Iterator[_Raw]:
 
 
 def _replaced(old: Sequence[str], new: Sequence[str]) -> Iterator[_Raw]:
-    yield from _all("removed", old)
-    yield from _all("added", new)
+    # A line that looks like one of the other side differs from it in something that nobody sees, so both are spelt out.
+    alike = {*map(_look, old)} & {*map(_look, new)}
+    yield from _all("removed", [_spelt_out(line) if _look(line) in alike else line for line in old])
+    yield from _all("added", [_spelt_out(line) if _look(line) in alike else line for line in new])
+
+
+def _look(line: str) -> str:
+    """Return what is left of a line for whoever looks at a screen."""
+    return unicodedata.normalize("NFKC", plain_line(line.replace("\t", TAB), 10 * len(line) + 1)).rstrip(" ")
+
+
+def _spelt_out(line: str) -> str:
+    blank = len(line.rstrip(" "))
+    return line[:blank].encode("unicode_escape", "surrogatepass").decode() + "\\x20" * (len(line) - blank)
+
+
+def _both_sides(old: str, new: str) -> tuple[list[str], list[str]]:
+    """Return the lines of an edit; ends of lines are left out only where both sides have the same."""
+    ends = {"\r\n" if text.count("\n") == text.count("\r\n") else "\n" if "\r\n" not in text else "" for text in (old, new) if "\n" in text}
+    if len(ends) > 1 or "" in ends or old.endswith("\n") is not new.endswith("\n"):
+        return old.split("\n") if old else [], new.split("\n") if new else []
+    return _lines(old), _lines(new)
 
 
 def _all(kind: Kind, lines: Sequence[str]) -> Iterator[_Raw]:

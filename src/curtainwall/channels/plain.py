@@ -60,6 +60,17 @@ def rows(line: str, width: int) -> list[str]:
     return _rows(line, width, GOES_ON, whole_words=False)
 
 
+def exact_rows(line: str, width: int) -> list[str]:
+    """Return a line, visible already, as rows that are filled to their last column, so that no blank is lost where a row ends."""
+    found: list[str] = []
+    start = 0
+    while start < len(line) or not found:
+        end = _fitting(line, start, max(width, _NARROWEST) - (len(GOES_ON) if found else 0))
+        found.append(f"{GOES_ON if found else ''}{line[start:end]}")
+        start = end
+    return found
+
+
 def _rows(line: str, width: int, mark: str, *, whole_words: bool) -> list[str]:
     found: list[str] = []
     start = 0

@@ -2,6 +2,7 @@
 
 from curtainwall.facts.addresses import scope_of_address
 from curtainwall.facts.commands import Command, Redirect, Script, parse_script
+from curtainwall.facts.json_text import read_frame, read_json
 from curtainwall.facts.later import holds_what_runs, writes_what_runs
 from curtainwall.facts.mask_streams import StreamMasker
 from curtainwall.facts.masks import Masker, Piece, contains_mask
@@ -41,6 +42,8 @@ __all__ = [
     "parse_script",
     "paths_in_revision",
     "quoted",
+    "read_frame",
+    "read_json",
     "scope_of_address",
     "writes_what_runs",
 ]

@@ -347,6 +347,8 @@ from curtainwall.model.tools import (
     Prepared,
     ToolResult,
     ToolSpec,
+    fault_of_cases,
+    is_as_strict,
     may_change_files,
 )
 from curtainwall.model.verdicts import (
@@ -653,12 +655,14 @@ __all__ = [
     "encode_command",
     "encode_event",
     "event_types",
+    "fault_of_cases",
     "freed_lease",
     "has_leftward",
     "held_files",
     "held_noted",
     "in_order",
     "inbox_of",
+    "is_as_strict",
     "is_beneath",
     "is_deeper",
     "is_external",

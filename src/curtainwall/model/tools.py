@@ -1,6 +1,6 @@
 """What a tool is, before anyone runs it: name, schema, effect, and what its arguments mean."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,6 +86,39 @@ class Meaning(Frozen):
     follows: bool = True
     revision: bool = False
     whole: bool = False
+
+
+_STRONGER: Final[Mapping[Role, Role]] = {Role.FETCH_URL: Role.SEND_URL, Role.READ_REMOTE: Role.WRITE_REMOTE}
+
+
+def is_as_strict(roles: Iterable[Role], others: Iterable[Role]) -> bool:
+    """Tell whether some roles ask for everything that others ask for; the stronger role may be in place of the weaker."""
+    given = frozenset(roles)
+    return all(role in given or _STRONGER.get(role) in given for role in others)
+
+
+def fault_of_cases(roles: Sequence[Role], cases: Sequence[Case]) -> str:
+    """Return what depends on the spelling of a value in cases about a tool that is not ours, with what to write instead, or nothing.
+
+    A server may take `"RM"`, `" rm"` or nothing at all for `"rm"`, and nobody here knows. So what holds where no value fits must be the
+    strictest, a value may only ask for less, and it must not come before a case that asks for more whatever the value is.
+    """
+    asks_for_less = False
+    for case in cases:
+        if case.equals and not is_as_strict(roles, case.roles):
+            strictest = dict.fromkeys((*roles, *(role for each in cases for role in each.roles)))
+            wanted = ", ".join(f'"{role}"' for role in strictest if _STRONGER.get(role) not in strictest)
+            return (
+                f"a case asks for more than `roles` where `{case.argument}` has one exact value, and a server may know other spellings of "
+                f"it; write the strictest as `roles = [{wanted}]`, and cases for the values that need less"
+            )
+        if not case.equals and asks_for_less:
+            return (
+                f"a case that asks for less comes before the one for any `{case.argument}`; "
+                f"write the case without `equals` first, because the first that holds counts"
+            )
+        asks_for_less |= not is_as_strict(case.roles, roles)
+    return ""
 
 
 class ToolSpec(Frozen):

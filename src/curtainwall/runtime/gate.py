@@ -89,6 +89,7 @@ class _Wish:
     save: Save | None = None
     by_house: bool = False
     server: str = ""
+    unclear: str = ""
 
 
 class SessionGate:
@@ -121,6 +122,7 @@ class SessionGate:
                 save,
                 request.by_house,
                 request.server,
+                request.unclear,
             )
             try:
                 return await self._walk(actor, wish, wait=wait)
@@ -202,6 +204,8 @@ class SessionGate:
                 raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
             if wish.server and wish.tool.partition(".")[0] != wish.server:
                 raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for whoever comes for those of `{wish.server}`")
+            if wish.unclear:
+                raise BadCall("invalid-arguments", wish.unclear)
             prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:

@@ -1,15 +1,13 @@
 """Every tool that can be asked for, by name; what is not in here does not exist."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from curtainwall.facts import quoted
-from curtainwall.model import BadCall, Broken, Case, Meaning, Resource, Role, ToolFacts, ToolSpec
+from curtainwall.model import BadCall, Broken, Case, Meaning, Resource, Role, ToolFacts, ToolSpec, is_as_strict
 from curtainwall.tools.schema_check import Check, compile_check
 
-# A case may put the stronger role in place of the weaker; that is not looser.
-_STRONGER: Mapping[Role, Role] = {Role.FETCH_URL: Role.SEND_URL, Role.READ_REMOTE: Role.WRITE_REMOTE}
 _LONGEST_NAME = 128
 # Roles that read a value in the same way; one argument has roles of one such group.
 _ALIKE: tuple[frozenset[Role], ...] = (
@@ -104,6 +102,5 @@ def _see_that_the_case_holds(meaning: Meaning, case: Case) -> None:
         raise Broken(f"a case leaves {quoted(meaning.argument)} without a role")
     if any(isinstance(value, list | dict) for value in case.equals):
         raise Broken(f"a case of {quoted(meaning.argument)} must name plain values")
-    kept = all(role in case.roles or _STRONGER.get(role) in case.roles for role in meaning.roles)
-    if not kept and not case.equals:
+    if not case.equals and not is_as_strict(case.roles, meaning.roles):
         raise Broken(f"a case makes {quoted(meaning.argument)} looser without an exact value that says so")

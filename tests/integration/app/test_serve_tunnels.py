@@ -87,7 +87,7 @@ class Served:
         )
         self.rules = program.home / "policy" / "mine.cedar"
         self.rules.parent.mkdir(mode=0o700)
-        program("servers", "annotate", "bad", "--write")
+        program("servers", "annotate", "bad", "--write", "--yes")
         self.home = Home(program.environ)
 
     def start(self) -> Running:

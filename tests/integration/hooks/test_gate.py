@@ -100,6 +100,43 @@ def test_a_hook_that_crashes_denies(workspace: Path, far: FarSide, tmp_path: Pat
     run(story())
 
 
+@covers("hooks.a-guard-answers-clearly")
+@pytest.mark.parametrize(
+    "body",
+    [
+        """echo checking; echo '{"decision": "block", "reason": "no"}'""",
+        """echo '{"decision": "block", "reason": "no"}'; echo done""",
+        """echo '{"decision": "approve"}'; echo '{"decision": "block", "reason": "no"}'""",
+        """echo '{"decision": "block", "decision": "approve"}'""",
+        """echo '{"permissionDecision": "deny"}'""",
+        """printf '\\357\\273\\277{"decision": "block"}'""",
+        "echo fine",
+    ],
+)
+def test_a_guard_whose_answer_is_not_clear_denies_and_says_what_to_print(workspace: Path, far: FarSide, tmp_path: Path, body: str) -> None:
+    async def story() -> None:
+        guard = command(shell(tmp_path / "guard", body))
+        async with staged(workspace, far, settings(tmp_path, PreToolUse=guard)) as (h, gate, session):
+            answer = await gate.request(session, write(workspace / "a"))
+            assert answer.verdict.effect is Effect.DENY
+            assert answer.verdict.reason.startswith("the hook `guard-")
+            assert answer.verdict.reason.endswith("print nothing or one JSON object on stdout, and log lines on stderr")
+            assert kinds(h, session)[-2:] == ["CallRequested", "CallDenied"]
+            assert far.lines == []
+
+    run(story())
+
+
+def test_a_guard_that_logs_on_stderr_and_allows_lets_a_call_through(workspace: Path, far: FarSide, tmp_path: Path) -> None:
+    async def story() -> None:
+        guard = command(shell(tmp_path / "guard", """echo checking >&2; echo '{"decision": "approve"}'"""))
+        async with staged(workspace, far, settings(tmp_path, PreToolUse=guard)) as (_, gate, session):
+            assert (await gate.request(session, write(workspace / "a"))).result is not None
+            assert len(far.lines) == 1
+
+    run(story())
+
+
 @covers("hooks.allow-never-widens")
 def test_an_allow_widens_nothing(workspace: Path, far: FarSide, tmp_path: Path) -> None:
     async def story() -> None:

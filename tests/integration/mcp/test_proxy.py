@@ -125,6 +125,21 @@ def test_stdin_that_ends_is_answered_to_its_last_line(environ: dict[str, str], t
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(30))
 
 
+@covers("mcp-in.one-reading")
+def test_arguments_with_a_key_twice_are_denied_through_the_proxy(environ: dict[str, str], tmp_path: Path) -> None:
+    _, session = opened(environ, tmp_path / "work")
+    meta = '{"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}'
+    arguments = '{"path": "notes.txt", "path": "other.txt", "content": "x"}'
+    params = f'{{"name": "filesystem__write_file", "arguments": {arguments}, "_meta": {meta}}}'
+    done = subprocess.run(
+        [sys.executable, "-m", "curtainwall", "mcp-proxy", "--session", session],
+        input=f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {params}}}\n',
+        env=environ, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "invalid-arguments" in json.loads(done.stdout)["result"]["content"][0]["text"]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
 def test_a_session_in_which_nothing_was_said_yet_can_be_talked_to_while_a_proxy_holds_it(environ: dict[str, str], tmp_path: Path) -> None:
     _, session = opened(environ, tmp_path / "work")
 

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from curtainwall.model import AnswerApproval, ApprovalAsked, CallRequest, Effect
+from curtainwall.model import AnswerApproval, ApprovalAsked, CallRequest, Effect, Meaning, Role, ToolEffect
+from curtainwall.tools.servers import ToolRoles
 from tests.support.covers import covers
 from tests.support.houses import ANN, events, run, until
 from tests.support.real_parts import EVERYTHING_SERVER, FILES_SERVER, GIT_SERVER
@@ -131,7 +133,9 @@ def test_the_git_server_works_in_the_workspace_and_asks_in_a_project(tmp_path: P
     (workspace / "a.txt").write_text("hello\n")
 
     async def story() -> None:
-        (spec,) = await review(tmp_path, real_server("repo", GIT_SERVER, write=(WORKSPACE,)))
+        # Its names say nothing that could be relied on, so somebody who knows it has said what a log is.
+        looks = ToolRoles(ToolEffect.INSPECT, (Meaning(argument="repo_path", roles=(Role.READ_PATH,)),))
+        (spec,) = await review(tmp_path, replace(real_server("repo", GIT_SERVER, write=(WORKSPACE,)), tools={"git_log": looks}))
         async with desk(tmp_path, spec) as at:
             assert "a.txt" in str(await at.value("repo.git_status", repo_path="."))
             assert "staged" in str(await at.value("repo.git_add", repo_path=".", files=["a.txt"]))

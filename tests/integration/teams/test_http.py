@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from curtainwall.app.serving import Serving, serving
-from curtainwall.model import AnswerApproval, ApprovalQuery, ApprovalRow, SessionQuery
+from curtainwall.model import AnswerApproval, ApprovalQuery, ApprovalRow, CallDenied, SessionQuery, session_stream
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
 from tests.support.mcp import ENVELOPE, ERAS
@@ -187,6 +187,28 @@ def test_a_second_request_with_the_id_of_an_open_one_is_refused_and_the_first_is
             assert "not now" in (await first).text
             again = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, headers=name)
             assert "teams_ask" in again.text, "an id that was answered is free again"
+
+    run(story())
+
+
+@covers("mcp-in.one-reading", "teams.over-http")
+def test_arguments_with_a_key_twice_are_denied_and_logged_over_http_as_well(port: int) -> None:
+    def calling(arguments: str, before: str = "") -> str:
+        params = f'{{"name": "teams_list",\n "arguments": {arguments},\r\n "_meta": {json.dumps(ENVELOPE)}}}'
+        return f'{{{before} "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {params}}}'
+
+    async def story() -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with served() as house, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as http:
+            assert '\\"you\\"' in (await http.post("/mcp", content=calling("{}"))).text
+            said = await http.post("/mcp", content=calling('{"a": 1, "a": 2}'))
+            assert "invalid-arguments" in said.text
+            assert "`a` is given twice" in said.text
+            (row,) = house.wired.store.index.sessions(SessionQuery())
+            entries = house.wired.house.feed.read(session_stream(row.session))
+            assert [it.event.verdict.because for it in entries if isinstance(it.event, CallDenied)] == [("invalid-arguments",)]
+            for before in ('"id": 2,', '"method": "ping",', '"params": {},'):
+                assert (await http.post("/mcp", content=calling("{}", before))).status_code == 400
 
     run(story())
 

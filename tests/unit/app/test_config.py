@@ -75,6 +75,23 @@ def test_the_defaults_are_those_of_the_design() -> None:
             ),
             "`servers.x.tools.t.arguments.a.cases.0.equals.0` must be a text, a number, true or false",
         ),
+        (
+            (
+                "[servers.x]\ncommand = 'x'\n[servers.x.tools.t]\neffect = 'modify'\n[servers.x.tools.t.arguments.path]\n"
+                "roles = ['read-path', 'write-path']\ncases = [{argument = 'op', equals = ['rm'], roles = ['delete-path']}]"
+            ),
+            (
+                "line 5: `servers.x.tools.t.arguments.path`: a case asks for more than `roles` where `op` has one exact value, and a "
+                'server may know other spellings of it; write the strictest as `roles = ["read-path", "write-path", "delete-path"]`'
+            ),
+        ),
+        (
+            (
+                "[servers.x]\ncommand = 'x'\n[servers.x.tools.t]\neffect = 'send'\narguments.url = {roles = ['send-url'], cases = "
+                "[{argument = 'm', equals = ['GET'], roles = ['fetch-url']}, {argument = 'body', roles = ['send-url']}]}"
+            ),
+            "line 5: `servers.x.tools.t.arguments.url`: a case that asks for less comes before the one for any `body`",
+        ),
     ],
 )
 def test_an_error_names_the_key_or_the_line(text: str, message: str) -> None:

@@ -207,7 +207,7 @@ def test_from_adding_to_calling(run: Run, places: Places, monkeypatch: pytest.Mo
     assert "tools" not in (places.home / "config.toml").read_text()
     assert (judged()["effect"], judged()["because"]) == ("deny", ["unknown-tool"])
     assert "servers annotate bad" in judged()["reason"]
-    assert run("servers", "annotate", "bad", "--write").code == 0
+    assert run("servers", "annotate", "bad", "--write", "--yes").code == 0
     assert judged()["effect"] == "allow"
     assert {tool["standing"] for tool in run("servers", "test", "bad", "--output", "json").json["tools"]} == {"ready"}
     assert "bad.read_file" in {tool["name"] for tool in run("tools", "list", "--output", "json").json}
@@ -219,16 +219,17 @@ def test_from_adding_to_calling(run: Run, places: Places, monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("bubblewrap")
 def test_what_has_changed_is_shown_and_reviewed(run: Run, places: Places) -> None:
     run("servers", "add", "bad", "--", "/usr/bin/python3", str(TOOL_SERVER))
-    run("servers", "annotate", "bad", "--write")
+    run("servers", "annotate", "bad", "--write", "--yes")
     config = places.home / "config.toml"
     config.write_text(config.read_text().replace(f'args = ["{TOOL_SERVER}"]', f'args = ["{TOOL_SERVER}", "--changed"]'))
     standings = {tool["name"]: tool["standing"] for tool in run("servers", "test", "bad", "--output", "json").json["tools"]}
     assert (standings["echo"], standings["read_file"]) == ("changed", "ready")
     shown = run("servers", "annotate", "bad")
     assert "# `echo` has changed since it was reviewed" in shown.out
-    assert '+ "description": "says something else now"' in shown.out
-    assert '- "description": "says what a test wants"' in shown.out
-    run("servers", "annotate", "bad", "--write")
+    assert '\n# + description: "says something else now"\n' in shown.out
+    assert '\n# - description: "says what a test wants"\n' in shown.out
+    assert "# - inputSchema" not in shown.out, "only what differs is marked"
+    run("servers", "annotate", "bad", "--write", "--yes")
     standings = {tool["name"]: tool["standing"] for tool in run("servers", "test", "bad", "--output", "json").json["tools"]}
     assert set(standings.values()) == {"ready"}
 

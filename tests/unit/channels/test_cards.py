@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from curtainwall.channels.cards import ask_in_a_line, call_in_words, card_lines, says_more, whole_card
 from curtainwall.model import ApprovalId, CallId, PendingAsk, RuleId, Subject, ToolEffect
 from tests.support.covers import covers
@@ -79,6 +81,27 @@ def test_a_call_in_a_line_shows_the_host_that_is_used_and_not_one_that_looks_lik
 def test_an_edit_is_shown_as_a_difference() -> None:
     made = card_lines(ask(edit({"oldText": "a\nb\n", "newText": "a\nc\n"})))
     assert [(line.kind, line.text) for line in made][-4:] == [("place", "@@"), ("argument", " a"), ("removed", "-b"), ("added", "+c")]
+
+
+@covers("terminal.card-diff")
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        ("if x:\n    go()", "if x:\n\tgo()", ["-    go()", "+\\tgo()"]),
+        ("a", "a  ", ["-a", "+a\\x20\\x20"]),
+        ("a\nb\n", "a\r\nb\r\n", ["-a", "-b", "+a\\r", "+b\\r"]),
+        ("a\nb\n", "a\nc", ["-b", "-", "+c"]),
+        ("a\nb\n", "a\nb", ["-"]),
+        ("caf\u00e9", "cafe\u0301", ["-caf\\xe9", "+cafe\\u0301"]),
+        ("\u2764", "\u2764\u200d", ["-\\u2764", "+\\u2764\\u200d"]),
+        ("a b", "a\u00a0b", ["-a b", "+a\\xa0b"]),
+        ("a\r\nb\r\n", "a\r\nc\r\n", ["-b", "+c"]),
+        ("a", "b\r\n", ["-a", "+b\\r", "+"]),
+    ],
+)
+def test_an_edit_of_what_nobody_sees_is_spelt_out(old: str, new: str, shown: list[str]) -> None:
+    told = lines(edit({"oldText": old, "newText": new}))
+    assert [line for line in told if line[:1] in "+-"] == shown
 
 
 @covers("terminal.card-diff")

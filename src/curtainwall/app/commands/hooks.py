@@ -12,7 +12,7 @@ from curtainwall.app.hooks import pins_of
 from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, see_that_it_is_a_directory, show, show_json
 from curtainwall.app.wiring import set_up
 from curtainwall.model import Broken, CommandRefused
-from curtainwall.session import inert
+from curtainwall.session import inert, visible
 from curtainwall.tools.hooks import (
     FILES,
     Copies,
@@ -121,6 +121,10 @@ def _with_notes(found: Found) -> Found:
 def _show_found(found: Found) -> None:
     if found.settings.hooks:
         show(_table(found.settings.hooks))
+    for hook in found.settings.hooks:
+        # The table cuts a long line; whoever trusts it must have seen all of it.
+        if inert(str(hook.action)) != (whole := visible(str(hook.action))):
+            show(f"{hook.name} in full: {whole}")
     copied, needed = copied_programs(found), {each: path for path, files in found.beside.items() for each in files}
     for file, looked in found.looked.items():
         leads_to = f" (run as {inert(looked.leads_to)})" if looked.leads_to is not None else ""

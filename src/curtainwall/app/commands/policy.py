@@ -11,7 +11,7 @@ import typer
 
 from curtainwall.app.advice import explained, hooks_that_hear
 from curtainwall.app.home import find_home, private_directory, user_homes
-from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, lines_of, read_call, read_json, refusal_of, workspace_for
+from curtainwall.app.judging import INVALID, Judge, Ruling, judge_for, lines_of, read_call, refusal_of, workspace_for
 from curtainwall.app.screen import (
     Misuse,
     Output,
@@ -26,6 +26,7 @@ from curtainwall.app.screen import (
 )
 from curtainwall.app.trials import run_trials
 from curtainwall.app.wiring import Setup, set_up
+from curtainwall.facts import read_json
 from curtainwall.model import (
     BadCall,
     Broken,

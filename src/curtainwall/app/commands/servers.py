@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import typer
+from pydantic import JsonValue
 
 from curtainwall.app.config_edit import add_roles, add_server, has_server, remove_server, shown
 from curtainwall.app.config_reading import load_config
 from curtainwall.app.home import find_home
-from curtainwall.app.screen import Output, OutputOption, YesOption, columns, confirm, note, show, show_json
+from curtainwall.app.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json
 from curtainwall.app.secret_places import secret_variables
+from curtainwall.app.server_review import changed_tools, new_tools, review_text
 from curtainwall.app.servers import needs_of, open_servers, seen
 from curtainwall.app.wiring import Setup, judging_masker, set_up
 from curtainwall.facts import is_beneath
 from curtainwall.model import Broken, NotFound, Place, SessionId, Workspace
-from curtainwall.session import inert
+from curtainwall.session import inert, visible
 from curtainwall.tools.servers import (
     Offered,
     Proposal,
@@ -166,35 +168,41 @@ def try_out(name: KnownArgument, output: OutputOption = Output.TEXT) -> None:
 def annotate(
     name: KnownArgument,
     write: Annotated[bool, typer.Option("--write", help="take it over: roles into the configuration, the rest as reviewed")] = False,
+    yes: YesOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Propose roles for a server's tools, and show what has changed since they were reviewed; with --write, take it over."""
+    """Propose roles for a server's tools, and show all that is new or has changed since a review; with --write, take it over."""
+    if write and not yes and output is Output.JSON:
+        raise Misuse("nobody reads JSON before it is taken over; leave `--output json` away, or add --yes")
     setup = set_up()
     spec = _find(setup, name)
     about, offered = _ask(setup, spec)
     reviews = Reviews(setup.home.root / "servers")
     before = reviews.read(name) or Review()
     proposals, refused = _proposals(spec, offered)
-    changed = [tool for tool in offered if tool in before.compared(offered).changed]
+    new, changed = new_tools(before, offered), changed_tools(before, offered)
+    if output is Output.TEXT:
+        if text := review_text(before, offered):
+            show(text)
+        if proposals:
+            show("\n".join(map(visible, shown(name, proposals).split("\n"))))
+        for tool, why in refused.items():
+            note(f"`{tool}` cannot be used: {why}")
     if write:
+        # INVARIANT: what is taken over is what was shown, and not what the server says when it is asked again.
+        confirm(f"Take this over for `{name}`?", yes=yes)
         if proposals:
             add_roles(setup.home.config, name, proposals)
         reviews.write(name, Review(about, offered))
     if output is Output.JSON:
         told = [{"tool": it.tool, "effect": it.roles.effect.value, "arguments": _arguments(it), "notes": [*it.notes]} for it in proposals]
-        show_json({"name": name, "about": about, "proposed": told, "changed": changed, "refused": refused, "written": write})
+        tools = [{"tool": tool, "reviewed": _told(before.tools.get(tool)), "now": _told(offered[tool])} for tool in (*new, *changed)]
+        document = {"name": name, "about": about, "proposed": told, "new": new, "changed": changed, "tools": tools, "refused": refused}
+        show_json(document | {"written": write})
         return
-    if proposals:
-        show(shown(name, proposals))
-    for tool in changed:
-        show(f"# `{tool}` has changed since it was reviewed")
-        for line in _difference(before.tools.get(tool), offered[tool]):
-            show(f"#   {line}")
-    for tool, why in refused.items():
-        note(f"`{tool}` cannot be used: {why}")
     if write:
         note(f"{len(proposals)} tools got roles in {setup.home.config}; read them there. All {len(offered)} tools of `{name}` are reviewed")
-    elif proposals or changed or not before.tools:
+    elif proposals or new or changed:
         note(f"nothing is written; read this, then `curtainwall servers annotate {name} --write` takes it over")
     else:
         note(f"all tools of `{name}` have roles, and none has changed")
@@ -233,13 +241,17 @@ def _proposals(spec: ServerSpec, offered: Mapping[str, Offered]) -> tuple[list[P
     refused: dict[str, str] = {}
     for tool in offered.values():
         try:
-            made = propose(tool, trusted=spec.trusted)
+            made = propose(tool, trusted=spec.trusted, server=spec.name)
         except Broken as fault:
             refused[tool.name] = str(fault)
             continue
         if tool.name not in spec.tools:
             proposals.append(made)
     return proposals, refused
+
+
+def _told(tool: Offered | None) -> dict[str, JsonValue] | None:
+    return None if tool is None else tool.told
 
 
 def _arguments(proposal: Proposal) -> dict[str, list[str]]:
@@ -251,14 +263,3 @@ def _roles(spec: ServerSpec, tool: str) -> str:
     if roles is None:
         return "-"
     return " ".join([roles.effect.value, *(f"{it.argument}:{'+'.join(role.value for role in it.roles)}" for it in roles.meanings)])
-
-
-def _difference(then: Offered | None, now: Offered) -> list[str]:
-    """Return what a tool says otherwise than before, line by line and inert."""
-    import difflib
-    import json
-
-    def lines(tool: Offered | None) -> list[str]:
-        return [] if tool is None else json.dumps(tool.told, indent=1, sort_keys=True).splitlines()
-
-    return [line[:300] for line in difflib.unified_diff(lines(then), lines(now), "reviewed", "now", lineterm="", n=1)][2:200]

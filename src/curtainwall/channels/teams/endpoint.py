@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from curtainwall.facts import read_frame
+
 PATH: Final = "/mcp"
 _SESSION: Final = "mcp-session-id"
 _LONGEST_BODY: Final = 1_048_576
@@ -23,9 +25,18 @@ _MOST_SESSIONS: Final = 64
 _IDLE: Final = 3_600.0
 _SCHEME: Final = "Bearer "
 _INVALID_REQUEST: Final = -32600
+_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 Message = Mapping[str, object]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """A message, and the line that passes it on to the session."""
+
+    message: Message
+    line: bytes
 
 
 class Visit(Protocol):
@@ -94,21 +105,21 @@ class TeamEndpoint:
         return await self._post(request, team, found)
 
     async def _post(self, request: Request, team: str, found: _Session | None) -> Response:
-        message = await _message_of(request)
-        if message is None:
-            return _refused(400, "send one JSON-RPC message, of a megabyte at most")
-        if found is None and message.get("method") == "initialize":
+        posted = await _posted(request)
+        if posted is None:
+            return _refused(400, "send one JSON-RPC message with each key once, of a megabyte at most")
+        if found is None and posted.message.get("method") == "initialize":
             name = await self._begin(team)
-            return _streamed(self._asked(self._sessions[name], message), {_SESSION: name})
+            return _streamed(self._asked(self._sessions[name], posted), {_SESSION: name})
         if found is not None:
             found.used = time.monotonic()
-            if not _is_request(message):
-                await _tell(found.streams, message)
+            if not _is_request(posted.message):
+                await _tell(found.streams, posted)
                 return Response(status_code=202)
-            return _streamed(self._asked(found, message))
-        if not _is_request(message):
+            return _streamed(self._asked(found, posted))
+        if not _is_request(posted.message):
             return Response(status_code=202)
-        return _streamed(self._asked_once(team, message))
+        return _streamed(self._asked_once(team, posted))
 
     def _team(self, shown: str) -> str | None:
         """Return whose token this is; each is compared, so that time tells nothing."""
@@ -138,8 +149,9 @@ class TeamEndpoint:
         session.streams[1].close()
         await session.visit.close(why)
 
-    async def _asked(self, session: _Session, message: Message) -> AsyncGenerator[bytes]:
+    async def _asked(self, session: _Session, posted: _Posted) -> AsyncGenerator[bytes]:
         """Pass a request on and tell what belongs to it, the reply last."""
+        message = posted.message
         heard: asyncio.Queue[bytes | None] = asyncio.Queue()
         names = {_key(message.get("id")), *_progress_of(message)}
         if not names.isdisjoint(session.waiting):
@@ -148,7 +160,7 @@ class TeamEndpoint:
             return
         session.waiting.update(dict.fromkeys(names, heard))
         try:
-            await _tell(session.streams, message)
+            await _tell(session.streams, posted)
             while (line := await heard.get()) is not None:
                 yield line
                 if _is_reply(line):
@@ -158,13 +170,13 @@ class TeamEndpoint:
             for name in names:
                 session.waiting.pop(name, None)
 
-    async def _asked_once(self, team: str, message: Message) -> AsyncGenerator[bytes]:
+    async def _asked_once(self, team: str, posted: _Posted) -> AsyncGenerator[bytes]:
         """Pass on a request that stands for itself, over a connection that ends with it: whoever hangs up no longer waits."""
         if team not in self._single:
             self._single[team] = self._visits(team)
         streams = await self._single[team].connect()
         try:
-            await _tell(streams, message)
+            await _tell(streams, posted)
             async for line in _lines(streams[0]):
                 yield line
                 if _is_reply(line):
@@ -196,22 +208,29 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
             yield line
 
 
-async def _tell(streams: Streams, message: Message) -> None:
-    streams[1].write(json.dumps(message).encode() + b"\n")
+async def _tell(streams: Streams, posted: _Posted) -> None:
+    streams[1].write(posted.line + b"\n")
     await streams[1].drain()
 
 
-async def _message_of(request: Request) -> Message | None:
+async def _posted(request: Request) -> _Posted | None:
+    """Return the message of a body, or None for one that is none or could be read as two."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > _LONGEST_BODY:
             return None
     try:
-        told: object = json.loads(body)
-    except (ValueError, RecursionError):
+        told, repeated = read_frame(bytes(body))
+    except ValueError:
         return None
-    return cast("Message", told) if isinstance(told, dict) else None
+    if not isinstance(told, dict):
+        return None
+    # The gate denies arguments with a key twice, and logs it; nobody could answer whatever else has one.
+    if any(told.get("method") != "tools/call" or path[:2] != ("params", "arguments") for path in repeated):
+        return None
+    # Passed on as it was written, on one line: outside strings JSON has line ends only as space.
+    return _Posted(told, bytes(body).translate(_ONE_LINE))
 
 
 def _streamed(lines: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None) -> Response:

@@ -95,6 +95,8 @@ class CallRequest(Frozen):
     turn: TurnId | None = None
     by_house: bool = False
     server: str = ""
+    unclear: str = ""
+    """Why the arguments have no single reading, where whoever parsed them found so; such a call is denied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,15 @@
 """What hooks say: exit codes, plain text and JSON of one hook, and the one reply that several make together."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from curtainwall.facts import quoted, read_json
 from curtainwall.model import HookReply, HookSays, canonical_json, misfit
 from curtainwall.tools.hooks.running import Ran
 
@@ -14,6 +17,10 @@ LONGEST: Final = 10_000
 _CONTEXT_IS_PLAIN: Final = frozenset({"UserPromptSubmit", "SessionStart"})
 _MAY_BLOCK: Final = frozenset({"UserPromptSubmit", "Stop", "PreCompact"})
 _BLOCKS: Final = 2
+_GUARD: Final = "PreToolUse"
+_WHAT_TO_PRINT: Final = "print nothing or one JSON object on stdout, and log lines on stderr"
+_STARTS: Final = re.compile(r"^[\ufeff \t]*+(?=\{)", re.MULTILINE)
+_MOST_STARTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,12 @@ class _Output(BaseModel):
     goes_on: bool | None = None
 
 
+_SPECIFIC: Final = frozenset(_Specific.model_fields)
+_ANSWERS: Final = frozenset(_Output.model_fields) - {"goes_on"} | {"continue"}
+# Claude Code knows these as well; there is nothing here that they could do.
+_HARMLESS: Final = frozenset({"terminalSequence"})
+
+
 def read_reply(event: str, ran: Ran) -> Said:
     """Return what a hook says by how it ended and what it printed."""
     if ran.failure:
@@ -65,11 +78,39 @@ def read_reply(event: str, ran: Ran) -> Said:
     except UnicodeDecodeError:
         return Said(failure="it printed something that is no UTF-8 text")
     if not text.startswith("{"):
-        return Said(context=cut(text) if event in _CONTEXT_IS_PLAIN else "")
+        return _read_plain(event, text)
     try:
-        return _said(event, _parsed(text))
+        return _said(event, _parsed(event, text))
     except (ValueError, RecursionError) as fault:
-        return Said(failure=f"its JSON cannot be used: {_plain(fault)}")
+        return Said(failure=f"its JSON cannot be used: {_plain(fault)}; {_WHAT_TO_PRINT}")
+
+
+def _read_plain(event: str, text: str) -> Said:
+    """Return what output says that does not begin with an answer.
+
+    INVARIANT: a guard that has said something which cannot be understood has not said yes, and no answer is passed over in silence.
+    """
+    if text and event == _GUARD:
+        return Said(failure=f"its output is not a JSON object; {_WHAT_TO_PRINT}")
+    if _holds_answer(text):
+        return Said(failure=f"it printed an answer among other text, so the answer does not count; {_WHAT_TO_PRINT}")
+    return Said(context=cut(text) if event in _CONTEXT_IS_PLAIN else "")
+
+
+def _holds_answer(text: str) -> bool:
+    """Tell whether an answer begins on one of the first lines that could begin one."""
+    for start in islice(_STARTS.finditer(text), _MOST_STARTS):
+        try:
+            found = cast("dict[str, object]", json.JSONDecoder().raw_decode(text, start.end())[0])
+        except (ValueError, RecursionError):
+            continue
+        if (
+            found.get("decision") in ("block", "approve")
+            or type(found.get("continue")) is bool
+            or type(found.get("hookSpecificOutput")) is dict
+        ):
+            return True
+    return False
 
 
 def merge(event: str, said: Sequence[tuple[str, Said]]) -> HookReply:
@@ -152,21 +193,27 @@ def _reason_in(event: str, out: bytes) -> str:
     """Return the reason that a hook which blocks by its exit code gives in JSON, where it does."""
     try:
         text = out.decode().strip()
-        return (_said(event, _parsed(text)).refusal or "") if text.startswith("{") else ""
+        return (_said(event, _parsed(event, text)).refusal or "") if text.startswith("{") else ""
     except (ValueError, RecursionError):
         return ""
 
 
-def _parsed(text: str) -> _Output:
-    told: object = json.loads(text, parse_constant=_refuse)
-    assert isinstance(told, dict)
-    fields = cast("dict[str, object]", told)
+def _parsed(event: str, text: str) -> _Output:
+    fields = cast("dict[str, JsonValue]", read_json(text))
+    if event == _GUARD:
+        _require_known(fields)
     # `continue` is a word of the language.
     return _Output.model_validate({**fields, "goes_on": fields.get("continue")})
 
 
-def _refuse(word: str) -> object:
-    raise ValueError(f"`{word}` is no JSON")
+def _require_known(fields: Mapping[str, JsonValue]) -> None:
+    """Raise ValueError for a field that nobody would read: a guard may have meant its denial by it."""
+    specific = fields.get("hookSpecificOutput")
+    unknown = [*fields.keys() - _ANSWERS - _HARMLESS]
+    unknown += specific.keys() - _SPECIFIC if isinstance(specific, dict) else []
+    for key in sorted(unknown):
+        where = "must be inside `hookSpecificOutput`" if key in _SPECIFIC else "must be outside `hookSpecificOutput`"
+        raise ValueError(f"{quoted(key)} {where if key in _SPECIFIC | _ANSWERS else 'is not a field of an answer'}")
 
 
 def _plain(fault: Exception) -> str:

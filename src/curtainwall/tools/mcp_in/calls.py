@@ -53,6 +53,7 @@ class _Call:
     version: str
     params: Params
     size: int
+    unclear: str = ""
     task: asyncio.Task[None] | None = None
     watched: Watched | None = None
     is_unwanted: bool = False
@@ -81,7 +82,7 @@ class Calls:
 
     def add(self, request: Request, version: str, size: int) -> None:
         """Take a call, whose frame's bytes count until it is over."""
-        self._all[request.id] = call = _Call(request.id, version, request.params, size)
+        self._all[request.id] = call = _Call(request.id, version, request.params, size, request.unclear)
         self._waiting.append(call)
         self._start()
 
@@ -141,7 +142,7 @@ class Calls:
         tool = room.greetings.full_name(cast("str", params["name"]))
         try:
             watched = self._watched(call)
-            request = _request(tool, params.get("arguments"), watched.call if watched else None, room.turn)
+            request = _request(tool, call, watched.call if watched else None, room.turn)
             with hearing(watched.teller.hear) if watched else nullcontext():
                 return result_of(await room.gate.request(room.session, request), call.version)
         except CurtainwallError as error:
@@ -157,8 +158,9 @@ class Calls:
         return call.watched
 
 
-def _request(tool: str, arguments: JsonValue, call: CallId | None, turn: TurnId | None) -> CallRequest:
+def _request(tool: str, call: _Call, name: CallId | None, turn: TurnId | None) -> CallRequest:
+    arguments = call.params.get("arguments")
     try:
-        return CallRequest(tool=tool, arguments={} if arguments is None else arguments, call=call, turn=turn)
+        return CallRequest(tool=tool, arguments={} if arguments is None else arguments, call=name, turn=turn, unclear=call.unclear)
     except ValidationError:
         raise Fault(INVALID_PARAMS, "the arguments cannot be read") from None

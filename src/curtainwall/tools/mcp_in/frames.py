@@ -1,14 +1,15 @@
 """Bytes in, frames out: newline-delimited JSON-RPC 2.0, read so that no byte sequence costs more than its length allows."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
 from mcp_types.jsonrpc import INVALID_REQUEST, PARSE_ERROR
 from pydantic import JsonValue
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
+from curtainwall.facts import quoted, read_frame
 from curtainwall.tools.mcp_in.bounds import Bounds
 
 RequestId = int | str
@@ -21,6 +22,8 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 # Only lines with more of these letters than this are looked at closely.
 _FEW_PARTS = 5_000
 _EMPTY: Final[Params] = {}
+_CALL: Final = "tools/call"
+_ARGUMENTS: Final = ("params", "arguments")
 
 
 class Fault(Exception):
@@ -35,11 +38,12 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something that wants a reply."""
+    """Something that wants a reply; `unclear` says why the arguments of a call have no single reading."""
 
     id: RequestId
     method: str
     params: Params
+    unclear: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +110,14 @@ def parse(line: bytes, bounds: Bounds) -> Request | Notification | None:
     if parts > bounds.parts:
         raise Fault(PARSE_ERROR, f"a line has {parts} values, more than {bounds.parts}; send it in pieces", fatal=True)
     try:
-        told = cast("JsonValue", from_json(line, allow_inf_nan=False, cache_strings="keys"))
+        told, repeated = read_frame(line)
     except ValueError as fault:
         raise Fault(PARSE_ERROR, f"no JSON: {str(fault)[:120]}") from None
     if isinstance(told, list):
         raise Fault(INVALID_REQUEST, "batches are not part of this protocol; send one message a line")
     if not isinstance(told, dict):
         raise Fault(INVALID_REQUEST, "a message must be an object")
+    unclear = _unclear(repeated, told.get("method"))
     if told.get("jsonrpc") != "2.0":
         raise Fault(INVALID_REQUEST, '`jsonrpc` must be "2.0"')
     method = told.get("method")
@@ -126,7 +131,18 @@ def parse(line: bytes, bounds: Bounds) -> Request | Notification | None:
     id_ = _id(told["id"])
     if params is not None and type(params) is not dict:
         raise Fault(INVALID_REQUEST, "`params` must be an object")
-    return Request(id_, method, params or _EMPTY)
+    return Request(id_, method, params or _EMPTY, unclear)
+
+
+def _unclear(repeated: Iterable[tuple[str | int, ...]], method: JsonValue) -> str:
+    """Return why the arguments of a call have no single reading, for the gate to deny; raise `Fault` where the rest has none."""
+    words = ""
+    for path in repeated:
+        said = f"the key {quoted(path[-1])} is given twice"
+        if method != _CALL or path[:2] != _ARGUMENTS:
+            raise Fault(INVALID_REQUEST, f"{said}, so this message can be read in two ways")
+        words = words or f"{said} in the arguments, so they can be read in two ways"
+    return words
 
 
 def is_id(value: object) -> bool:

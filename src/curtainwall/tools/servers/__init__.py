@@ -7,6 +7,7 @@ from curtainwall.tools.servers.reviews import Review, Reviews
 from curtainwall.tools.servers.servers import Servers
 from curtainwall.tools.servers.shelf import Shelf, Standing
 from curtainwall.tools.servers.spec import WORKSPACE, ServerSpec, ToolRoles, allowed_environment
+from curtainwall.tools.servers.statement import StatementLine, comparison, statement
 from curtainwall.tools.servers.supervisor import Grounds, Supervisor, is_running
 from curtainwall.tools.servers.ways import Way, Ways
 
@@ -23,13 +24,16 @@ __all__ = [
     "Servers",
     "Shelf",
     "Standing",
+    "StatementLine",
     "Supervisor",
     "ToolRoles",
     "Way",
     "Ways",
     "allowed_environment",
     "by_name",
+    "comparison",
     "is_running",
     "propose",
+    "statement",
     "why_unusable",
 ]

@@ -1,43 +1,104 @@
-"""Proposing roles for a stranger's tools, from their names, schemas and hints, for a human to read. Where in doubt, the stricter."""
+"""Proposing roles for a stranger's tools, from names and schemas, for a human to read. Where in doubt, the stricter.
+
+The tables say which words count. A server's own hints are claims: they can make a proposal stricter and never looser. A call of a tool that
+does more than inspect and has no roles asks every time, so that is what a tool gets that cannot be read with certainty.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
+from curtainwall.facts import quoted
 from curtainwall.model import Meaning, Role, ToolEffect
 from curtainwall.tools.servers.offered import Offered
 from curtainwall.tools.servers.spec import ToolRoles
 
-Kind = Literal["path", "url", "remote", "command"]
+Kind = Literal["path", "url", "remote", "command", "doubt"]
+Deed = Literal["read", "fetch", "make", "edit", "delete", "move", "change", "send", "run"]
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_READS: Final = frozenset(
+_READ, _WRITE, _DELETE = Role.READ_PATH, Role.WRITE_PATH, Role.DELETE_PATH
+
+_DEEDS: Final[Mapping[str, Deed]] = {
+    word: deed
+    for deed, words in cast(
+        "dict[Deed, str]",
+        {
+            # These alone make a tool an inspection, and only as its first word.
+            "read": "count describe find get list read search view",
+            "fetch": "clone download fetch pull",
+            "make": "create init make mkdir save touch write",
+            "edit": "append edit format insert modify overwrite patch prepend replace truncate update upsert",
+            "delete": "delete erase remove rid rm trash unlink",
+            "move": "move mv rename",
+            "change": """
+                accept activate add allow apply approve archive assign authorize ban block cancel change checkout clean clear close commit
+                complete configure confirm connect convert copy deactivate decline destroy disable disconnect dismiss drop duplicate empty
+                enable enqueue export fill fix flush fork generate grant hide import increment install join kill leave link lock login
+                logout mark merge migrate mount mute open pause persist pin play prune purge put reboot rebase redeem refund register
+                reject release reload renew repair reset resolve restart restore resume retry revert revoke rollback rotate schedule set
+                shutdown sign stage start stash stop store subscribe suspend swap switch sync tag terminate toggle transfer unblock
+                uninstall unlock unsubscribe upgrade use vote wipe withdraw
+            """,
+            "send": """
+                book buy charge deploy email forward invite mail message notify order pay post publish purchase push reply send share
+                submit tweet upload
+            """,
+            "run": "bash call command eval evaluate exec execute invoke launch run script shell spawn terminal trigger",
+        },
+    ).items()
+    for word in words.split()
+}
+# In the plural, or in an argument, these are things rather than deeds: `list_commits`, `start_date`, `sort_order`.
+_ALSO_THINGS: Final = frozenset(
     """
-    browse check compare count describe diff directory download echo fetch find get grep head info inspect list log lookup open peek ping
-    preview query read retrieve search show simulate stat status sum summarize tail test tree view
+    block book call change charge checkout clone command commit copy count deploy download drop edit email empty fetch file find fork format
+    get import export invite link list lock login mail mark merge message mount move open order patch pay pin play post pull purchase
+    push put read release reply reset run schedule script search set share shell sign stage start stash stop store switch tag terminal
+    transfer trash trigger tweet update upgrade upload use view vote
     """.split()
 )
-_DELETES: Final = frozenset({"delete", "remove", "rm", "unlink", "trash"})
-_MOVES: Final = frozenset({"move", "rename", "mv"})
-_CHANGES: Final = _DELETES | _MOVES | frozenset(
-    """
-    add append apply assign checkout commit convert copy create drop edit format init insert install make merge mkdir modify patch put
-    rebase replace reset restore revert save set start stash stop store switch sync tag toggle touch truncate uninstall update upsert write
-    """.split()
-)  # fmt: skip
-_SENDS: Final = frozenset("deploy notify pay post publish purchase push reply send share submit tweet upload".split())
-_RUNS: Final = frozenset("bash call command eval evaluate exec execute invoke kill run script shell spawn terminal".split())
+_JOINS: Final = frozenset({"and", "or", "then", "plus"})
 
-_PATH_WORDS: Final = frozenset(
-    "cwd dir directories directory file filename filenames filepath files folder folders path paths root".split()
+_PATHS: Final = frozenset(
+    "cwd dir directories directory filepath filepaths filename filenames folder folders file files path paths".split()
 )
 _ENDS: Final = frozenset("dest destination dst from source src target to".split())
-_URL_WORDS: Final = frozenset("endpoint href link uri uris url urls webhook".split())
-_REMOTE_WORDS: Final = frozenset({"remote", "repository", "clone"})
-_COMMAND_WORDS: Final = frozenset({"bash", "cmd", "code", "command", "commands", "script", "shell"})
+_FILES: Final = frozenset("dir directory file files folder link path symlink".split())
+_BASES: Final = frozenset("cwd repo repository root".split())
+_URLS: Final = frozenset("href uri uris url urls".split())
+_REMOTES: Final = frozenset({"remote", "repository"})
+_COMMANDS: Final = frozenset("bash cmd command commands script shell".split())
+# What may name something outside, and may as well not: nothing certain can be proposed beside it.
+_DOUBTFUL: Final = frozenset(
+    "address callback code domain endpoint expression host hostname javascript js link python root server sql statement webhook".split()
+)
+_DOUBTFUL_IN_WORDS: Final = frozenset("command javascript sql".split())
+# Behind the name of a place, these make it something else: a `file_id` is an id. Anything else leaves a doubt: a `path_prefix`.
+_PLACES: Final = frozenset("dir directory file filepath folder path".split())
+_OPAQUE: Final = frozenset(
+    """
+    bytes checksum content contents count data date description encoding ext extension extensions filter format glob hash id ids index
+    key kind language length limit max min mode number offset only owner pattern patterns permissions query regex sha size sizes status
+    text time title token type types uuid version
+    """.split()
+)
+_SENT_ALONG: Final = frozenset("body data form headers json method payload".split())
+
+_PATH_ROLES: Final[Mapping[Deed | None, tuple[Role, ...]]] = {
+    "read": (_READ,),
+    "make": (_WRITE,),
+    "edit": (_READ, _WRITE),
+    "delete": (_DELETE,),
+    "move": (_READ, _WRITE, _DELETE),
+    None: (_READ, _WRITE, _DELETE),
+}
+_MOVED_FROM: Final = (_READ, _DELETE)
+_MOVED_TO: Final = (_WRITE,)
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,75 +110,79 @@ class Proposal:
     notes: tuple[str, ...] = ()
 
 
-def propose(tool: Offered, *, trusted: bool) -> Proposal:
+def propose(tool: Offered, *, trusted: bool, server: str = "") -> Proposal:
     """Return what roles a tool's arguments probably play; raise `Broken` for a tool whose schema cannot be used."""
-    schema = tool.schema
-    properties = cast("Mapping[str, JsonValue]", schema.get("properties") or {})
-    required = schema.get("required")
-    verbs = words_of(tool.name)
-    kinds: dict[str, Kind] = {name: kind for name, told in properties.items() if (kind := kind_of(name, told, verbs)) is not None}
-    notes = [f"`{name}` is not plain text; nothing in it can be judged" for name, told in properties.items() if _hides_something(told)]
-    effect = _effect(tool, verbs, set(kinds.values()), trusted=trusted)
-    meanings: list[Meaning] = []
+    properties = cast("Mapping[str, JsonValue]", tool.schema.get("properties") or {})
+    words = words_of(tool.name)
+    words = words[1:] if words[1:] and words[:1] == words_of(server) else words
+    kinds: dict[str, Kind] = {name: kind for name, told in properties.items() if (kind := kind_of(name, told, words)) is not None}
+    doubts = [name for name, kind in kinds.items() if kind == "doubt"]
+    deed = _only_deed(words)
+    effect, why = _effect(tool, words, deed, kinds, trusted=trusted)
+    notes = [f"{quoted(name)} may name something outside or not, so nothing is judged and every call asks" for name in doubts]
+    notes += [why] if why else []
+    meanings: tuple[Meaning, ...] = ()
     if "command" in kinds.values() and trusted:
         notes.append("it runs commands outside any sandbox, so it gets no roles and every call asks")
     elif effect is ToolEffect.EXECUTE and "command" not in kinds.values():
         notes.append("it runs something, and no argument says what, so it gets no roles and every call asks")
-    else:
-        # A relative path in one argument may start from the repository in another, which must then come first.
-        base = next(
-            (name for name, kind in kinds.items() if kind == "path" and {"repo", "repository", "root", "cwd"} & words_of(name)), None
-        )
-        for name in sorted(kinds, key=lambda one: one != base):
-            roles = _roles(kinds[name], name, effect, verbs)
-            default = cast("dict[str, JsonValue]", properties[name]).get("default")
-            is_optional = not (isinstance(required, list) and name in required)
-            meanings.append(
-                Meaning(
-                    argument=name,
-                    roles=roles,
-                    default=default if isinstance(default, str) and default and is_optional else None,
-                    within=base if kinds[name] == "path" and base not in {None, name} else None,
-                    follows=not (Role.DELETE_PATH in roles or verbs & _MOVES),
-                )
-            )
-            if is_optional and default is None and kinds[name] == "path":
-                notes.append(f"`{name}` may be left out; if the server then uses a directory of its own choice, set `default`")
-    if effect not in {ToolEffect.INSPECT, ToolEffect.EXECUTE} and not meanings:
-        notes.append("no argument says what it does, so every call asks")
+    elif not doubts:
+        is_sure = deed != "read" or effect is not ToolEffect.MODIFY
+        meanings = tuple(_meanings(tool, properties, kinds, words, deed if is_sure else None))
+        notes += [
+            f"{quoted(it.argument)} may be left out; if the server then uses a directory of its own choice, set `default`"
+            for it in meanings
+            if it.default is None and kinds[it.argument] == "path" and _may_be_left_out(tool, it.argument)
+        ]
+        if effect is not ToolEffect.INSPECT and not meanings:
+            notes.append("no argument says what it does, so every call asks")
     if tool.hint("readOnlyHint") and effect is not ToolEffect.INSPECT:
-        notes.append("the server claims that it only reads; its name or arguments say otherwise")
-    return Proposal(tool.name, ToolRoles(effect, tuple(meanings)), tuple(notes))
+        notes.append("the server claims that it only reads; a claim alone counts for nothing")
+    return Proposal(tool.name, ToolRoles(effect, meanings), tuple(notes))
 
 
-def words_of(name: str) -> frozenset[str]:
+def words_of(name: str) -> tuple[str, ...]:
     """Return the words that a name is made of: `repoPath`, `repo_path` and `repo-path` are `repo` and `path`."""
-    return frozenset(word.lower() for word in _WORDS.findall(name))
+    return tuple(word.lower() for word in _WORDS.findall(name))
 
 
-def kind_of(name: str, told: JsonValue, verbs: frozenset[str]) -> Kind | None:
-    """Return what an argument probably names, from its name, format and description."""
+def kind_of(name: str, told: JsonValue, tool: tuple[str, ...]) -> Kind | None:
+    """Return what an argument of a tool with these words in its name probably names, or None for what means nothing outside.
+
+    The last word counts: a `file_id` is an id.
+    """
     about = told if isinstance(told, dict) else {}
-    if not _is_text(about):
-        return None
     words = words_of(name)
-    description = about.get("description")
-    said = words_of(description) if isinstance(description, str) else frozenset[str]()
     if about.get("enum") is not None or "const" in about:
         return None
-    if words & _COMMAND_WORDS:
+    if not _may_hold_text(about):
+        return None
+    kind = _kind_by_words(words, about, tool)
+    if kind is not None:
+        return kind if _is_text(about) else "doubt"
+    return "doubt" if not words or _hides_something(told) else None
+
+
+def _kind_by_words(words: tuple[str, ...], about: Mapping[str, JsonValue], tool: tuple[str, ...]) -> Kind | None:
+    last, here = words[-1] if words else "", frozenset(words)
+    description = about.get("description")
+    said = frozenset(words_of(description)) if isinstance(description, str) else frozenset[str]()
+    if last in _COMMANDS:
         return "command"
-    if about.get("format") in {"uri", "url", "uri-reference"} or words & _URL_WORDS:
-        return "remote" if verbs & {"clone", "push", "pull"} and words & {"url", "repo", "repository", "remote"} else "url"
-    if words & _PATH_WORDS or ("repo" in words and "path" in said):
+    if about.get("format") in {"uri", "url", "uri-reference"} or last in _URLS:
+        return "remote" if {"clone", "push", "pull"} & {*tool} else "url"
+    if last in _PATHS or (last in _BASES and "path" in said):
         return "path"
-    if words & _ENDS and (verbs & (_MOVES | {"copy", "file", "link", "symlink"}) or said & _PATH_WORDS):
+    if last in _ENDS and (_FILES & {*tool} or {"path", "filepath"} & said):
         return "path"
-    if words & _REMOTE_WORDS and ("url" in said or verbs & {"clone", "push", "pull", "fetch"}):
+    if last in _REMOTES and ("url" in said or {"clone", "push", "pull", "fetch"} & {*tool}):
         return "remote"
-    if said & {"path", "filepath", "filename"} and not said & {"pattern", "glob", "exclude"} and "pattern" not in words:
+    if said & {"path", "filepath", "filename"} and not here & {"pattern", "glob", "id"} and not said & {"pattern", "glob", "exclude"}:
         return "path"
-    return None
+    if said & _DOUBTFUL_IN_WORDS or (here & _PLACES and last not in _OPAQUE):
+        return "doubt"
+    # A `country_code` is a code, a `code` may be a program.
+    return "doubt" if last in _DOUBTFUL and (last != "code" or len(words) == 1 or here & {"source", "python", "js", "shell"}) else None
 
 
 def _is_text(about: Mapping[str, JsonValue]) -> bool:
@@ -132,49 +197,111 @@ def _is_text(about: Mapping[str, JsonValue]) -> bool:
     return "string" in kinds or ("array" in kinds and isinstance(items, dict) and _is_text(items))
 
 
+def _may_hold_text(about: Mapping[str, JsonValue]) -> bool:
+    kind = about.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    return not all(each in ("boolean", "integer", "number", "null") for each in kinds)
+
+
 def _hides_something(told: JsonValue) -> bool:
     """Tell whether an object inside an argument has keys that sound like a path, an address or a command."""
     if not isinstance(told, dict):
         return False
     inner = told.get("properties")
     named = cast("dict[str, JsonValue]", inner) if isinstance(inner, dict) else {}
-    if any(kind_of(name, part, frozenset()) is not None for name, part in named.items()):
+    if any(kind_of(name, part, ()) is not None for name, part in named.items()):
         return True
     branches = [part for keyword in ("anyOf", "oneOf", "allOf") for part in cast("list[JsonValue]", told.get(keyword) or [])]
-    return any(_hides_something(part) for part in (*named.values(), *branches, told.get("items")))
+    return any(_hides_something(part) for part in (*branches, told.get("items")))
 
 
-def _effect(tool: Offered, verbs: frozenset[str], kinds: set[Kind], *, trusted: bool) -> ToolEffect:
-    """Return what a tool does at most: a claim to do little counts only where nothing speaks against it."""
-    if "command" in kinds or verbs & _RUNS:
-        return ToolEffect.EXECUTE if "command" in kinds or not tool.hint("readOnlyHint") else ToolEffect.INSPECT
-    reads = tool.hint("readOnlyHint") is True or (tool.hint("readOnlyHint") is None and bool(verbs & _READS))
-    # A sandbox has no network; a server outside it sends whatever it is asked, unless it says that it does not.
-    reaches_out = tool.hint("openWorldHint") is not False if trusted else tool.hint("openWorldHint") is True
-    if verbs & _SENDS or kinds & {"url", "remote"} or reaches_out:
-        return ToolEffect.SEND
-    if verbs & _CHANGES and not (tool.hint("readOnlyHint") and verbs & _READS):
-        return ToolEffect.MODIFY
-    return ToolEffect.INSPECT if reads else ToolEffect.MODIFY
+def _deed(word: str) -> Deed | None:
+    """Return what a word of a tool's name says that it does; `deletes` is `delete`, and `commits` are things."""
+    if word in _DEEDS:
+        return _DEEDS[word]
+    return _DEEDS.get(word[:-1]) if word.endswith("s") and word[:-1] not in _ALSO_THINGS else None
 
 
-def _roles(kind: Kind, name: str, effect: ToolEffect, verbs: frozenset[str]) -> tuple[Role, ...]:
-    reads = bool(verbs & _READS) and not verbs & (_CHANGES | _SENDS)
+def _only_deed(words: tuple[str, ...]) -> Deed | None:
+    """Return what a tool does by its first word, or None where that says nothing or another word says something else as well."""
+    first = _deed(words[0]) if words else None
+    # A pull request is a thing.
+    others = {deed for word in words[1:] if (deed := _deed(word)) is not None and word not in {"fetch", "pull"}} - {first}
+    return None if others or _JOINS & {*words} else first
+
+
+def _effect(
+    tool: Offered, words: tuple[str, ...], deed: Deed | None, kinds: Mapping[str, Kind], *, trusted: bool
+) -> tuple[ToolEffect, str]:
+    """Return what a tool does at most, and what a human should know about how that was found."""
+    deeds = {_deed(word) for word in words}
+    if "command" in kinds.values() or "run" in deeds:
+        return ToolEffect.EXECUTE, ""
+    if "send" in deeds or {"url", "remote"} & {*kinds.values()}:
+        return ToolEffect.SEND, ""
+    if trusted:
+        return ToolEffect.SEND, "it runs outside any sandbox and can send whatever it is given"
+    if deed != "read" or "doubt" in kinds.values():
+        return ToolEffect.MODIFY, ""
+    against = _against_inspection(tool)
+    if against:
+        return ToolEffect.MODIFY, f"its name says that it reads, and {against}"
+    return ToolEffect.INSPECT, f"`inspect` is a guess from {quoted(words[0])} in its name; make sure that it only reads"
+
+
+def _against_inspection(tool: Offered) -> str:
+    """Return what speaks against a name that says that a tool only reads, or nothing."""
+    if tool.hint("readOnlyHint") is False:
+        return "the server says that it does more"
+    if tool.hint("destructiveHint"):
+        return "the server says that it destroys"
+    first = next(iter(words_of(tool.description)), "")
+    if _deed(first) not in {None, "read", "fetch"}:
+        return f"its description begins with {quoted(first)}"
+    for name in cast("Mapping[str, JsonValue]", tool.schema.get("properties") or {}):
+        verbs = [word for word in words_of(name) if word not in _ALSO_THINGS and _deed(word) not in {None, "read", "fetch"}]
+        if verbs:
+            return f"its argument {quoted(name)} says `{verbs[0]}`"
+    return ""
+
+
+def _meanings(
+    tool: Offered, properties: Mapping[str, JsonValue], kinds: Mapping[str, Kind], words: tuple[str, ...], deed: Deed | None
+) -> Iterator[Meaning]:
+    # A relative path in one argument may start from the repository in another, which must then come first.
+    base = next((name for name, kind in kinds.items() if kind == "path" and _BASES & {*words_of(name)}), None)
+    for name in sorted(kinds, key=lambda one: one != base):
+        roles = _roles(kinds[name], name, words, deed, properties)
+        default = cast("dict[str, JsonValue]", properties[name]).get("default")
+        yield Meaning(
+            argument=name,
+            roles=roles,
+            default=default if isinstance(default, str) and default and _may_be_left_out(tool, name) else None,
+            within=base if kinds[name] == "path" and base not in {None, name} else None,
+            follows=deed not in {"delete", "move"},
+        )
+
+
+def _may_be_left_out(tool: Offered, argument: str) -> bool:
+    required = tool.schema.get("required")
+    return not (isinstance(required, list) and argument in required)
+
+
+def _roles(kind: Kind, name: str, tool: tuple[str, ...], deed: Deed | None, properties: Mapping[str, JsonValue]) -> tuple[Role, ...]:
     match kind:
         case "command":
             return (Role.RUN_COMMAND,)
         case "url":
-            return (Role.FETCH_URL,) if reads else (Role.SEND_URL,)
+            brings = any(_SENT_ALONG & {*words_of(other)} for other in properties)
+            return (Role.FETCH_URL,) if deed in {"read", "fetch"} and not brings else (Role.SEND_URL,)
         case "remote":
-            return (Role.WRITE_REMOTE,) if "push" in verbs or not (reads or verbs & {"clone", "pull"}) else (Role.READ_REMOTE,)
-        case "path":
-            words = words_of(name)
-            if effect is ToolEffect.INSPECT or (effect is not ToolEffect.MODIFY and reads):
-                return (Role.READ_PATH,)
-            if verbs & _DELETES:
-                return (Role.DELETE_PATH,)
-            if words & {"source", "src", "from"}:
-                return (Role.READ_PATH, Role.DELETE_PATH) if verbs & _MOVES else (Role.READ_PATH, Role.WRITE_PATH)
-            if words & {"destination", "dest", "dst", "to"} or verbs & {"create", "mkdir", "write", "save", "make", "init"}:
-                return (Role.WRITE_PATH,)
-            return (Role.READ_PATH, Role.WRITE_PATH)
+            return (Role.READ_REMOTE,) if deed in {"read", "fetch"} else (Role.WRITE_REMOTE,)
+        case _:
+            last = words_of(name)[-1]
+            if deed == "move" and last in {"source", "src", "from"}:
+                return _MOVED_FROM
+            if deed == "move" and last in {"destination", "dest", "dst", "to", "target"}:
+                return _MOVED_TO
+            if tool[:1] == ("copy",) and len({_deed(word) for word in tool} - {None}) == 1:
+                return (_WRITE,) if last in {"destination", "dest", "dst", "to", "target"} else (_READ, _WRITE)
+            return _PATH_ROLES.get(deed, _PATH_ROLES[None])

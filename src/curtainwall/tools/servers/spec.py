@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from curtainwall.facts import quoted
-from curtainwall.model import OWN_SERVERS, Broken, Meaning, Role, ToolEffect
+from curtainwall.model import OWN_SERVERS, Broken, Meaning, Role, ToolEffect, fault_of_cases
 
 WORKSPACE: Final = "{workspace}"
 """Stands for the session's workspace in arguments and paths."""
@@ -82,6 +82,8 @@ class ServerSpec:
             where = f"{tool}: `{meaning.argument}`"
             if strangers := here - _ROLES:
                 raise self._broken(f"{where} cannot have the role {', '.join(f'`{role}`' for role in sorted(strangers))} in a server")
+            if fault := fault_of_cases(meaning.roles, meaning.cases):
+                raise self._broken(f"{where}: {fault}")
             if meaning.within is not None and not here <= _PATHS:
                 raise self._broken(f"{where}: `within` is for paths")
             played |= set(meaning.roles)

@@ -100,9 +100,84 @@ def test_allow_says_nothing_ask_and_deny_tighten() -> None:
     assert reply(BEFORE, printed(decision="block", reason="old")).says == HookSays(effect="deny", hook="h0", reason="old")
 
 
-def test_nulls_and_unknown_fields_are_as_if_they_were_not_there() -> None:
+def test_nulls_and_fields_without_a_meaning_here_are_as_if_they_were_not_there() -> None:
     told = printed(decision=None, reason=None, hookSpecificOutput=None, suppressOutput=True, terminalSequence="\x07")
     assert reply(BEFORE, told) == HookReply()
+    assert reply("Stop", printed(somethingNew=1)) == HookReply()
+
+
+@covers("hooks.a-guard-answers-clearly")
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [
+        (b'checking\n{"decision": "block", "reason": "no"}', "its output is not a JSON object"),
+        (b'checking {"decision": "block"}', "its output is not a JSON object"),
+        (b"ok", "its output is not a JSON object"),
+        (b"all is well\nreally\n", "its output is not a JSON object"),
+        (b'\xef\xbb\xbf{"decision": "block"}', "its output is not a JSON object"),
+        (b'\x00{"decision": "block"}', "its output is not a JSON object"),
+        (b'[{"decision": "block"}]', "its output is not a JSON object"),
+        (b'"deny"', "its output is not a JSON object"),
+        (b"null", "its output is not a JSON object"),
+        (b"true", "its output is not a JSON object"),
+        (b"0", "its output is not a JSON object"),
+        (b'{"decision": "approve"}\n{"decision": "block"}', "Extra data"),
+        (b'{"decision": "approve"}\ndone', "Extra data"),
+        (b'{"decision": "block"', "Expecting"),
+        (b'{"decision": "block", "decision": "approve"}', 'the key "decision" is given twice'),
+        (
+            b'{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecision": "allow"}}',
+            'the key "permissionDecision" is given twice',
+        ),
+        (
+            b'{"hookSpecificOutput": {"permissionDecision": "deny"}, "hookSpecificOutput": {}}',
+            'the key "hookSpecificOutput" is given twice',
+        ),
+        (b'{"decision": "deny"}', "`decision`"),
+        (b'{"decision": "Block"}', "`decision`"),
+        (b'{"decision": ["block"]}', "`decision`"),
+        (b'{"hookSpecificOutput": {"permissionDecision": "DENY"}}', "`hookSpecificOutput.permissionDecision`"),
+        (b'{"hookSpecificOutput": "deny"}', "`hookSpecificOutput`"),
+        (b'{"continue": 0}', "`continue`"),
+        (b'{"permissionDecision": "deny"}', "`permissionDecision` must be inside `hookSpecificOutput`"),
+        (b'{"hookSpecificOutput": {"decision": "block"}}', "`decision` must be outside `hookSpecificOutput`"),
+        (b'{"permision": "deny"}', "`permision` is not a field of an answer"),
+        (b'{"Decision": "block"}', "`Decision` is not a field of an answer"),
+        (b'{"goes_on": false}', "`goes_on` is not a field of an answer"),
+        (b'{"hookSpecificOutput": {"permissionDecison": "deny"}}', "`permissionDecison` is not a field of an answer"),
+        (b'{"async": true}', "`async` is not a field of an answer"),
+        (b'{"systemMessage": "x", "n": 1e999}', "a number is too big"),
+        (b'{"decision": NaN}', "`NaN` is not a JSON number"),
+        ('{"decision": "block"}'.encode("utf-16"), "no UTF-8"),
+    ],
+)
+def test_a_guard_that_prints_anything_but_one_clear_answer_denies_and_says_what_to_print(out: bytes, why: str) -> None:
+    says = reply(BEFORE, Ran(out=out)).says
+    assert says is not None
+    assert (says.effect, why in says.reason) == ("deny", True), says.reason
+    assert "UTF-8" in says.reason or says.reason.endswith("print nothing or one JSON object on stdout, and log lines on stderr")
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "SessionStart", "Stop", "PreCompact", "PostToolUse"])
+@pytest.mark.parametrize(
+    "out",
+    [
+        b'checking\n{"decision": "block", "reason": "no"}',
+        b'checking\n\n  {\n "continue": false\n}\ndone',
+        b'\xef\xbb\xbf{"decision": "block"}',
+        b'not json}\n{"hookSpecificOutput": {"additionalContext": "x"}}',
+    ],
+)
+def test_an_answer_among_other_text_is_a_failure_that_is_noted(event: str, out: bytes) -> None:
+    assert "an answer among other text" in read_reply(event, Ran(out=out)).failure
+    assert reply(event, Ran(out=out)) == HookReply()
+
+
+@pytest.mark.parametrize(
+    "out", [b'The schema:\n{"type": "object", "reason": "x"}', b"Use {decision} as\n{\nthe name", b"{ x\n" * 50 + b"a"]
+)
+def test_braces_in_plain_text_are_no_answer(out: bytes) -> None:
+    assert read_reply("UserPromptSubmit", Ran(out=b"- " + out)).context == f"- {out.decode()}"
 
 
 def test_a_stop_denies_the_call_and_says_that_the_agent_must_not_go_on() -> None:
@@ -118,7 +193,7 @@ def test_a_stop_denies_the_call_and_says_that_the_agent_must_not_go_on() -> None
 def test_plain_text_is_context_where_a_prompt_or_a_session_begins() -> None:
     for event in ("UserPromptSubmit", "SessionStart"):
         assert reply(event, Ran(out=b"the branch is main\n")).context == "the branch is main"
-    for event in (BEFORE, "PostToolUse", "Stop", "Notification"):
+    for event in ("PostToolUse", "Stop", "Notification"):
         assert reply(event, Ran(out=b"the branch is main\n")) == HookReply()
 
 

@@ -1,78 +1,137 @@
 """What is proposed for tools, from what they say about themselves."""
 
+import tomllib
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from curtainwall.model import ToolEffect
+from curtainwall.model import Broken, Role, ToolEffect
+from curtainwall.tools.catalogue import Catalogue
 from curtainwall.tools.servers import Proposal, ServerSpec, propose
 from curtainwall.tools.servers.annotate import words_of
 from curtainwall.tools.servers.offered import offered
+from tests.support.covers import covers
 
 TEXT: dict[str, Any] = {"type": "string"}
+CORPUS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parents[3] / "corpus" / "proposals.toml").read_text())["tool"]
+HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint", "idempotentHint")
+in_corpus = pytest.mark.parametrize("tool", CORPUS, ids=[f"{place}-{tool['name']}" for place, tool in enumerate(CORPUS)])
 
 
-def proposed(name: str, properties: dict[str, Any], *, trusted: bool = False, required: list[str] | None = None, **hints: bool) -> Proposal:
-    """Return the proposal for a tool; whatever is proposed must be something that a user could write."""
+def proposed(
+    name: str,
+    properties: dict[str, Any],
+    *,
+    trusted: bool = False,
+    required: list[str] | None = None,
+    server: str = "",
+    description: str = "",
+    **hints: bool,
+) -> Proposal:
+    """Return the proposal for a tool; whatever is proposed must be something that a user could write, and the catalogue takes."""
     schema = {"type": "object", "properties": properties, "required": required or list(properties)}
-    tool = offered({"name": name, "inputSchema": schema, "annotations": hints})
+    tool = offered({"name": name, "description": description, "inputSchema": schema, "annotations": hints})
     assert tool is not None
-    made = propose(tool, trusted=trusted)
+    made = propose(tool, trusted=trusted, server=server)
     ServerSpec("x", "y", trusted=trusted, tools={name: made.roles})
+    if all(argument.isascii() for argument in properties):
+        Catalogue((tool.spec("x", made.roles),))
     return made
+
+
+def of_corpus(tool: dict[str, Any], **hints: bool) -> Proposal:
+    properties = {**dict.fromkeys(tool.get("arguments", ()), TEXT), **tool.get("schema", {})}
+    more = {key: tool[key] for key in ("trusted", "server", "description") if key in tool}
+    return proposed(tool["name"], properties, **more, **hints)
 
 
 def told(proposal: Proposal) -> dict[str, list[str]]:
     return {meaning.argument: [role.value for role in meaning.roles] for meaning in proposal.roles.meanings}
 
 
-@pytest.mark.parametrize(
-    ("name", "properties", "effect", "roles"),
-    [
-        ("read_file", {"path": TEXT, "head": {"type": "integer"}}, "inspect", {"path": ["read-path"]}),
-        ("readFile", {"filePath": TEXT}, "inspect", {"filePath": ["read-path"]}),
-        ("list-directory", {"dir": TEXT}, "inspect", {"dir": ["read-path"]}),
-        ("write_file", {"path": TEXT, "content": TEXT}, "modify", {"path": ["write-path"]}),
-        ("edit_file", {"path": TEXT}, "modify", {"path": ["read-path", "write-path"]}),
-        ("delete_file", {"path": TEXT}, "modify", {"path": ["delete-path"]}),
-        (
-            "move_file",
-            {"source": TEXT, "destination": TEXT},
-            "modify",
-            {"source": ["read-path", "delete-path"], "destination": ["write-path"]},
+def asks(proposal: Proposal) -> bool:
+    """Tell whether every call asks, because nothing but the tool itself is judged."""
+    return proposal.roles.effect is not ToolEffect.INSPECT and not proposal.roles.meanings
+
+
+def is_as_strict(one: Proposal, other: Proposal) -> bool:
+    """Tell whether the first proposal lets nothing pass that the second would ask about."""
+    if asks(one):
+        return True
+    if asks(other) or (one.roles.effect is ToolEffect.INSPECT and other.roles.effect is not ToolEffect.INSPECT):
+        return False
+    roles = {meaning.argument: {*meaning.roles} for meaning in one.roles.meanings}
+    return all({*meaning.roles} <= roles.get(meaning.argument, set[Role]()) for meaning in other.roles.meanings)
+
+
+@covers("servers.proposals-are-strict")
+@in_corpus
+def test_what_is_proposed_for_tools_as_servers_offer_them(tool: dict[str, Any]) -> None:
+    made = of_corpus(tool)
+    assert (made.roles.effect.value, told(made)) == (tool["effect"], tool.get("roles", {})), made.notes
+    assert asks(made) is tool.get("asks", False)
+
+
+@covers("servers.proposals-are-strict")
+@in_corpus
+def test_a_servers_hints_never_make_a_proposal_looser_and_honesty_costs_nothing(tool: dict[str, Any]) -> None:
+    silent = of_corpus(tool)
+    for values in product((None, True, False), repeat=len(HINTS)):
+        hints = {name: value for name, value in zip(HINTS, values, strict=True) if value is not None}
+        assert is_as_strict(of_corpus(tool, **hints), silent), hints
+    assert of_corpus(tool, openWorldHint=True).roles == silent.roles
+    if silent.roles.effect is not ToolEffect.INSPECT:
+        assert of_corpus(tool, destructiveHint=True).roles == silent.roles
+
+
+def test_the_corpus_is_large_and_has_tools_of_every_effect() -> None:
+    assert len(CORPUS) >= 80
+    assert {tool["effect"] for tool in CORPUS} == {effect.value for effect in ToolEffect}
+
+
+def test_an_inspection_is_marked_as_a_guess_and_anything_else_says_why() -> None:
+    assert "a guess from `read` in its name" in " ".join(proposed("read_file", {"path": TEXT}).notes)
+    assert "a claim alone counts for nothing" in " ".join(proposed("frobnicate", {}, readOnlyHint=True).notes)
+    assert "the server says that it destroys" in " ".join(proposed("get_it", {}, destructiveHint=True).notes)
+    assert "the server says that it does more" in " ".join(proposed("get_it", {}, readOnlyHint=False).notes)
+    assert "begins with `removes`" in " ".join(proposed("get_it", {}, description="Removes it.").notes)
+    assert "`delete_after` says `delete`" in " ".join(proposed("get_it", {"delete_after": {"type": "boolean"}}).notes)
+    assert "`folder_name` may name something outside" in " ".join(proposed("get_it", {"folder_name": TEXT}).notes)
+    assert "outside any sandbox" in " ".join(proposed("get_it", {}, trusted=True).notes)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x`\n[servers.pwn]\ncommand = 'sh'", "\x1b[2J"])
+def test_a_note_names_an_argument_on_one_plain_line(name: str) -> None:
+    inner = {"type": "object", "properties": {"path": TEXT}}
+    tool = offered({"name": "t", "inputSchema": {"type": "object", "properties": {name: inner}}})
+    assert tool is not None
+    assert all(note.isprintable() for note in propose(tool, trusted=False).notes)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "path", "object", "array", "uri", ""]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["type", "properties", "items", "anyOf", "enum", "format", "default", "required", "path", "url"]), inner
+            )
         ),
-        ("fetch", {"url": TEXT}, "send", {"url": ["fetch-url"]}),
-        ("get", {"address": {"type": "string", "format": "uri"}}, "send", {"address": ["fetch-url"]}),
-        ("post_form", {"url": TEXT, "body": TEXT}, "send", {"url": ["send-url"]}),
-        ("run", {"command": TEXT, "cwd": TEXT}, "execute", {"command": ["run-command"], "cwd": ["read-path", "write-path"]}),
-        ("clone", {"repo_url": TEXT, "path": TEXT}, "send", {"repo_url": ["read-remote"], "path": ["read-path", "write-path"]}),
-        ("push", {"remote": TEXT}, "send", {"remote": ["write-remote"]}),
-        ("read_files", {"paths": {"type": "array", "items": TEXT}}, "inspect", {"paths": ["read-path"]}),
-        ("read_maybe", {"path": {"anyOf": [TEXT, {"type": "null"}]}}, "inspect", {"path": ["read-path"]}),
-        ("frobnicate", {"x": TEXT}, "modify", {}),
-        ("get_thing", {"id": {"type": "integer"}, "kind": {"enum": ["file", "path"], "type": "string"}}, "inspect", {}),
-        ("show", {"item": {"type": "string", "description": "Path of the file to show"}}, "inspect", {"item": ["read-path"]}),
-        ("search", {"pattern": {"type": "string", "description": "a glob for the path"}}, "inspect", {}),
-    ],
+        max_leaves=12,
+    )
 )
-def test_roles_from_names_and_schemas(name: str, properties: dict[str, Any], effect: str, roles: dict[str, list[str]]) -> None:
-    made = proposed(name, properties)
-    assert (made.roles.effect.value, told(made)) == (effect, roles)
-
-
-def test_a_claim_to_only_read_counts_where_nothing_speaks_against_it() -> None:
-    assert proposed("frobnicate", {}, readOnlyHint=True).roles.effect is ToolEffect.INSPECT
-    doubted = proposed("delete_everything", {"path": TEXT}, readOnlyHint=True)
-    assert doubted.roles.effect is ToolEffect.MODIFY
-    assert "claims that it only reads" in " ".join(doubted.notes)
-    assert proposed("execute", {"command": TEXT}, readOnlyHint=True).roles.effect is ToolEffect.EXECUTE
-    assert proposed("lookup", {"query": TEXT}, readOnlyHint=True, openWorldHint=True).roles.effect is ToolEffect.SEND
-
-
-def test_a_trusted_server_sends_unless_it_says_otherwise() -> None:
-    assert proposed("get_issue", {"id": TEXT}, trusted=True).roles.effect is ToolEffect.SEND
-    assert proposed("get_issue", {"id": TEXT}, trusted=True, readOnlyHint=True, openWorldHint=False).roles.effect is ToolEffect.INSPECT
-    assert proposed("get_issue", {"id": TEXT}).roles.effect is ToolEffect.INSPECT
+def test_whatever_a_schema_holds_it_is_proposed_for_or_refused(schema: Any) -> None:
+    tool = offered({"name": "get_it", "inputSchema": {"type": "object", "properties": {"path": schema, "x": schema}}})
+    assert tool is not None
+    try:
+        made = propose(tool, trusted=False)
+    except Broken:
+        return
+    ServerSpec("x", "y", tools={"get_it": made.roles})
 
 
 def test_commands_outside_a_sandbox_get_no_roles_so_that_every_call_asks() -> None:
@@ -84,11 +143,11 @@ def test_commands_outside_a_sandbox_get_no_roles_so_that_every_call_asks() -> No
 
 
 def test_a_default_is_judged_too_and_what_may_be_left_out_is_pointed_at() -> None:
-    made = proposed("list_files", {"path": {"type": "string", "default": "."}}, required=["x"])
+    made = proposed("list_files", {"path": {"type": "string", "default": "."}, "x": TEXT}, required=["x"])
     assert made.roles.meanings[0].default == "."
-    open_ = proposed("list_files", {"path": TEXT}, required=["x"])
+    open_ = proposed("list_files", {"path": TEXT, "x": TEXT}, required=["x"])
     assert open_.roles.meanings[0].default is None
-    assert "`path` may be left out" in open_.notes[0]
+    assert "`path` may be left out" in " ".join(open_.notes)
 
 
 def test_paths_in_a_repository_start_there() -> None:
@@ -98,14 +157,10 @@ def test_paths_in_a_repository_start_there() -> None:
 
 def test_what_is_moved_or_deleted_is_the_link_itself() -> None:
     assert not proposed("rename", {"from": {"type": "string", "description": "a path"}}).roles.meanings[0].follows
+    assert not proposed("delete_file", {"path": TEXT}).roles.meanings[0].follows
     assert proposed("read", {"file": TEXT}).roles.meanings[0].follows
-
-
-def test_what_is_hidden_in_an_object_is_pointed_at() -> None:
-    inner = {"type": "array", "items": {"type": "object", "properties": {"path": TEXT}}}
-    assert proposed("write_many", {"files": inner}).notes[0] == "`files` is not plain text; nothing in it can be judged"
 
 
 @pytest.mark.parametrize("name", ["repoPath", "repo_path", "repo-path", "RepoPath", "REPO_PATH"])
 def test_the_words_of_a_name(name: str) -> None:
-    assert words_of(name) == {"repo", "path"}
+    assert words_of(name) == ("repo", "path")
