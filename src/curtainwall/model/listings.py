@@ -106,7 +106,10 @@ class ApprovalQuery:
     approval: ApprovalId | None = None
     shown_at: ShownAt | None = None
     open_only: bool = True
-    limit: int = 200
+    limit: int | None = 200
+    """How many at most; None for all of them."""
+    brief: bool = False
+    """Leave out what was shown and what is covered, which take longest to read."""
 
 
 @dataclass(frozen=True, slots=True)
