@@ -1,6 +1,6 @@
 """What every list promises: the rows that the log tells, newest first."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -244,6 +244,16 @@ def test_open_approvals_with_a_deadline_are_found(store: Store) -> None:
     write(store, A, expired("ap3"))
     assert [row.approval for row in store.index.approvals(ApprovalQuery(with_deadline=True))] == ["ap2"]
     assert store.index.approvals(ApprovalQuery(session=SessionId("b"), with_deadline=True)) == []
+
+
+def test_all_approvals_are_listed_where_no_limit_is_set_and_briefly_where_that_is_enough(store: Store) -> None:
+    many = 250
+    asks = [asked(f"ap{number}", at=NOON + number) for number in range(many)]
+    write(store, A, opened("a"), requested("c1"), *asks)
+    assert len(store.index.approvals(ApprovalQuery())) < many
+    whole, brief = store.index.approvals(ApprovalQuery(limit=None)), store.index.approvals(ApprovalQuery(limit=None, brief=True))
+    assert [row.approval for row in whole] == [ask.approval for ask in reversed(asks)]
+    assert brief == [replace(row, shown="", covers=()) for row in whole]
 
 
 def test_grants_of_sessions_and_projects_stand_until_they_are_revoked_or_used(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -144,3 +145,32 @@ def _is_out(visit: object) -> bool:
         return visit.get("/").status_code == 303  # type: ignore[attr-defined] - a visit
     except (httpx2.HTTPError, asyncio.CancelledError):
         return False
+
+
+@covers("web.sign-ins-are-counted-per-person")
+def test_somebody_who_signs_in_without_end_signs_nobody_else_out(tmp_path: Path) -> None:
+    token = "a token that is long enough to be one"
+    (tmp_path / "token").write_text(token)
+    config = f'{CONFIG}tokens = {{{{ uma = "{tmp_path / "token"}" }}}}\n'
+    with web_at(tmp_path.resolve(), config) as made:
+        ann = made.visit("ann")
+        for _ in range(205):
+            uma = made.visit(None)
+            assert uma.post("/sign-in", code=token).status_code == 303
+        assert ann.get("/").status_code == 200
+        assert uma.get("/").status_code == 200
+
+
+@covers("serve.health-quotes-nothing")
+def test_somebody_who_may_only_look_is_not_told_what_is_wrong_with_the_configuration(web: Web) -> None:
+    config = web.served.wired.setup.home.config
+    before = config.read_text()
+    ann, uma = web.visit("ann"), web.visit("uma")
+    replace(config, f'{before}\n[notify]\nurl = "https://ann:very-secret@"\n')
+    try:
+        web.until(lambda: "very-secret" in ann.get("/health").text)
+        page = uma.get("/health").text
+        assert "very-secret" not in page
+        assert "operators see what it is" in page
+    finally:
+        replace(config, before)

@@ -9,8 +9,6 @@ from curtainwall.app.wiring import Wired
 from curtainwall.channels import Rendezvous
 from curtainwall.model import HOUSE_CHANNELS, AnswerApproval, ApprovalQuery, SessionId, SessionQuery
 
-_MANY = 1_000_000
-
 
 def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
     """Return what keeps the asks of one session as files, or those of every session that is not of a terminal."""
@@ -22,7 +20,7 @@ def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable
     def concerned(session: SessionId | None) -> Iterable[SessionId]:
         if only is not None and session not in (None, only):
             return ()
-        rows = index.approvals(ApprovalQuery(session=session or only, limit=_MANY))
+        rows = index.approvals(ApprovalQuery(session=session or only, limit=None, brief=True))
         return {row.session for row in rows if only is not None or is_served(row.session)}
 
     def directory_of(session: SessionId) -> Path:

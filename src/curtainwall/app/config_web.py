@@ -58,7 +58,8 @@ class WebSection(Section):
     @property
     def address(self) -> str:
         """How links to the pages begin."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        # We listen on one address; a browser would try others first that `localhost` stands for, where somebody else may listen.
+        host = "127.0.0.1" if self.host == "localhost" else f"[{self.host}]" if ":" in self.host else self.host
         return self.url or f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
 

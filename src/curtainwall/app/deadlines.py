@@ -6,7 +6,6 @@ from collections import defaultdict
 from curtainwall.model import ApprovalQuery, Feed, Index, SessionId, session_of, session_stream
 from curtainwall.runtime import Alarm, Deadline
 
-_MANY = 1_000_000
 _REST = 1.0
 
 
@@ -24,10 +23,10 @@ class Deadlines:
         """Set the alarm to what is open, and to what is asked or settled from then on."""
         async for names in self._feed.changes():
             if not names:
-                self._set(ApprovalQuery(with_deadline=True, limit=_MANY))
+                self._set(ApprovalQuery(with_deadline=True, limit=None, brief=True))
             for name in names:
                 if (session := session_of(name)) is not None:
-                    self._set(ApprovalQuery(session=session, with_deadline=True, limit=_MANY), session)
+                    self._set(ApprovalQuery(session=session, with_deadline=True, limit=None, brief=True), session)
             # Sessions at work write many times a second; what changes meanwhile is named together.
             await asyncio.sleep(_REST)
 

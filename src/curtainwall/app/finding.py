@@ -18,6 +18,7 @@ from curtainwall.model import (
 )
 from curtainwall.runtime import Stores
 
+_MOST_NAMED = 10
 _ELSEWHERE = f"; {VARIABLE} chooses another home"
 
 
@@ -63,8 +64,9 @@ def find_approval(index: Index, text: str, session: str | None) -> ApprovalRow:
     if within and (elsewhere := index.approvals(ApprovalQuery(approval=ApprovalId(text), open_only=False))):
         where = ", ".join(f"`{row.session}`" for row in elsewhere)
         raise NotFound(f"approval `{text}` is not of session `{within}`; leave --session out, or name one of {where}")
-    others = [row.approval for row in index.approvals(ApprovalQuery(limit=10))]
-    listed = f"open are {', '.join(f'`{id_}`' for id_ in others)}" if others else "none is open"
+    others = [row.approval for row in index.approvals(ApprovalQuery(limit=_MOST_NAMED + 1, brief=True))]
+    more = " and others, which `curtainwall approvals list` shows" if len(others) > _MOST_NAMED else ""
+    listed = f"open are {', '.join(f'`{id_}`' for id_ in others[:_MOST_NAMED])}{more}" if others else "none is open"
     raise NotFound(f"there is no approval `{text}` {_here()}; {listed}{_ELSEWHERE}")
 
 

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 _BY_TYPE = {"<path>": "FILE", "<list[Path]>": "FILE", "<int>": "N", "<int range>": "N", "<float>": "N"}
 # How the library tells which numbers are taken.
-_RANGES = ((re.compile(r"; (\d+)<=x<=(\d+)\]$"), r"; \1 to \2]"), (re.compile(r"; x>=(\d+)\]$"), r"; at least \1]"))
+_RANGES = (
+    (re.compile(r"(; |\[)(\d+)<=x<=(\d+)\]$"), r"\1\2 to \3]"),
+    (re.compile(r"(; |\[)x>=(\d+)\]$"), r"\1at least \2]"),
+)
 
 
 class HelpedCommand(TyperCommand):

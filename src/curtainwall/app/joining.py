@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from curtainwall.app.views import view_of
 from curtainwall.app.wiring import Setup, open_house
-from curtainwall.channels.asks import MOST_OPEN, Card, Key, answer_each, card_of, join
+from curtainwall.channels.asks import Card, Key, answer_each, card_of, join
 from curtainwall.channels.places import series_at
 from curtainwall.model import (
     AnswerApproval,
@@ -45,7 +45,7 @@ class Together:
 
 def open_joined(store: Stores) -> Mapping[Key, tuple[Key, ...]]:
     """Return for each open ask of the house with which others are identical all of them, the oldest first."""
-    return _joined(store, reversed(store.index.approvals(ApprovalQuery(limit=MOST_OPEN))))
+    return _joined(store, reversed(store.index.approvals(ApprovalQuery(limit=None, brief=True))))
 
 
 async def answer_together(setup: Setup, asks: tuple[Key, ...], command: AnswerApproval, covers: Sequence[Cover]) -> Together:

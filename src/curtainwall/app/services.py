@@ -14,6 +14,7 @@ INSTANCE: Final = StreamId("serve")
 """The lease of whoever serves a home."""
 
 _STEADY = 60.0
+_LOOK = 5.0
 
 
 class Service(Protocol):
@@ -95,6 +96,20 @@ class Supervisor:
     def health(self) -> Mapping[str, str]:
         """Return how each service is: nothing where it is well."""
         return {name: kept.fault or _asked(kept.service) for name, kept in self._kept.items()}
+
+    async def report_faults(self) -> None:
+        """Report what services say is wrong with them, each time it changes and has lasted from one look to the next."""
+        before: Mapping[str, str] = {}
+        reported: dict[str, str] = {}
+        while True:
+            await self._pause(_LOOK)
+            # One that fell over is reported where that is noticed.
+            now = {name: _asked(kept.service) for name, kept in self._kept.items() if not kept.fault}
+            for name, fault in now.items():
+                if fault == before.get(name, "") and fault != reported.get(name, ""):
+                    self._report(name, fault or "it is well again")
+                    reported[name] = fault
+            before = now
 
     def restarts(self) -> Mapping[str, int]:
         """Return how often each service fell over."""

@@ -197,6 +197,7 @@ async def serving(
                 served = Serving(work, book, supervisor, wired.house.clock.now(), model)
                 taken = served.taking_up.take_up()
                 served.run()
+                faults = asyncio.create_task(supervisor.report_faults(), name="reports of faults")
                 try:
                     for words in await asyncio.to_thread(_broken, wired):
                         book.say(words)
@@ -209,6 +210,7 @@ async def serving(
                     )
                     yield served
                 finally:
+                    faults.cancel()
                     # What is cut off would be told to its agent as something that may have happened.
                     await asyncio.gather(wired.gate.finish(served.config.serve.grace), supervisor.stop())
         finally:

@@ -178,7 +178,7 @@ def approvals_along(wired: Wired, chain: Chain | None) -> tuple[str, ...]:
 
 def open_approvals(wired: Wired, session: SessionId) -> tuple[str, ...]:
     """Return what a human is asked in a session, oldest first."""
-    return tuple(row.approval for row in reversed(wired.store.index.approvals(ApprovalQuery(session=session))))
+    return tuple(row.approval for row in reversed(wired.store.index.approvals(ApprovalQuery(session=session, limit=None, brief=True))))
 
 
 def is_worked_on(wired: Wired, session: SessionId) -> bool:

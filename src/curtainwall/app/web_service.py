@@ -13,6 +13,7 @@ from curtainwall.app.http_server import listen, serve_pages
 from curtainwall.app.jobs import HouseFirings
 from curtainwall.app.services import Service
 from curtainwall.app.serving import Serving
+from curtainwall.app.web_listener import announced
 from curtainwall.app.web_parts import HouseBeginnings, HouseJudging, HouseRecords
 from curtainwall.app.web_people import WEB, sign_in_link, sign_ins_of, web_operators, web_tokens
 from curtainwall.app.web_plans import HouseJobs, HousePairing
@@ -38,22 +39,25 @@ class WebService:
         certificate = _certificate(web)
         house = house_of(serving)
         hubs = Hubs(house)
-        app = web_app(house, hubs, doors_of(setup.config), sign_ins_of(setup.home, setup.config), lambda: web_tokens(serving.config))
         ear = listen(web.host, web.port, "web.port")
-        # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
-        how = sign_in_link(setup.home, setup.config) if sys.stderr.isatty() else "what `curtainwall web link` prints"
-        serving.book.say(f"the web is at {web.address}; sign in with {how}", service=WEB)
-        hubs.start()
-        pages = asyncio.create_task(serve_pages(app, ear, certificate), name="web: pages")
-        self._is_listening = True
-        try:
-            await asyncio.shield(pages)
-        finally:
-            self._is_listening = False
-            # Streams have no end of their own; without theirs the server would wait for them.
-            await hubs.stop()
-            pages.cancel()
-            await asyncio.gather(pages, return_exceptions=True)
+        with ear, announced(setup.home, web, ear) as listener:
+            sign_ins = sign_ins_of(setup.home, setup.config, listener.run)
+            app = web_app(house, hubs, doors_of(setup.config), sign_ins, lambda: web_tokens(serving.config))
+            # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
+            is_seen = sys.stderr.isatty()
+            how = sign_in_link(setup.home, setup.config, run=listener.run) if is_seen else "what `curtainwall web link` prints"
+            serving.book.say(f"the web is at {web.address}; sign in with {how}", service=WEB)
+            hubs.start()
+            pages = asyncio.create_task(serve_pages(app, ear, certificate), name="web: pages")
+            self._is_listening = True
+            try:
+                await asyncio.shield(pages)
+            finally:
+                self._is_listening = False
+                # Streams have no end of their own; without theirs the server would wait for them.
+                await hubs.stop()
+                pages.cancel()
+                await asyncio.gather(pages, return_exceptions=True)
 
     def health(self) -> str:
         """Return what is wrong, or nothing."""

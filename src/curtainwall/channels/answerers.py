@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from curtainwall.channels.asks import MOST_OPEN, Key
+from curtainwall.channels.asks import Key
 from curtainwall.channels.plain import plain_line
 from curtainwall.model import ApprovalQuery, Index, ShownAt
 
@@ -22,13 +22,13 @@ MayAnswer = Mapping[str, tuple[str, ...]]
 def answerers(index: Index, operators: Operators) -> Callable[[Key], MayAnswer]:
     """Return what tells who may answer an open ask, as it is shown now."""
     shown = {
-        channel: {(row.session, row.approval) for row in index.approvals(ApprovalQuery(shown_at=ShownAt(channel), limit=MOST_OPEN))}
+        channel: {row.session for row in index.approvals(ApprovalQuery(shown_at=ShownAt(channel), limit=None, brief=True))}
         for channel in operators
         if channel != SEES_ALL
     }
 
     def of(ask: Key) -> MayAnswer:
-        seeing = {channel: people for channel, people in operators.items() if channel == SEES_ALL or ask in shown[channel]}
+        seeing = {channel: people for channel, people in operators.items() if channel == SEES_ALL or ask[0] in shown[channel]}
         return {channel: tuple(sorted(people)) for channel, people in sorted(seeing.items()) if people}
 
     return of

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -45,8 +46,8 @@ ReasonOf = Callable[[RuleId], str]
 # Everything that a busy house does wakes the board; it looks at most so often, and nothing that happened meanwhile is missed.
 _REST = 0.02
 
-MOST_OPEN = 1_000
-"""So many open asks are looked at, the newest of them; of more, nobody could tell which are identical."""
+# With very many asks a look takes longer, and others have to be served in between.
+_REST_TO_LOOK = 4
 
 
 WhoMay = Callable[[], Callable[[Key], str]]
@@ -111,6 +112,10 @@ class Card:
         """What names the card."""
         return self.session, self.approval
 
+    def shows(self, approval: str, session: SessionId | None = None) -> bool:
+        """Tell whether an ask of this name, in this session where one is given, is on the card."""
+        return any(name == approval and session in (None, of) for of, name in self.joined)
+
     @property
     def newest(self) -> ApprovalId:
         """The id to answer this card by: an answer is for the ask that it names and the identical ones before it, and none behind it."""
@@ -159,22 +164,36 @@ class Board:
         self._reason_of = reason_of
         self._at = at
         self._who_may = who_may
-        self._made: dict[Key, Card] = {}
+        self._made: dict[Key, _Made] = {}
 
     def cards(self) -> tuple[Card, ...]:
-        """Return the open cards, oldest first."""
-        rows = self._index.approvals(ApprovalQuery(shown_at=self._at, limit=MOST_OPEN))
-        made = {(row.session, row.approval): card for row in reversed(rows) if (card := self._card(row)) is not None}
+        """Return the open cards, all of them, oldest first."""
+        rows = self._index.approvals(ApprovalQuery(shown_at=self._at, limit=None, brief=True))
+        views: dict[SessionId, SessionView | None] = {}
+        made = {(row.session, row.approval): it for row in reversed(rows) if (it := self._make(row, views)) is not None}
         self._made = made
+        cards = _join(made.values())
         if not made or self._who_may is None:
-            return tuple(join(made.values()))
+            return tuple(cards)
         # Places and operators change while an ask is open, so this is no part of what is made once.
         who_may = self._who_may()
-        return tuple(replace(card, may_answer=who_may(card.key)) for card in join(made.values()))
+        return tuple(replace(card, may_answer=words) if (words := who_may(card.key)) else card for card in cards)
+
+    def cards_after(self, approval: str, session: SessionId | None = None) -> tuple[Card, ...]:
+        """Return the open cards behind an ask, which may have been settled meanwhile; raise `NotFound` if it was never here."""
+        cards = self.cards()
+        place = next((place for place, card in enumerate(cards) if card.shows(approval, session)), None)
+        if place is not None:
+            return cards[place + 1 :]
+        query = ApprovalQuery(approval=ApprovalId(approval), session=session, shown_at=self._at, open_only=False, limit=1, brief=True)
+        for row in self._index.approvals(query):
+            behind = (row.asked, row.session, row.approval)
+            return tuple(card for card in cards if (card.ask.asked, card.session, card.approval) > behind)
+        raise NotFound(f"there is no ask `{approval}` here")
 
     def find(self, approval: str, session: SessionId | None = None) -> Card:
         """Return the open card that shows an ask; raise `AlreadyAnswered` with how it ended, `NotFound` where none or two are meant."""
-        here = [card for card in self.cards() if any(name == approval and session in (None, of) for of, name in card.joined)]
+        here = [card for card in self.cards() if card.shows(approval, session)]
         if len(here) > 1:
             sessions = ", ".join(card.session for card in here)
             raise NotFound(f"`{approval}` is an ask in {len(here)} sessions: answer it in one of {sessions}")
@@ -193,14 +212,16 @@ class Board:
         """
         told = {card.key: card for card in known}
         async for _ in self._feed.changes():
+            began = time.monotonic()
             now = {card.key: card for card in self.cards()}
+            took = time.monotonic() - began
             for key in [key for key in told if key not in now]:
                 yield self._ended(told.pop(key))
             for key, card in now.items():
                 if told.get(key) != card:
                     told[key] = card
                     yield card
-            await asyncio.sleep(_REST)
+            await asyncio.sleep(max(_REST, _REST_TO_LOOK * took))
 
     async def answer(self, card: Card, *, granted: bool, by: Who, scope: GrantScope = GrantScope.ONCE, reason: str = "") -> Answered:
         """Answer every ask of a card and return what to say; whoever is late hears who settled it, and when."""
@@ -227,19 +248,22 @@ class Board:
             words += f", {len(settled)} of {len(asks)} identical asks"
         return Answered(f"{words}; {_each(refused)}" if refused else words, counted=True)
 
-    def _card(self, row: ApprovalRow) -> Card | None:
+    def _make(self, row: ApprovalRow, views: dict[SessionId, SessionView | None]) -> "_Made | None":
         """Return the card of a row; what it shows stays as it was asked, so it is made once."""
         if (before := self._made.get((row.session, row.approval))) is not None:
             return before
-        try:
-            view = self._desk.view(row.session)
-        except NotFound:
-            return None
-        ask = next((it for it in view.pending if it.approval == row.approval), None)
-        if ask is None:
+        if row.session not in views:
+            try:
+                views[row.session] = self._desk.view(row.session)
+            except NotFound:
+                views[row.session] = None
+        view = views[row.session]
+        ask = next((it for it in view.pending if it.approval == row.approval), None) if view is not None else None
+        if view is None or ask is None:
             # Settled since the row was read: the next look will not find it.
             return None
-        return card_of(ask, view, self._index.routes_to(row.session), self._reason_of)
+        card = card_of(ask, view, self._index.routes_to(row.session), self._reason_of)
+        return _Made(card, _likeness(card))
 
     def _ended(self, card: Card) -> Card:
         rows = self._index.approvals(ApprovalQuery(session=card.session, approval=card.approval, open_only=False))
@@ -279,12 +303,22 @@ def card_of(ask: PendingAsk, view: SessionView, places: Sequence[Route], reason_
 
 def join(cards: Iterable[Card]) -> list[Card]:
     """Return the cards with identical asks of repeated firings under the first of them."""
-    shared: dict[object, Card] = {}
-    for card in cards:
-        like = _likeness(card)
-        first = shared.get(like)
-        shared[like] = card if first is None else replace(first, joined=(*first.joined, card.key))
-    return list(shared.values())
+    return _join(_Made(card, _likeness(card)) for card in cards)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A card of one ask, and what it has in common with those that are identical."""
+
+    card: Card
+    likeness: object
+
+
+def _join(made: Iterable[_Made]) -> list[Card]:
+    alike: dict[object, list[Card]] = {}
+    for it in made:
+        alike.setdefault(it.likeness, []).append(it.card)
+    return [replace(first, joined=(first.key, *(card.key for card in rest))) if rest else first for first, *rest in alike.values()]
 
 
 def up_to(asks: Sequence[Key], approval: str) -> tuple[Key, ...]:

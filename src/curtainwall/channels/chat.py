@@ -5,7 +5,7 @@ A channel of one's own needs nothing else: it hands each line to `hear` and tell
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -24,6 +24,7 @@ from curtainwall.model import (
     AgentSpoke,
     AlreadyAnswered,
     AnyEvent,
+    ApprovalId,
     CommandRefused,
     Marks,
     MessageAccepted,
@@ -195,7 +196,7 @@ class Chat:
                     (plain_line(told.text, _LONGEST_ANSWER),), refused=not told.counted, answered=card.approval if told.counted else None
                 )
             case Pending(approval=None):
-                lines = [f"{card.tag} {ask_in_a_line(card.ask, name=card.newest)}" for card in board.cards()]
+                lines = [f"{card.tag} {ask_in_a_line(card.ask, name=card.newest)}" for card in _listed(board, request.after)]
                 return Outcome(tuple(lines)) if lines else None
             case Pending():
                 assert request.approval is not None
@@ -245,6 +246,13 @@ class Chat:
 
     def _control(self, who: Who) -> Control:
         return Control(self._house.line, who, self._house.log_places)
+
+
+def _listed(board: Board, after: ApprovalId | None) -> Sequence[Card]:
+    try:
+        return board.cards() if after is None else board.cards_after(after)
+    except NotFound:
+        return ()
 
 
 def _cursor(reference: str, session: SessionId) -> str:

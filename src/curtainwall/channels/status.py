@@ -1,4 +1,8 @@
-"""How a served house is, for machines: `/health` as JSON and `/metrics` as Prometheus reads them. Names of sessions are not told."""
+"""How a served house is, for machines: `/health` as JSON and `/metrics` as Prometheus reads them.
+
+INVARIANT: anybody on this machine can read these pages, so they say that something is wrong and never what. Words about a fault may quote
+the configuration, with passwords in it; they are in the log, in `curtainwall doctor`, and on the web for operators.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +14,7 @@ from starlette.routing import Route
 from curtainwall.model import Millis
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_WHERE = "the log of `curtainwall serve`, `curtainwall doctor` and the web's page Health say what is wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +63,20 @@ def status_routes(health_now: HealthNow) -> list[Route]:
 
 
 def health_json(health: Health) -> dict[str, object]:
-    """Return how everything is, for a program."""
+    """Return how everything is, for any program on this machine."""
     return {
         "status": "ok" if health.is_well else "degraded",
+        **({} if health.is_well else {"see": _WHERE}),
         "version": health.version,
         "pid": health.pid,
         "uptime": (health.now - health.began) / 1000,
         "policy": health.policy,
         "config": {
             "valid": not health.fault_in_files,
-            "fault": health.fault_in_files or None,
             "waits_for_restart": list(health.wait_for_restart),
         },
-        "store": health.store_fault or "ok",
-        "services": {name: fault or "ok" for name, fault in health.services.items()},
+        "store": "unreadable" if health.store_fault else "ok",
+        "services": {name: "failing" if fault else "ok" for name, fault in health.services.items()},
         "sessions": dict(health.sessions),
         "asks": dict(health.asks),
     }

@@ -108,7 +108,10 @@ class ApprovalQuery:
     open_only: bool = True
     with_deadline: bool = False
     """Leaves out what stays open for ever."""
-    limit: int = 200
+    limit: int | None = 200
+    """How many at most; None for all of them."""
+    brief: bool = False
+    """Leave out what was shown and what is covered, which take longest to read."""
 
 
 @dataclass(frozen=True, slots=True)

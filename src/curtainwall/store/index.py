@@ -40,7 +40,9 @@ _WITH_STATUS = {
     "ready": f"({_READY} AND ? = 'ready' AND NOT {_ASKS})",
     "waiting": f"(s.status = ? OR ({_READY} AND {_ASKS}))",
 }
-_APPROVALS = "SELECT approval, session, tool, shown, covers, digest, asked, deadline, status, settled, settled_by, reason FROM approval"
+_APPROVALS = "SELECT approval, session, tool, {}, digest, asked, deadline, status, settled, settled_by, reason FROM approval"
+_WHOLE, _BRIEF = "shown, covers", "'', NULL"
+_ALL = -1
 
 _ASKS_AT = "s.session IN (SELECT session FROM shown WHERE channel = ?"
 _SHOWN_AT = "EXISTS (SELECT 1 FROM shown w WHERE w.session = approval.session AND w.channel = ?"
@@ -98,9 +100,9 @@ class SqliteIndex:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         # There are few that are open, and many that were.
         by = " INDEXED BY approval_open" if query.open_only and query.approval is None else ""
-        rows = self._reader.all(
-            f"{_APPROVALS}{by}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, max(query.limit, 0)]
-        )
+        listed = _APPROVALS.format(_BRIEF if query.brief else _WHOLE)
+        limit = _ALL if query.limit is None else max(query.limit, 0)
+        rows = self._reader.all(f"{listed}{by}{where} ORDER BY asked DESC, session DESC, approval DESC LIMIT ?", [*values, limit])
         return [_approval(row) for row in rows]
 
     def tally(self) -> Tally:
@@ -143,5 +145,5 @@ def _session(row: Row) -> SessionRow:
 
 def _approval(row: Row) -> ApprovalRow:
     told: list[Any] = [*row]
-    told[4] = COVERS.validate_json(told[4])
+    told[4] = () if told[4] is None else COVERS.validate_json(told[4])
     return ApprovalRow(*told)

@@ -78,7 +78,8 @@ class MemoryIndex:
             and (query.shown_at is None or self._is_shown(row.session, query.shown_at))
         ]
         rows.sort(key=lambda row: (row.asked, row.session, row.approval), reverse=True)
-        return rows[: max(query.limit, 0)]
+        rows = rows if query.limit is None else rows[: max(query.limit, 0)]
+        return [replace(row, shown="", covers=()) for row in rows] if query.brief else rows
 
     def tally(self) -> Tally:
         """Count sessions and approvals by how they stand."""

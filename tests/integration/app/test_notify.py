@@ -66,13 +66,14 @@ def test_an_ask_is_told_once_over_failures_and_restarts_and_says_nothing_of_the_
     home.born(script_of(program.scratch / "script", [ask]))
     running = program.begin("serve", NTFY_TOKEN="tk_very_secret_words")
     until(lambda: site.seen, 60)
-    until(lambda: "a message did not arrive: `127.0.0.1` answered with status 503" in notify(port))
+    until(lambda: notify(port) == "failing")
+    running.says("(notify: a message did not arrive: `127.0.0.1` answered with status 503)")
     until(lambda: remembered(program), 60)
     assert told.read_text().count("title") == 1, "what works is not kept waiting, nor repeated, because of what does not"
     running.kill_everything()
     running = program.begin("serve", NTFY_TOKEN="tk_very_secret_words")
     until(lambda: health(port).get("pid") == running.child.pid, 60)
-    until(lambda: "a message did not arrive" in notify(port))
+    until(lambda: notify(port) == "failing")
     phone.is_broken = False
     until(lambda: notify(port) == "ok", 60)
     before = len(site.seen)

@@ -1,6 +1,7 @@
 """`curtainwall serve` as a real process: it takes up what was left, takes in what changes, and parks what runs."""
 
 import json
+import re
 import signal
 import socket
 from contextlib import suppress
@@ -93,16 +94,18 @@ def test_a_change_that_is_not_valid_is_refused_with_its_line_and_what_was_valid_
         (f'{FORBID}\n@id("x")\npermit (principal, action == Action::"no-such", resource);', "line 4, rule `x`"),
     ):
         replace(rules, text)
-        fault = until(lambda words=words: (found := health(served.port)["config"]["fault"]) and words in found and found)
+        running.says(f"(refused: .*{re.escape(words)}.*; what was valid before stays in force)")
+        until(lambda: not health(served.port)["config"]["valid"])
         assert health(served.port)["status"] == "degraded"
-        assert f"{fault}; what was valid before stays in force" in health(served.port)["services"]["reload"]
+        assert health(served.port)["services"]["reload"] == "failing"
         assert health(served.port)["policy"] == version
     assert _first_verdict(served) == ["no-etc"], "the old rules are in force"
     rules.unlink()
     until(lambda: health(served.port)["config"]["valid"])
     assert health(served.port)["policy"] == before
     served.program.configure(served.config("[lists]\nhosts = ['a.example']\nhostz = 1\n"))
-    until(lambda: "line 9: unknown key `lists.hostz`" in (health(served.port)["config"]["fault"] or ""))
+    running.says("(line 9: unknown key `lists.hostz`)")
+    until(lambda: not health(served.port)["config"]["valid"])
     assert "curtainwall_config_valid 0" in page(served.port, "/metrics")
     served.program.configure(served.config("[approvals]\ndeadline = '1h'\n[code]\nworkers = 3\n"))
     until(lambda: health(served.port)["config"]["waits_for_restart"] == ["code"])
@@ -192,6 +195,21 @@ def test_health_and_metrics_are_for_this_machine_and_name_no_session(served: Ser
     assert running.code() == 0
 
 
+@covers("serve.health-quotes-nothing")
+def test_whoever_asks_without_signing_in_is_told_that_something_is_wrong_and_never_what(served: Served) -> None:
+    running = served.start()
+    served.program.configure(served.config('[notify]\nurl = "https://ann:very-secret@"\n'))
+    running.says("(refused: .*`notify.url`)")
+    until(lambda: not health(served.port)["config"]["valid"])
+    served.program.configure(served.config('[cron.very-secret]\nschedule = "very-secret"\ninstructions = "go"\n'))
+    running.says("(refused: .*`cron.very-secret.schedule`)")
+    for path in ("/health", "/metrics", "/very-secret", "/sign-in"):
+        assert "secret" not in page(served.port, path)
+    assert "very-secret" in served.program("doctor", fails=True).stdout
+    running.interrupt()
+    assert running.code() == 0
+
+
 @covers("serve.reload")
 def test_a_hangup_has_the_files_read_again_and_a_service_is_made_anew_with_its_table(served: Served) -> None:
     secret, hooks, other = served.program.scratch / "secret", free_port(), free_port()
@@ -210,7 +228,8 @@ def test_a_hangup_has_the_files_read_again_and_a_service_is_made_anew_with_its_t
     # A table that is valid and cannot be served takes nothing else along, and health says what is missing.
     served.program.configure(listening(other, served.program.scratch / "nowhere"))
     running.child.send_signal(signal.SIGHUP)
-    until(lambda: "the secret of webhook `ci` cannot be read" in health(served.port)["services"].get("webhook", ""))
+    running.says("(the secret of webhook `ci` cannot be read)")
+    until(lambda: health(served.port)["services"].get("webhook") == "failing")
     assert health(served.port)["status"] == "degraded"
     assert not answers(other)
     served.program.configure(listening(other, secret))

@@ -1,6 +1,7 @@
 """The board on a real house: what is routed to a channel appears there, once, and whoever answers late hears the truth."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import pytest
 
 from curtainwall.app.views import view_of
 from curtainwall.channels.asks import Board, Card
-from curtainwall.channels.matrix.asking import Asking
+from curtainwall.channels.matrix.asking import Asking, ask_list
 from curtainwall.channels.matrix.memory import Memory
 from curtainwall.channels.matrix.speaking import Speaking, Words
 from curtainwall.model import (
@@ -42,6 +43,7 @@ from curtainwall.session import Rules, fold, lift
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
 from tests.support.houses import ANN, FarSide, house, open_session, policy, read, run, tools, until
+from tests.support.many_asks import ask_often
 
 OLGA = Who(name="olga", channel="matrix")
 EVE = Who(name="eve", channel="matrix")
@@ -114,6 +116,40 @@ def test_an_ask_appears_where_its_session_is_routed_and_nowhere_else(tmp_path: P
             assert it.board(ShownAt("web")).cards() == ()
             assert (await it.board(ShownAt("matrix")).answer(card, granted=True, by=OLGA)).text == f"approved once: {card.approval}"
             assert (await wish).result is not None
+
+    run(check())
+
+
+@covers("asks.all-are-reachable")
+def test_every_open_ask_is_a_card_however_many_there_are_and_none_ends_because_others_come(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as here:
+            (first,) = await ask_often(here.house.stores.log, 1)
+            async with aclosing(here.board().follow()) as cards:
+                assert (await next_of(cards)).key == first
+                keys = [first, *await ask_often(here.house.stores.log, 1_100, before=1)]
+                assert [(await next_of(cards)).key for _ in keys[1:]] == keys[1:]
+                await here.board().answer(here.board().find(first[1]), granted=False, by=ANN)
+                ended = await next_of(cards)
+                assert (ended.key, ended.settled.how if ended.settled else "open") == (first, "denied")
+
+    run(check())
+
+
+@covers("asks.all-are-reachable")
+def test_a_list_that_does_not_fit_into_a_room_says_how_many_are_left_and_how_to_see_them(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as here:
+            keys = await ask_often(here.house.stores.log, 1_100)
+            board = here.board()
+            cards, listed = board.cards(), list[str]()
+            while cards:
+                *lines, last = ask_list(cards, "!ops:server", 20_000).splitlines()
+                following = re.fullmatch(r"(\d+) more open asks?; `/pending after (\w+)` lists them", last)
+                listed += [line.split()[0] for line in (lines if following else (*lines, last))]
+                assert following is None or int(following[1]) == len(cards) - len(lines)
+                cards = board.cards_after(following[2]) if following else ()
+            assert listed == [approval for _, approval in keys]
 
     run(check())
 

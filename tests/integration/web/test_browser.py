@@ -34,6 +34,15 @@ def begin(page: Page, base: str, task: str, project: Path) -> str:
     return page.url
 
 
+def into_the_list(page: Page) -> None:
+    """Go to the first open ask by keys alone, and wait until it can be answered."""
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.locator(".card:focus")).to_be_visible()
+    expect(page.locator(".unsteady")).to_have_count(0)
+
+
 def fits(page: Page) -> None:
     """See that nothing sticks out of the window."""
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.url
@@ -104,19 +113,20 @@ def test_the_inbox_is_driven_by_keys(screens: Screens, web: Web) -> None:
     page = screens.window()
     mine = page.locator(".card:not(.settled)")
     expect(mine).to_have_count(3)
-    page.keyboard.press("j")
-    expect(page.locator(".card.at")).to_contain_text("hostname")
+    into_the_list(page)
+    expect(page.locator(".card:focus")).to_contain_text("hostname")
     page.keyboard.press("w")
-    expect(page.locator(".card.at .why")).to_contain_text("read-outside")
+    expect(page.locator(".card:focus .why")).to_contain_text("read-outside")
     page.keyboard.press("a")
     expect(mine).to_have_count(2)
+    expect(page.locator(".card.settled:focus")).to_contain_text("granted by ann")
     page.keyboard.press("j")
     page.keyboard.press("d")
     page.keyboard.type("jak")
     page.keyboard.press("Enter")
     expect(mine).to_have_count(1)
     page.keyboard.press("j")
-    page.keyboard.press("A")
+    page.keyboard.press("Shift+A")
     expect(mine).to_have_count(0)
     expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
     view = web.served.work.desk.view(session)
@@ -131,16 +141,16 @@ def test_a_key_that_is_held_down_answers_one_ask_alone(screens: Screens, web: We
     page = screens.window()
     waiting = page.locator(".card:not(.settled)")
     expect(waiting).to_have_count(2)
-    page.keyboard.press("j")
+    into_the_list(page)
     page.keyboard.down("a")
     expect(waiting).to_have_count(1)
-    expect(page.locator(".card.at")).to_contain_text("hosts")
+    waiting.focus()
     for _ in range(3):
         # It was never let go of, so the browser repeats it.
         page.keyboard.down("a")
     page.keyboard.up("a")
     page.keyboard.press("w")
-    expect(page.locator(".card.at .why")).to_contain_text("read-outside")
+    expect(page.locator(".card:focus .why")).to_contain_text("read-outside")
     assert len(web.asks(session)) == 1
 
 

@@ -214,7 +214,7 @@ ROUTES = sorted(
     if method != "HEAD"
 )
 FIELDS = (
-    "csrf back next code theme everywhere answer reason session name model workspace mode "
+    "csrf back next code theme keys everywhere answer reason session name model workspace mode "
     "task text kind limit instructions message rule wish"
 ).split()
 QUERIES = "q status channel items about all session kind days tool arguments project mode labels on after code next".split()

@@ -1,5 +1,6 @@
 """Approvals, grants and the audit, as commands of the program."""
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from curtainwall.app.following import last_lines, lines_as_they_come
 from curtainwall.app.main import PIPE_CLOSED
+from curtainwall.app.wiring import open_house, set_up
 from tests.support.covers import covers
+from tests.support.many_asks import ask_often
 from tests.unit.app.conftest import Places, Said, read, session_in
 
 Run = Callable[..., Said]
@@ -25,6 +28,26 @@ def test_the_card_is_listed_inert_and_whole(run: Run, places: Places) -> None:
     told = run("approvals", "list", "--session", session).out
     assert row["id"] in told
     assert "\x1b" not in told
+
+
+@covers("asks.all-are-reachable")
+def test_every_open_ask_is_listed_however_many_there_are_and_a_list_that_is_cut_says_so(run: Run, places: Places) -> None:
+    session_in(places.workspace)
+
+    async def ask() -> list[str]:
+        async with open_house(set_up()) as wired:
+            return [approval for _, approval in await ask_often(wired.store.log, 1_100)]
+
+    asks = asyncio.run(ask())
+    listed = run("approvals", "list", "--output", "json")
+    assert [row["id"] for row in listed.json] == asks[::-1]
+    assert listed.err == ""
+    some = run("approvals", "list", "--limit", "20", "--output", "json")
+    assert [row["id"] for row in some.json] == asks[:-21:-1]
+    assert "1080 older ones are not listed; `--limit 1100` lists them all" in some.err
+    everything = run("approvals", "list", "--all")
+    assert "100 older ones are not listed; `--limit 1100` lists them all" in everything.err
+    assert run("deny", asks[0]).code == 0
 
 
 def test_a_session_grant_is_told_listed_and_revoked(run: Run, places: Places) -> None:

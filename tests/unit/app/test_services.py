@@ -60,6 +60,33 @@ def test_a_service_that_falls_over_is_started_again_after_growing_pauses_and_say
     run(check())
 
 
+def test_a_fault_that_lasts_is_reported_once_and_so_is_its_end() -> None:
+    async def check() -> None:
+        told: list[tuple[str, str]] = []
+        looks = asyncio.Semaphore(0)
+
+        async def pause(_: float) -> None:
+            await looks.acquire()
+
+        supervisor = Supervisor(lambda name, what: told.append((name, what)), pause)
+        moody = Moody("notify", illness="a message did not arrive")
+        supervisor.start([moody])
+        reports = asyncio.create_task(supervisor.report_faults())
+        for _ in range(4):
+            looks.release()
+        await until(lambda: told)
+        await until(looks.locked)
+        moody.illness = ""
+        for _ in range(4):
+            looks.release()
+        await until(lambda: len(told) > 1)
+        reports.cancel()
+        await supervisor.stop()
+        assert told == [("notify", "a message did not arrive"), ("notify", "it is well again")]
+
+    run(check())
+
+
 def test_a_service_says_itself_how_it_is_and_can_be_exchanged() -> None:
     async def check() -> None:
         supervisor = Supervisor(lambda name, what: None)

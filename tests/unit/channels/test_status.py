@@ -16,7 +16,16 @@ def test_a_house_is_well_until_something_is_wrong() -> None:
     for fault in ({"fault_in_files": "line 3"}, {"store_fault": "the disk is full"}, {"services": {"web": "the port is taken"}}):
         assert health_json(replace(WELL, **fault))["status"] == "degraded", fault  # type: ignore[arg-type] - one field each
     told = health_json(replace(WELL, fault_in_files="line 3", wait_for_restart=("code",)))
-    assert told["config"] == {"valid": False, "fault": "line 3", "waits_for_restart": ["code"]}
+    assert told["config"] == {"valid": False, "waits_for_restart": ["code"]}
+
+
+def test_what_is_wrong_is_not_told_to_everybody() -> None:
+    secret = "https://ann:very-secret@example.org"
+    ill = replace(WELL, fault_in_files=secret, store_fault=secret, services={"web": secret, "cron": ""}, notes={"x": secret})
+    told = health_json(ill)
+    assert (told["store"], told["services"]) == ("unreadable", {"web": "failing", "cron": "ok"})
+    assert "curtainwall doctor" in str(told["see"])
+    assert "very-secret" not in f"{told}{metrics_text(ill)}"
 
 
 def test_metrics_are_text_that_prometheus_reads() -> None:

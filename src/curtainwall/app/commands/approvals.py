@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -16,7 +16,7 @@ from curtainwall.app.operators import served_operators
 from curtainwall.app.screen import Output, OutputOption, card, card_text, hanging, note, paint, show, show_json, timestamp
 from curtainwall.app.wiring import local_user, open_store, set_up
 from curtainwall.channels.answerers import MayAnswer, answerer_words, answerers
-from curtainwall.channels.asks import MOST_OPEN, Key, up_to
+from curtainwall.channels.asks import Key, up_to
 from curtainwall.channels.cards import CardLine, whole_card
 from curtainwall.channels.places import origin_of
 from curtainwall.channels.tale import Tale
@@ -37,6 +37,7 @@ from curtainwall.session import inert, lift, reach
 app = typer.Typer()
 
 _MOST_NAMED = 5
+_MOST_EVER = 1_000
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="the approval, as its card and `approvals list` name it")]
 OnlyOption = Annotated[bool, typer.Option("--only", help="this one alone, and not those that are identical")]
@@ -52,6 +53,9 @@ def _group() -> None:
 def list_approvals(
     session: Annotated[str | None, typer.Option(help="of this session alone")] = None,
     everything: Annotated[bool, typer.Option("--all", help="settled ones as well")] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help=f"how many at most; left out, every open one, and with --all the newest {_MOST_EVER}")
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List what waits for an answer, newest first, each with exactly what would be granted; identical asks of one job are one.
@@ -60,10 +64,14 @@ def list_approvals(
     """
     with open_to_look(find_home()) as store:
         only = find_session(store.index, session).session if session else None
-        rows = store.index.approvals(ApprovalQuery(session=only, open_only=not everything, limit=MOST_OPEN))
+        query = ApprovalQuery(session=only, open_only=not everything, limit=limit or (_MOST_EVER if everything else None))
+        rows = store.index.approvals(query)
+        left_out = len(store.index.approvals(replace(query, limit=None, brief=True))) - len(rows) if len(rows) == query.limit else 0
         origins = {row.session: origin_of(store.index.routes_to(row.session)) for row in rows}
         joined = open_joined(store)
         may = _may_answer(store.index)
+    if left_out > 0:
+        note(f"{left_out} older ones are not listed; `--limit {len(rows) + left_out}` lists them all")
     if output is Output.JSON:
         show_json(
             [

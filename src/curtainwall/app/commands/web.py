@@ -8,7 +8,6 @@ from curtainwall.app.config_reading import load_config
 from curtainwall.app.home import find_home
 from curtainwall.app.screen import Output, OutputOption, note, show, show_json
 from curtainwall.app.web_people import sign_in_link, sign_ins_of
-from curtainwall.app.wiring import is_served
 from curtainwall.model import Broken
 
 app = typer.Typer()
@@ -19,21 +18,21 @@ def link(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="for whom; left out, the first of `web.operators`")] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Print a link that signs somebody in once, within ten minutes. It is as good as a key: give it to nobody else."""
+    """Print a link that signs somebody in once, within ten minutes. It is as good as a key: give it to nobody else.
+
+    There is a link only while `curtainwall serve` holds the port that it leads to.
+    """
     home = find_home()
     home.prepare()
     config = load_config(home.config)
     if not config.web.enabled:
         raise Broken("the pages are not served: the configuration has `web.enabled = false`")
-    made, has_server = sign_in_link(home, config, user), is_served(home)
+    made = sign_in_link(home, config, user)
     if output is Output.JSON:
-        show_json({"url": made, "served": has_server})
+        show_json({"url": made, "served": True})
     else:
         show(made)
-    if has_server:
-        note("it works once and for ten minutes")
-    else:
-        note(f"nothing serves `{home.root}` now: start `curtainwall serve` first; the link works once and for ten minutes")
+    note("it works once and for ten minutes, while this `serve` runs")
 
 
 @app.command("sign-out")

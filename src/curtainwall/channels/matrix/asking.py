@@ -10,7 +10,8 @@ from itertools import groupby
 from typing import Final
 
 from curtainwall.channels.asks import Board, Card, Key
-from curtainwall.channels.cards import CardLine
+from curtainwall.channels.cards import CardLine, ask_in_a_line
+from curtainwall.channels.counting import counted
 from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory, transaction
 from curtainwall.channels.matrix.replies import insist
@@ -21,6 +22,7 @@ from curtainwall.model import AlreadyAnswered, ApprovalId, NotFound, SessionId
 
 _LONGEST: Final = 12_000
 _LONGEST_WHO: Final = 1_000
+_LONGEST_ROW: Final = 300
 _PATIENCE: Final = 30.0
 _WAITS: Final = " waits for an answer"
 _BLOCKS: Final = frozenset({"argument", "added", "removed", "place", "note"})
@@ -136,6 +138,20 @@ class Asking:
 
     def _name(self, session: SessionId, approval: ApprovalId) -> str:
         return f"{self._room} {session} {approval}"
+
+
+def ask_list(cards: Sequence[Card], room: str, longest: int) -> str:
+    """Return the open asks in lines; where they do not fit, the last line says how many are left and how to see them."""
+    lines: list[str] = []
+    left = longest - _LONGEST_ROW
+    for card in cards:
+        line = plain_line(f"{ask_in_a_line(card.ask, _LONGEST_ROW, card.newest)}  {where_from(card, room)}", 2 * _LONGEST_ROW)
+        left -= len(line) + 1
+        if left < 0:
+            last = cards[len(lines) - 1].newest
+            return "\n".join([*lines, f"{counted(len(cards) - len(lines), 'more open ask')}; `/pending after {last}` lists them"])
+        lines.append(line)
+    return "\n".join(lines) or "nothing waits for an answer here"
 
 
 def where_from(card: Card, room: str) -> str:

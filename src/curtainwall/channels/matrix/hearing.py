@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from curtainwall.channels.asks import AskDesk, Board, up_to
-from curtainwall.channels.cards import ask_in_a_line, whole_card
+from curtainwall.channels.cards import whole_card
 from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.asking import NO, YES, Asking, Posted, where_from
+from curtainwall.channels.matrix.asking import NO, YES, Asking, Posted, ask_list
 from curtainwall.channels.matrix.events import Edited, Event, Head, Reacted, Said, Sealed, Shown, TakenBack
 from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
@@ -37,7 +37,6 @@ from curtainwall.model import (
 
 _LONGEST_LIST: Final = 60_000
 _LONGEST_WHO: Final = 1_000
-_LONGEST_ROW: Final = 300
 _LONGEST_NAME: Final = 80
 _MOST_REFUSED: Final = 10
 _TRIES: Final = 3
@@ -211,12 +210,9 @@ class Hearing:
             case Approve() | Deny():
                 await self._reply(head, "say which ask: `/approve ID` or `/deny ID`; `/pending` lists them")
             case Pending(approval=None):
-                cards = self._doors.board(head.room).cards()
-                lines = [
-                    plain_line(f"{ask_in_a_line(card.ask, _LONGEST_ROW, card.newest)}  {where_from(card, head.room)}", 2 * _LONGEST_ROW)
-                    for card in cards
-                ]
-                await self._reply(head, "\n".join(lines) or "nothing waits for an answer here")
+                board = self._doors.board(head.room)
+                cards = board.cards() if request.after is None else board.cards_after(request.after)
+                await self._reply(head, ask_list(cards, head.room, _LONGEST_LIST))
             case Pending(approval=approval):
                 await self._whole_ask(head, approval or "")
             case _:

@@ -243,7 +243,11 @@ class Control:
                 events = self._line.feed.read(stream, after)
                 return [*map(plain_line, self._log_places(session)), *map(showing.event_line, events)]
             case want.Pending(approval=None):
-                return [*showing.ask_lines(self._desk.view(session).pending)] or ["nothing waits for an answer"]
+                asks = self._desk.view(session).pending
+                place = next((place for place, ask in enumerate(asks) if ask.approval == request.after), -1)
+                if request.after is not None and place < 0:
+                    raise NotFound(f"`{request.after}` does not wait for an answer")
+                return [*showing.ask_lines(asks[place + 1 :])] or ["nothing waits for an answer"]
             case want.Pending():
                 ask = next((it for it in self._desk.view(session).pending if it.approval == request.approval), None)
                 if ask is None:

@@ -146,9 +146,10 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The open asks, or one of them whole."""
+    """The open asks, all or those behind one of them, or a single one in full."""
 
     approval: ApprovalId | None = None
+    after: ApprovalId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,9 @@ def _deny(rest: str) -> Request:
 
 
 def _pending(rest: str) -> Request:
+    first, _, last = rest.partition(" ")
+    if first.casefold() == "after" and last:
+        return want.Pending(after=ApprovalId(_one(last.strip(), "id").casefold()))
     return want.Pending(ApprovalId(_one(rest, "id").casefold()) if rest else None)
 
 
@@ -192,7 +195,7 @@ WORDS: Final[dict[str, Word]] = {
         Word("help", "[WORD]", "list the slash words, or say what one does", _help),
         Word("approve", "[ID] [once|session|project]", "approve an ask: once, for the session or for the project", _approve),
         Word("deny", "[ID] [REASON]", "deny an ask, with a reason for the agent", _deny),
-        Word("pending", "[ID]", "list the open asks, or show one exactly as it is logged", _pending),
+        Word("pending", "[ID | after ID]", "list the open asks, or those after one; or show one exactly as it is logged", _pending),
         Word("why", "ID", "explain why an ask or a call was judged as it was", lambda rest: want.Why(_one(rest, "approval or call"))),
         Word("interrupt", "", "stop the running turn and keep what was said", _nothing(want.Interrupt())),
         Word("mode", "[plan|default|accept-edits|bypass]", "show or change how much is done without asking", _mode),

@@ -1,4 +1,4 @@
-"""Signing in and out, and the choice of colours."""
+"""Signing in and out, and what a person chooses for this browser: colours and keys."""
 
 import hmac
 import time
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from curtainwall.channels.web.site import THEMES, Site, form_of, local, visitor_of
+from curtainwall.channels.web.site import KEYS, THEMES, Endpoint, Site, form_of, local, visitor_of
 
 _TRIES, _WINDOW_SECONDS = 10, 60.0
 _LONGEST_CODE = 500
@@ -51,7 +51,8 @@ class Entering:
             Route("/sign-in", self._page, methods=["GET"]),
             Route("/sign-in", self._enter, methods=["POST"]),
             Route("/sign-out", self._leave, methods=["POST"]),
-            Route("/theme", self._theme, methods=["POST"]),
+            Route("/theme", self._choice("theme", THEMES), methods=["POST"]),
+            Route("/keys", self._choice("keys", KEYS), methods=["POST"]),
         ]
 
     async def _page(self, request: Request) -> Response:
@@ -96,11 +97,17 @@ class Entering:
         answer.delete_cookie(self._site.doors.cookie, path="/", secure=self._site.doors.is_secure, httponly=True, samesite="strict")
         return answer
 
-    async def _theme(self, request: Request) -> Response:
-        theme = form_of(request).get("theme", "")
-        answer = RedirectResponse(local(form_of(request).get("back", "/")), 303)
-        self._set(answer, "theme", theme if theme in THEMES else THEMES[0], http_only=False)
-        return answer
+    def _choice(self, name: str, choices: tuple[str, ...]) -> Endpoint:
+        """Return the endpoint that keeps a choice in a cookie of this browser."""
+
+        async def choose(request: Request) -> Response:
+            form = form_of(request)
+            value = form.get(name, "")
+            answer = RedirectResponse(local(form.get("back", "/")), 303)
+            self._set(answer, name, value if value in choices else choices[0], http_only=False)
+            return answer
+
+        return choose
 
     def _set(self, answer: Response, name: str, value: str, *, http_only: bool) -> None:
         secure = self._site.doors.is_secure

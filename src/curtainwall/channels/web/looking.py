@@ -1,5 +1,6 @@
 """The pages of sessions: the inbox, the list, one session, a new one, and why a call was judged as it was."""
 
+from collections.abc import Sequence
 from typing import cast, get_args
 from urllib.parse import urlencode
 
@@ -7,9 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from curtainwall.channels.asks import Card
+from curtainwall.channels.web.house_hub import MOST_CARDS, more_of
 from curtainwall.channels.web.session_hub import RAIL
 from curtainwall.channels.web.site import Site, form_of, is_piece
-from curtainwall.model import MCP, OUTSIDE, ApprovalId, ApprovalQuery, Mode, SessionQuery, SessionStatus
+from curtainwall.model import MCP, OUTSIDE, ApprovalId, ApprovalQuery, Mode, SessionId, SessionQuery, SessionStatus
 
 _SHOWN_ITEMS = 150
 _MOST_ITEMS = 5_000
@@ -45,10 +48,24 @@ class Looking:
         house = self._site.house
         recent = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_LOOKED_AT)) if row.status != "open"]
         recent.sort(key=lambda row: row.settled or 0, reverse=True)
-        cards = self._site.hubs.whole.cards()
+        after, whole = request.query_params.get("after", ""), self._site.hubs.whole.cards()
+        cards = self._behind(after) if after else whole
         waiting = house.index.sessions(SessionQuery(status="waiting", without_agent=OUTSIDE, limit=_LOOKED_AT))
         parked = [row for row in waiting if not row.pending][:_MOST_PARKED]
-        return self._site.page(request, "inbox.html", cards=cards, recent=recent[:_SETTLED], parked=parked, live="on=asks")
+        return await self._site.long_page(
+            request,
+            "inbox.html",
+            cards=cards[:MOST_CARDS],
+            more=more_of(cards, len(whole) if after else None),
+            recent=recent[:_SETTLED],
+            parked=parked,
+            live="on=later" if after else "on=asks",
+        )
+
+    def _behind(self, after: str) -> Sequence[Card]:
+        """Return the open asks behind the last one of another page."""
+        session, _, approval = after[: 2 * _LONGEST_SEARCH].partition("/")
+        return self._site.house.board.cards_after(approval, SessionId(session))
 
     async def _ask(self, request: Request) -> Response:
         approval = ApprovalId(str(request.path_params["approval"])[:_LONGEST_SEARCH])

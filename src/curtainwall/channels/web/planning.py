@@ -15,7 +15,6 @@ from curtainwall.channels.web.site import Site, who
 from curtainwall.model import ApprovalQuery, SessionId
 
 _SHOWN_FIRINGS = 100
-_MOST_ASKS = 1_000
 
 
 class Planning:
@@ -46,7 +45,7 @@ class Planning:
         pairing = self._site.house.pairing
         # Every conversation's log is read; nobody else should wait for that.
         pairs = await run_in_threadpool(pairing.pairs)
-        asking = {row.session for row in self._site.house.index.approvals(ApprovalQuery(limit=_MOST_ASKS))}
+        asking = {row.session for row in self._site.house.index.approvals(ApprovalQuery(limit=None, brief=True))}
         waits = await run_in_threadpool(_waits, pairing, pairs, asking)
         sums = {
             "messages": sum(it.messages for it in pairs),

@@ -6,6 +6,7 @@ import hmac
 import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ CODE_LIFE: Millis = 10 * 60 * 1000
 
 _MOST_CODES = 50
 _MOST_SIGN_INS = 200
+"""How many each person has at most: their own oldest make room for new ones, and never those of others."""
 _TOKEN_BYTES = 32
 _LONGEST_TOKEN = 200
 
@@ -29,6 +31,7 @@ class _Code(Frozen):
     hash: str
     user: str
     until: Millis
+    run: str = ""
 
 
 class _SignIn(Frozen):
@@ -57,19 +60,25 @@ class SignedIn:
 
 
 class SignIns:
-    """The sign-ins of one house. INVARIANT: the file holds hashes alone; nobody can sign in with what is in it."""
+    """The sign-ins of one house. INVARIANT: the file holds hashes alone; nobody can sign in with what is in it.
 
-    def __init__(self, path: Path, now: Callable[[], Millis], life: Millis) -> None:
+    `run` names the run of the server that a code is for. A code that was handed to whoever took the port after the server ended is
+    worth nothing at the next one.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], Millis], life: Millis, run: str = "") -> None:
         self._path = path
         self._now = now
         self._life = life
+        self._run = run
         self._read: tuple[tuple[int, int, int], _Kept] | None = None
 
     def new_code(self, user: str) -> str:
         """Return a code that signs a person in once, within ten minutes."""
         code = secrets.token_urlsafe(_TOKEN_BYTES)
         with self._changing() as (kept, put):
-            put(kept.model_copy(update={"codes": (*kept.codes, _Code(hash=_hash(code), user=user, until=self._now() + CODE_LIFE))}))
+            made = _Code(hash=_hash(code), user=user, until=self._now() + CODE_LIFE, run=self._run)
+            put(kept.model_copy(update={"codes": (*kept.codes, made)}))
         return code
 
     def spend(self, code: str) -> str | None:
@@ -77,7 +86,7 @@ class SignIns:
         wanted = _hash(code)
         with self._changing() as (kept, put):
             found = _find(kept.codes, wanted)
-            if found is None:
+            if found is None or found.run != self._run:
                 return None
             put(kept.model_copy(update={"codes": tuple(it for it in kept.codes if it.hash != found.hash)}))
         return found.user
@@ -147,9 +156,9 @@ class SignIns:
 
     def _fresh(self, kept: _Kept) -> _Kept:
         now = self._now()
-        codes = [it for it in kept.codes if it.until > now][-_MOST_CODES:]
-        sign_ins = [it for it in kept.sign_ins if it.until > now][-_MOST_SIGN_INS:]
-        return _Kept(codes=tuple(codes), sign_ins=tuple(sign_ins))
+        codes = _newest([it for it in kept.codes if it.until > now], _MOST_CODES)
+        sign_ins = _newest([it for it in kept.sign_ins if it.until > now], _MOST_SIGN_INS)
+        return _Kept(codes=codes, sign_ins=sign_ins)
 
     def _put(self, kept: _Kept) -> None:
         draft = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}")
@@ -169,6 +178,17 @@ def csrf_of(token: str) -> str:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _newest(kept: Sequence[_K], most: int) -> tuple[_K, ...]:
+    """Return so many of each person, the last that were made."""
+    counted: Counter[str] = Counter()
+    left: list[_K] = []
+    for it in reversed(kept):
+        counted[it.user] += 1
+        if counted[it.user] <= most:
+            left.append(it)
+    return tuple(reversed(left))
 
 
 def _find(kept: Sequence[_K], wanted: str) -> _K | None:

@@ -29,6 +29,7 @@ from curtainwall.model import (
 
 CHANNEL = "web"
 THEMES = ("system", "light", "dark")
+KEYS = ("on", "off")
 _MOST_WORDS = 500
 _STATUS: Mapping[type[CurtainwallError], int] = {
     NotFound: 404,
@@ -69,6 +70,7 @@ class Site:
             "visitor": visitor,
             "csrf": visitor.csrf if visitor else "",
             "theme": theme_of(request),
+            "keys": keys_of(request),
             "path": request.url.path,
             "asks": len(self.hubs.whole.cards()) if visitor else 0,
             "words": self._words.pop(visitor.token, "") if visitor else "",
@@ -151,8 +153,17 @@ def is_piece(request: Request) -> bool:
 
 def theme_of(request: Request) -> str:
     """Return the colours that the person chose."""
-    told = cookies_of(request.headers).get("theme", "")
-    return told if told in THEMES else THEMES[0]
+    return _chosen(request, "theme", THEMES)
+
+
+def keys_of(request: Request) -> str:
+    """Return whether the person wants single keys to act in the inbox."""
+    return _chosen(request, "keys", KEYS)
+
+
+def _chosen(request: Request, name: str, choices: tuple[str, ...]) -> str:
+    value = cookies_of(request.headers).get(name, "")
+    return value if value in choices else choices[0]
 
 
 def local(path: str) -> str:

@@ -92,6 +92,7 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/deny not in this repository", Deny(None, "not in this repository")),
         ("/pending", Pending()),
         ("/pending abc123", Pending(ID)),
+        ("/pending after ABC123", Pending(after=ID)),
         ("/grants", Grants()),
         ("/revoke gabc123", Revoke(GrantId("gabc123"))),
         ("/budget", Budget(None, 0)),

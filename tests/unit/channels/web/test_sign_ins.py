@@ -32,6 +32,23 @@ def test_a_code_signs_in_once_and_not_for_long(sign_ins: SignIns, clock: FakeClo
     assert sign_ins.spend(late) is None
 
 
+@covers("web.links-lead-to-us")
+def test_a_code_is_good_for_one_run_of_the_server_alone(tmp_path: Path, clock: FakeClock) -> None:
+    one, other = (SignIns(tmp_path / "web.json", clock.now, LIFE, run) for run in ("one", "other"))
+    code = one.new_code("ann")
+    assert (other.spend(code), one.spend(code)) == (None, "ann")
+
+
+@covers("web.sign-ins-are-counted-per-person")
+def test_one_person_pushes_out_only_their_own_oldest_sign_ins_and_codes(sign_ins: SignIns) -> None:
+    ann, code, umas = sign_ins.sign_in("ann"), sign_ins.new_code("ann"), [sign_ins.sign_in("uma") for _ in range(205)]
+    for _ in range(60):
+        sign_ins.new_code("uma")
+    assert sign_ins.find(ann) is not None
+    assert sign_ins.spend(code) == "ann"
+    assert [sign_ins.find(umas[0]), sign_ins.find(umas[-1]) is not None] == [None, True]
+
+
 @covers("web.sign-ins-survive-a-restart")
 def test_a_cookie_is_known_to_every_process_until_its_time_is_over(tmp_path: Path, sign_ins: SignIns, clock: FakeClock) -> None:
     token = sign_ins.sign_in("ann")

@@ -38,8 +38,10 @@
   function put(html) {
     const held = document.createElement("template");
     held.innerHTML = html;
-    for (const piece of [...held.content.children]) place(piece);
-    settleEmptiness();
+    steadily(() => {
+      for (const piece of [...held.content.children]) place(piece);
+      settleEmptiness();
+    });
   }
 
   function place(piece) {
@@ -49,23 +51,24 @@
       const typing = document.activeElement?.matches("input, select, textarea") && old.contains(document.activeElement);
       if (typing && piece.id.startsWith("rail-")) return;
       const isSettled = piece.dataset.settled === "yes";
-      // An open card stays as it was asked, with whatever somebody has typed into it.
+      // An open ask stays as it was asked, with whatever somebody has typed into it.
+      const asked = old.querySelector(".answers");
       if (old.classList.contains("card") && !isSettled) return;
-      if (old.classList.contains("card") && old.contains(document.activeElement)) move(1, old, byKeys);
-      if (old.matches(".card, .asked") || piece.matches(".asked")) hold();
+      if (asked && asked.action === piece.querySelector(".answers")?.action) return;
+      const leave = asked ? leaving(old, asked) : null;
       // What was folded stays folded, unless it became a question or stopped being one.
       if (!isSettled && !piece.classList.contains("asked") && !old.classList.contains("asked")) {
         const opened = [...old.querySelectorAll("details")].map((it) => it.open);
         [...piece.querySelectorAll("details")].forEach((it, at) => { if (at < opened.length) it.open = opened[at]; });
       }
       old.replaceWith(piece);
+      leave?.(piece);
     } else {
       const into = id(piece.dataset.into || "");
       if (!into || piece.dataset.settled === "yes") return;
       // Whether a session fits a search, the server alone knows.
       if (into.id === "rows" && [...new URLSearchParams(location.search).values()].some(Boolean)) return;
       const stays = atBottom();
-      if (piece.matches(".asked") || (piece.matches(".card") && !cards().length)) hold();
       if (piece.dataset.at === "start") into.prepend(piece); else into.append(piece);
       if (stays && piece.dataset.into === "items") toBottom();
     }
@@ -85,21 +88,98 @@
   }
 
   // On a phone the side stands below the conversation, so the end of the page is not the end of what is said.
-  const atBottom = () => id("composer") !== null && id("composer").parentElement.getBoundingClientRect().bottom <= window.innerHeight + 160;
+  // The page does not follow the conversation while that would move a question away from whoever reads it.
+  const isReading = () => forms().some((form) => { const at = form.getBoundingClientRect(); return at.bottom > 0 && at.top < window.innerHeight; });
+  const atBottom = () => id("composer") !== null && id("composer").parentElement.getBoundingClientRect().bottom <= window.innerHeight + 160 && !isReading();
   const toBottom = () => id("composer").parentElement.scrollIntoView({ block: "end" });
 
-  // Where things have just moved, a finger on its way down would answer another ask than the one it was meant for; keys name theirs.
+  // Aim: an answer counts only if its ask was there, in that place, for a moment before the key or the finger went down.
 
-  let held = 0;
-  function hold() {
-    body.classList.add("moved");
-    clearTimeout(held);
-    held = setTimeout(() => body.classList.remove("moved"), 700);
+  const GRACE = 700;
+  const fresh = new WeakMap(); // when a form appeared, or was selected among asks that had just changed
+  const moved = new WeakMap(); // when a form last moved on the screen, which matters to those who point
+  const sent = new WeakSet(); // forms that were answered on this page
+  const timers = new WeakMap();
+  let changed = -Infinity; // when an ask last left the list without an answer from this page
+  let gesture = -Infinity; // when the last key or finger went down
+  let byKeys = false;
+
+  const forms = () => [...document.querySelectorAll(".answers")];
+  const places = () => new Map(forms().map((form) => [form, form.getBoundingClientRect()]));
+
+  function unsettle(form, map, at = performance.now()) {
+    map.set(form, Math.max(at, map.get(form) ?? -Infinity));
+    form.classList.add("unsteady");
+    clearTimeout(timers.get(form));
+    timers.set(form, setTimeout(() => form.classList.remove("unsteady"), GRACE));
   }
+
+  function settlePlaces(before) {
+    for (const [form, now] of places()) {
+      const was = before.get(form);
+      if (!was) unsettle(form, fresh);
+      else if (Math.abs(now.top - was.top) > 2 || Math.abs(now.left - was.left) > 2) unsettle(form, moved);
+    }
+  }
+
+  function steadily(change) {
+    const before = places();
+    change();
+    settlePlaces(before);
+  }
+
+  document.addEventListener("pointerdown", (event) => { byKeys = false; gesture = event.timeStamp; }, true);
+  document.addEventListener("keydown", (event) => { byKeys = true; gesture = event.timeStamp; }, true);
+  // Screen readers press buttons without a key or a pointer; they name the button, as keys do.
+  document.addEventListener("click", (event) => {
+    if (event.isTrusted && event.detail === 0) { byKeys = true; gesture = event.timeStamp; }
+  }, true);
+
+  // INVARIANT: every answer of a page with scripts passes here, whether by button, key or Enter.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!form.matches(".answers")) return;
+    const since = Math.max(fresh.get(form) ?? -Infinity, byKeys ? -Infinity : moved.get(form) ?? -Infinity);
+    if (gesture - since >= GRACE) { sent.add(form); return; }
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    tell("Not answered: the page changed just before. Look again, then repeat your answer.");
+  }, true);
+
+  // The focus never passes from an ask that ends to another ask. Typed words must not become keys, so they leave the list.
+  function leaving(old, form) {
+    const focus = old.contains(document.activeElement) ? document.activeElement : null;
+    const isOwn = sent.has(form);
+    if (!isOwn) changed = performance.now();
+    return (instead) => {
+      if (!focus) return;
+      if (!isOwn && focus.matches("input, textarea, select")) {
+        const typed = focus.value.trim();
+        id("main").focus({ preventScroll: true });
+        tell(`This ask ended while you were writing, and nothing was sent${typed ? `: ${typed}` : "."}`);
+      } else {
+        instead.tabIndex = -1;
+        instead.focus({ preventScroll: true });
+      }
+    };
+  }
+
+  // Keys that were on their way when an ask left may have come to another one.
+  document.addEventListener("focusin", (event) => {
+    const form = byKeys && performance.now() - changed < GRACE && event.target.closest(".card, .asked")?.querySelector(".answers");
+    if (form) unsettle(form, fresh, changed);
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) for (const form of forms()) unsettle(form, fresh); });
+  let before = null;
+  document.addEventListener("htmx:beforeSwap", () => { before = places(); });
+  document.addEventListener("htmx:afterSwap", () => { if (before) settlePlaces(before); });
+  document.addEventListener("htmx:afterRequest", (event) => { if (!event.detail.successful) sent.delete(event.target); });
 
   // What the agent is saying right now
 
-  function say(told) {
+  function say(told) { steadily(() => write(told)); }
+
+  function write(told) {
     let item = id(told.id);
     const stays = atBottom();
     if (!item) {
@@ -170,8 +250,16 @@
 
   function only(told) {
     const open = new Set(told.ids);
-    for (const card of [...(id(told.in)?.children || [])]) if (!open.has(card.id)) { card.remove(); hold(); }
-    settleEmptiness();
+    const list = id(told.in);
+    steadily(() => {
+      for (const card of [...(list?.children || [])].filter((it) => !open.has(it.id))) {
+        const asked = card.querySelector(".answers");
+        const leave = asked ? leaving(card, asked) : null;
+        card.remove();
+        leave?.(list);
+      }
+      settleEmptiness();
+    });
   }
 
   // A browser has few connections for one site; pages that nobody sees give theirs back, except the inbox.
@@ -184,25 +272,23 @@
 
   // Keys
 
-  const cards = () => [...document.querySelectorAll("#asks .card:not(.settled)")];
+  // The selected ask is the one that has the focus; where none has it, no key answers anything.
+  const here = () => document.activeElement.closest?.("#asks .card");
 
-  // Whoever points sees where they are, and the page stays there; whoever goes by keys is taken along.
-  let byKeys = false;
-  document.addEventListener("pointerdown", () => { byKeys = false; }, true);
-  document.addEventListener("keydown", () => { byKeys = true; }, true);
-
-  function move(by, from, scrolls = true) {
-    const all = cards();
-    if (!all.length) return;
-    const at = all.indexOf(from || document.querySelector(".card.at") || document.activeElement.closest?.(".card"));
-    const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
-    for (const card of all) card.classList.toggle("at", card === next);
+  function move(by) {
+    const all = [...document.querySelectorAll("#asks .card")];
+    let at = all.indexOf(here()) + by;
+    while (all[at]?.classList.contains("settled")) at += by;
+    const next = all[at] || (here() ? null : all.find((card) => !card.classList.contains("settled")));
+    if (!next) return;
     next.focus({ preventScroll: true });
-    if (scrolls) next.scrollIntoView({ block: "nearest" });
+    next.scrollIntoView({ block: "nearest" });
   }
 
   document.addEventListener("keydown", (event) => {
     const field = event.target;
+    // A key that belongs to an input method is still being written.
+    if (event.isComposing || event.keyCode === 229) return;
     if (field.id === "text" && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       field.form.requestSubmit();
@@ -217,10 +303,14 @@
       field.form.querySelector('[value="deny"]').click();
       return;
     }
-    if (isField || event.ctrlKey || event.metaKey || event.altKey || !id("asks")) return;
+    if (isField || event.ctrlKey || event.metaKey || event.altKey || event.getModifierState("AltGraph")) return;
+    // Single keys act while the focus is in the list, and only for those who want them.
+    if (body.dataset.keys !== "on" || !id("asks")?.contains(document.activeElement)) return;
+    // With Caps Lock an `a` would look like an `A`, which approves more.
+    if (event.shiftKey !== (event.key === "A")) return;
     if (event.key === "j") return move(1);
     if (event.key === "k") return move(-1);
-    const card = document.querySelector(".card.at") || document.activeElement.closest?.(".card");
+    const card = here();
     // A key that is held down answers one card, and not those that come into its place.
     if (!card || card.classList.contains("settled") || event.repeat) return;
     if (event.key === "d") { event.preventDefault(); card.querySelector('input[name="reason"]')?.focus(); return; }
@@ -239,7 +329,8 @@
     line.className = "bad";
     line.setAttribute("role", "alert");
     line.textContent = words;
-    id("words").replaceChildren(line);
+    // The same words again would move the page once more.
+    if (id("words").textContent.trim() !== words) steadily(() => id("words").replaceChildren(line));
   }
 
   // What is typed outlives a reload of the page, in this window alone and until somebody signs in anew.
@@ -255,9 +346,8 @@
 
   // Words that tell of success go by themselves; refusals stay.
   new MutationObserver(() => {
-    hold();
     const words = id("words").querySelector("p.good");
-    if (words) setTimeout(() => words.remove(), 6000);
+    if (words) setTimeout(() => steadily(() => words.remove()), 6000);
   }).observe(id("words"), { childList: true });
 
   document.addEventListener("click", (event) => {
@@ -267,5 +357,6 @@
   document.addEventListener("htmx:load", (event) => tellTimes(event.detail.elt));
   tellTimes(document);
   if (id("items")) toBottom();
+  for (const form of forms()) unsettle(form, fresh);
   connect();
 })();
