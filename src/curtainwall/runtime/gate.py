@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -264,7 +265,7 @@ class SessionGate:
             return
         try:
             words = human_words(self._house.feed, actor.stream, self._house.rules())
-            name: object = await self._approver.approves(subject, words)
+            name = cast("object", await self._approver.approves(subject, words))
             if name is not None and not isinstance(name, str):
                 raise TypeError(f"it returned {type(name).__name__}, neither its name nor None")
         except Exception as fault:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
