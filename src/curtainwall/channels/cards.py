@@ -28,6 +28,8 @@ _ARGUMENTS_START = "as written:"
 _TEXTS: Mapping[str, str] = {"filesystem.write_file": "content", FOLLOW_INSTRUCTIONS: "content", LOAD_SKILL: "text", REMEMBER: "text"}
 """Tools of which one argument is a text that people read line by line."""
 _MOST_COMPARED = 200
+# Characters of an edit; what a screen makes of each takes too long in longer ones, and only blanks are looked at there.
+_MOST_LOOKED_AT = 100_000
 _CUTS = ("characters cut]…", "more are not shown]…")
 _MARKS: Mapping[Kind, str] = {"added": "+", "removed": "-", "argument": " ", "place": "@@"}
 
@@ -231,14 +233,19 @@ def _difference(old: Sequence[str], new: Sequence[str]) -> Iterator[_Raw]:
 
 def _replaced(old: Sequence[str], new: Sequence[str]) -> Iterator[_Raw]:
     # A line that looks like one of the other side differs from it in something that nobody sees, so both are spelt out.
-    alike = {*map(_look, old)} & {*map(_look, new)}
-    yield from _all("removed", [_spelt_out(line) if _look(line) in alike else line for line in old])
-    yield from _all("added", [_spelt_out(line) if _look(line) in alike else line for line in new])
+    look = _look if sum(map(len, (*old, *new))) <= _MOST_LOOKED_AT else _without_blanks
+    alike = {*map(look, old)} & {*map(look, new)}
+    yield from _all("removed", [_spelt_out(line) if look(line) in alike else line for line in old])
+    yield from _all("added", [_spelt_out(line) if look(line) in alike else line for line in new])
 
 
 def _look(line: str) -> str:
     """Return what is left of a line for whoever looks at a screen."""
-    return unicodedata.normalize("NFKC", plain_line(line.replace("\t", TAB), 10 * len(line) + 1)).rstrip(" ")
+    return unicodedata.normalize("NFKC", plain_line(_without_blanks(line), 10 * len(line) + 1))
+
+
+def _without_blanks(line: str) -> str:
+    return line.replace("\t", TAB).rstrip(" ")
 
 
 def _spelt_out(line: str) -> str:

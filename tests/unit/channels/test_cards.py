@@ -105,6 +105,14 @@ def test_an_edit_of_what_nobody_sees_is_spelt_out(old: str, new: str, shown: lis
 
 
 @covers("terminal.card-diff")
+def test_blanks_of_a_long_edit_are_spelt_out_as_well() -> None:
+    old = "\n".join("é" * 100 for _ in range(2_000))
+    told = lines(edit({"oldText": f"a\n{old}", "newText": f"a \n{old}x"}))
+    assert "-a" in told
+    assert "+a\\x20" in [line.text for line in whole_card(ask(edit({"oldText": f"a\n{old}", "newText": f"a \n{old}x"})))]
+
+
+@covers("terminal.card-diff")
 def test_a_new_file_is_shown_and_cuts_are_stated() -> None:
     assert lines(write("/a", "one\ntwo\n"))[-3:] == ["the whole new content, 2 lines:", "+one", "+two"]
     told = lines(write("/a", "".join(f"{n}\n" for n in range(1_000))))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.plain import plain, plain_line, short
+from curtainwall.channels.plain import GOES_ON, breadth, exact_rows, plain, plain_line, short
 from curtainwall.session import inert
 from tests.support.covers import covers
 
@@ -66,3 +66,11 @@ def test_nothing_unprintable_comes_through_wherever_a_text_is_split(text: str, a
     for part in (text, text[:at], text[at:]):
         assert all(letter.isprintable() or letter == "\n" for letter in plain(part))
         assert all(letter.isprintable() for letter in plain_line(part))
+
+
+@given(st.text(st.sampled_from("ab  é世"), max_size=60), st.integers(8, 30))
+def test_rows_that_are_exact_lose_no_blank_and_fit(line: str, width: int) -> None:
+    found = exact_rows(line, width)
+    assert "".join(row.removeprefix(GOES_ON) if place else row for place, row in enumerate(found)) == line
+    assert all(breadth(row) <= width for row in found)
+    assert all(row.startswith(GOES_ON) for row in found[1:])
