@@ -39,7 +39,7 @@ async def programs(home: Path) -> list[Figure]:
 
         async def settled() -> None:
             # A check goes on beside a program that does not need its verdict; the next program must not have to pay for it.
-            await workers.check("None", surface.stubs)
+            await workers.checkers.check(session, "None", surface.stubs)
 
         surface = surface_of(work.wired.tools.listing())
         run = await _runner(work, Programs(workers, Seal(b"bench" * 8), work.journal), session)

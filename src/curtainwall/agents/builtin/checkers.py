@@ -19,8 +19,9 @@ T = TypeVar("T")
 LONGEST = 5.0
 """How many seconds a program waits for its verdict at most; ordinary ones take milliseconds."""
 
-_MOST, _MOST_IDLE = 4, 2
+_MOST = 4
 _MANY_CHECKS = 50
+_A_MOMENT = 0.5
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Checkers:
         self._free = asyncio.Semaphore(most)
         self._queues: dict[str, _Queue] = {}
         self._idle: list[_Checker] = []
-        self._living = 0
+        self._living = self._waiting = 0
         self._checks: set[asyncio.Task[str]] = set()
         self._drops: set[asyncio.Task[None]] = set()
 
@@ -65,13 +66,18 @@ class Checkers:
         """Begin to check a program of a session; cancelling the task ends the check."""
         return _kept(self.check(session, code, stubs), self._checks)
 
+    def leave(self, check: "asyncio.Task[str]") -> None:
+        """End a check that nobody waits for. Most come to their end in a moment, and then their checker can be used again."""
+        if not check.done():
+            asyncio.get_running_loop().call_later(_A_MOMENT, check.cancel)
+
     async def check(self, session: str, code: str, stubs: str) -> str:
         """Return what is wrong with a program's types, in its own lines and columns; nothing where all is well, or nobody can tell in time.
 
         The program is given as the body of a function that nobody calls, so nothing of it runs.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._longest), self._turn_of(session), self._free:
+            async with asyncio.timeout(self._longest), self._turn_of(session), self._slot():
                 return await self._check(code, stubs)
         return ""
 
@@ -98,6 +104,18 @@ class Checkers:
             if not queue.length:
                 del self._queues[session]
 
+    @asynccontextmanager
+    async def _slot(self) -> AsyncGenerator[None]:
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
+
     async def _check(self, code: str, stubs: str) -> str:
         checker = await self._take(stubs)
         checker.checked += 1
@@ -112,8 +130,8 @@ class Checkers:
             # Not about types: running it will tell what it is, in better words. The checker may be gone with it.
             pass
         finally:
-            # One that was left in the middle of a check is of no use, and goes on until it is ended.
-            if is_whole and checker.checked < _MANY_CHECKS and len(self._idle) < _MOST_IDLE:
+            # One that was left in the middle of a check is of no use, and goes on until it is ended. Of the others, one rests.
+            if is_whole and checker.checked < _MANY_CHECKS and len(self._idle) < max(1, self._waiting):
                 self._idle.append(checker)
             else:
                 self._drop(checker)
@@ -150,7 +168,13 @@ class Checkers:
         async with self._opening:
             if self._pool is None:
                 launcher = await self._launcher()
-                pool = AsyncMonty(binary_path=launcher, min_processes=1, max_processes=self._most, request_timeout=self._longest + 1)
+                pool = AsyncMonty(
+                    binary_path=launcher,
+                    min_processes=1,
+                    max_processes=self._most,
+                    request_timeout=self._longest + 1,
+                    max_checkouts_per_worker=1,
+                )
                 self._pool = await self._stack.enter_async_context(pool)
             return self._pool
 

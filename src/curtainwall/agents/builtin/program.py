@@ -156,8 +156,7 @@ class Programs:
             await run.give_up()
             raise
         finally:
-            # Nobody wants the verdict any more, and whoever is next should not wait for it.
-            checked.cancel()
+            self.workers.checkers.leave(checked)
 
 
 @dataclass(slots=True)
