@@ -378,6 +378,17 @@ def test_an_interrupt_at_a_question_is_none_of_its_answers(program: Program) -> 
     assert len(program.sessions()) == 1
 
 
+def test_a_no_is_told_and_the_question_names_what_would_go(program: Program) -> None:
+    program("start", "--model", "demo", "list files")
+    (session,) = program.sessions()
+    with program.terminal("sessions", "delete", session["id"]) as screen:
+        assert session["id"] in screen.until("for good? [y/N]")
+        screen.enter("n")
+        assert screen.exit_code() == 1
+        assert "nothing was done" in screen.screen
+    assert len(program.sessions()) == 1
+
+
 @covers("terminal.real-narrow")
 def test_a_narrow_window_is_readable(program: Program) -> None:
     lay_out(program)
