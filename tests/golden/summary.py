@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel
 
 from curtainwall.session import SessionState, Transcript
 
 
-def summary(state: SessionState, told: Transcript) -> JsonValue:
+def summary(state: SessionState, told: Transcript) -> dict[str, Any]:
     """Return everything that a log folds to, and the conversation that it tells."""
     return {"phase": state.phase.value, "state": _plain(state), "transcript": _plain(told)}
 

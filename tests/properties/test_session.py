@@ -27,6 +27,7 @@ from curtainwall.model import (
     ChangeMode,
     CloseSession,
     CommandRefused,
+    CountSpending,
     DisableRule,
     DropCall,
     Effect,
@@ -284,6 +285,10 @@ class AnySession(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(BudgetKind), limit=st.integers(0, 1_000))
     def raise_budget(self, kind: BudgetKind, limit: int) -> None:
         self.want(RaiseBudget(by=ANN, kind=kind, limit=limit))
+
+    @rule(tokens=st.integers(0, 500), dollars=st.floats(0, 10))
+    def count_spending(self, tokens: int, dollars: float) -> None:
+        self.want(CountSpending(by=SYSTEM, usage=Usage(input_tokens=tokens, dollars=dollars)))
 
     @precondition(lambda self: self.state.grants)
     @rule(data=st.data())

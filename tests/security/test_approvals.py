@@ -13,8 +13,8 @@ from pydantic import JsonValue
 
 from curtainwall.app import screen
 from curtainwall.channels.cards import card_lines, whole_card
-from curtainwall.channels.terminal.asking_card import card_beside_bar
 from curtainwall.channels.terminal.looks import Looks
+from curtainwall.channels.terminal.outlet import Outlet
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,
@@ -269,10 +269,13 @@ def test_no_words_of_a_value_pass_for_a_line_of_the_card(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys, "stdout", Screen())
     colours = re.compile("\x1b\\[[0-9;]*m")
+    printed = Screen()
+    Outlet(printed).card(ask, "the agent asks")
+    one_task = re.sub("\x1b\\[\\?7[hl]", "", printed.getvalue())
     conversation = colours.sub("", Looks(width, True).card(card_lines(ask))).splitlines()
     for rows in (
         [row.removeprefix("┃ ") for row in conversation],
-        [row.removeprefix("| ") for row in card_beside_bar(ask, Screen())],
+        [row.removeprefix("┃ ") for row in one_task.splitlines()],
         [row.removeprefix("  ") for row in screen.card(shown, 2).splitlines()],
         screen.card_text(line.text for line in whole_card(ask)).splitlines(),
         colours.sub("", "".join(Looks(width, True).rows(line) for line in shown.split("\n"))).splitlines(),

@@ -33,6 +33,11 @@ class Screen(io.StringIO):
         """Everything that a person can see, or could by scrolling back."""
         return "\n".join([*self.gone, *("".join(row).rstrip() for row in self._grid)]).rstrip()
 
+    @property
+    def visible(self) -> str:
+        """What stands on the screen now."""
+        return "\n".join("".join(row).rstrip() for row in self._grid)
+
     def _follow(self, letter: str, private: str, numbers: list[int]) -> None:
         count = numbers[0] or 1
         match letter:

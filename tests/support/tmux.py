@@ -43,6 +43,11 @@ class Tmux:
         return self._run("capture-pane", "-p", "-t", "main")
 
     @property
+    def rows(self) -> list[str]:
+        """Everything that stands on the screen or scrolled away, row by row: a line that the terminal wrapped is several."""
+        return self._run("capture-pane", "-p", "-S", "-", "-t", "main").splitlines()
+
+    @property
     def coloured(self) -> str:
         """The same as `screen`, with the escapes that colour it."""
         return self._run("capture-pane", "-p", "-e", "-J", "-S", "-", "-t", "main")
@@ -81,8 +86,9 @@ def terminal(
     directory: Path,
     environ: Mapping[str, str] | None = None,
     size: tuple[int, int] = (100, 30),
+    err: Path | None = None,
 ) -> Iterator[Tmux]:
-    """Run a program in a terminal of so many columns and rows; the server ends with the test."""
+    """Run a program in a terminal of so many columns and rows, with its stderr in a file if one is given; the server ends with the test."""
     # The path of a socket is short, whatever the directory of the test is called.
     link = Path(f"/tmp/cw-tmux-{os.getpid()}-{time.monotonic_ns()}")
     tmux = Tmux(link)
@@ -95,7 +101,8 @@ def terminal(
         for option in (("remain-on-exit", "on"), ("history-limit", "50000")):
             subprocess.run(["tmux", "-S", str(link), "set-option", "-g", *option], check=True, timeout=60)
         # The shell lives through a Ctrl-C that is meant for the program, and the code appears whole.
-        wrapped = f"trap : INT; {shlex.join(command)}; echo $? > {tmux.code}.new; mv {tmux.code}.new {tmux.code}"
+        run = shlex.join(command) if err is None else f"{shlex.join(command)} 2>{shlex.quote(str(err))}"
+        wrapped = f"trap : INT; {run}; echo $? > {tmux.code}.new; mv {tmux.code}.new {tmux.code}"
         subprocess.run(["tmux", "-S", str(link), "respawn-pane", "-k", "-t", "main", wrapped], check=True, timeout=60)
         yield tmux
     finally:

@@ -1,6 +1,6 @@
 """Whoever talks to teams from outside: a session of their own, opened with the first call, in which every call passes the gate."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from curtainwall.app.openings import Wanted, inherited, open_new
@@ -90,29 +90,30 @@ class OutsideCaller:
 
 
 class McpCaller(OutsideCaller):
-    """A caller that speaks MCP. Whoever connects anew knows what it heard before: what one of its sessions touched, all have touched."""
+    """A caller that speaks MCP. Connecting anew changes nothing: what one of its sessions touched and used, all have."""
 
     def __init__(self, wired: Wired, by: Who, team: str = "", how: str = "over stdio") -> None:
         super().__init__(wired, by, team, name=f"{team or NOBODY} {how}")
         self._wanted = replace(self._wanted, channel=MCP)
 
     async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
-        """Walk the ten steps with the labels of every session that this caller has or had, as they are now."""
+        """Walk the ten steps with the labels and the spending of every session that this caller has or had, as they are now."""
         await self.enter()
         known = {source.label for source in self._wired.peers.labels(self.session)}
         new: dict[Label, LabelSource] = {}
-        for other in self._others(known):
+        for other in self._sessions(labels_beyond=frozenset(known)):
             for source in self._wired.peers.labels(other):
                 if source.label not in known:
                     new.setdefault(source.label, inherited(source, other))
         if new:
             await self._wired.house.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
+        await self._wired.peers.budgets.share(self.session, self._sessions())
         return await super().request(session, request, wait=wait, save=save)
 
-    def _others(self, known: Set[str]) -> Iterator[SessionId]:
-        """Yield the other sessions of this caller that have touched more, oldest first, so that the first cause is kept."""
+    def _sessions(self, labels_beyond: frozenset[str] | None = None) -> Iterator[SessionId]:
+        """Yield the other sessions of this caller, or those that have touched more, oldest first, so that the first cause is kept."""
         peers, index = self._wired.peers, self._wired.store.index
-        more = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=frozenset(known), limit=_MANY)
-        for row in reversed(index.sessions(more)):
+        found = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=labels_beyond, limit=_MANY)
+        for row in reversed(index.sessions(found)):
             if row.session != self.session and peers.team_of(row.session) == self._wanted.team:
                 yield row.session

@@ -60,8 +60,10 @@ class TeamSection(Section):
         None, alias="token-env", description="the variable with the token by which the team is known over HTTP; left out, it is not"
     )
     token_file: FileName | None = Field(None, alias="token-file", description="the file that holds the token and nothing else, instead")
-    tokens: Count | None = Field(None, description="tokens that one conversation may use; left out, whoever asks pays and is the limit")
-    dollars: Annotated[float, Field(gt=0)] | None = Field(None, description="cost of one conversation in USD")
+    tokens: Count | None = Field(
+        None, description="tokens that one asker may use in all its conversations; left out, the asker's own limit"
+    )
+    dollars: Annotated[float, Field(gt=0)] | None = Field(None, description="the same in USD")
     keys: Keys = Field(default_factory=dict[str, KeySection], description="by the provider's name")
 
     @model_validator(mode="after")
@@ -79,6 +81,7 @@ class PeersSection(Section):
         str, written(r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", "write an address and a port, as `127.0.0.1:8725`")
     ] = Field("127.0.0.1:8725", description="where `serve` offers the tools of teams over HTTP, if a team has a token")
     depth: Count = Field(4, description="through how many teams a question may go")
+    threads: Count = Field(50, description="how many conversations one asker may have in use with one team at a time")
     compact_after: Count = Field(1_000, alias="compact-after", description="messages after which a conversation becomes a summary")
     warm: int = Field(
         0,

@@ -57,7 +57,13 @@ class Keeper:
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
         """Keep the teams' sessions, and fulfil wishes, until the context is left."""
-        made = {"keeper": self._keep(), "wishes": self._fulfil(), "warming": self._warm(), "rousing": self._rouse()}
+        made = {
+            "keeper": self._keep(),
+            "wishes": self._fulfil(),
+            "warming": self._warm(),
+            "rousing": self._rouse(),
+            "budgets": self._settle(),
+        }
         tasks = [asyncio.create_task(each, name=name) for name, each in made.items()]
         try:
             yield
@@ -110,6 +116,16 @@ class Keeper:
                 await self._crew.wake(row.session)
             except CurtainwallError as fault:
                 _LOG.warning("the agent of `%s` could not be got ready: %s", row.name, fault)
+
+    async def _settle(self) -> None:
+        """Watch what the conversations use that share a budget: one that works must not go on with what another has used."""
+        await self._has_lease.wait()
+        async for streams in self._wired.house.feed.changes():
+            for session in filter(None, map(session_of, streams)):
+                if session in self._known:
+                    # Where it cannot be counted now, it is with the next message.
+                    with suppress(CurtainwallError):
+                        await self._wired.peers.settle_budgets(session)
 
     async def _rouse(self) -> None:
         """Take up the archived pairs in which a message has waited since nobody worked for the teams, one after the other."""
@@ -213,6 +229,7 @@ class Keeper:
         assert into is not None
         if self._wired.store.index.session_at(into.route) is not None:
             raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
+        self._wired.peers.see_room(into)
         made = await fork(self._wired, wish.session, local_user(), str(into), self._wired.peers.limits_of(into.team))
         if await house.bind(into.route, made.session, SYSTEM) != made.session:
             raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{made.session}`")

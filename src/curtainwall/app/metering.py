@@ -138,7 +138,8 @@ class TurnMeter:
     def _over(self) -> str | None:
         """Return why nothing more may come: what was used before and what flows now reach a limit."""
         state = self._state()
-        tokens, dollars = state.spent.tokens, state.spent.dollars
+        used = state.spent.plus(state.elsewhere)
+        tokens, dollars = used.tokens, used.dollars
         for flowing in self._flowing.values():
             tokens += flowing.tokens
             dollars += flowing.dollars

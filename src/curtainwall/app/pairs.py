@@ -1,5 +1,6 @@
 """The pairs of this house: each asker's one conversation with a team, opened in the team's project on the team's terms."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from curtainwall.app.beginning import begin_once
 from curtainwall.app.config import Config
 from curtainwall.app.config_teams import TeamSection
 from curtainwall.app.home import Home
+from curtainwall.app.shared_budgets import SharedBudgets
 from curtainwall.channels.places import parse_place
 from curtainwall.channels.teams import DAY, Caller, Card, Finish, Pair, Terms
 from curtainwall.facts import Scene, Unclear, canonical_path
@@ -22,6 +24,7 @@ from curtainwall.model import (
     LabelSource,
     Limits,
     MessageId,
+    Millis,
     NotAllowed,
     NotFound,
     OpenSession,
@@ -30,6 +33,7 @@ from curtainwall.model import (
     Place,
     SessionId,
     SessionQuery,
+    Usage,
     Workspace,
     session_stream,
 )
@@ -38,6 +42,7 @@ from curtainwall.runtime import House
 from curtainwall.session import SessionState, fold, in_words, lift, may_receive, see_that_it_ends
 
 _MANY = 100_000
+_NAMED = 5
 _UNBOUNDED = Limits(tokens=NO_LIMIT, steps=NO_LIMIT, seconds=NO_LIMIT, dollars=NO_LIMIT)
 """What a pair may use where its team names no limit: whoever asks pays, and has limits."""
 
@@ -71,7 +76,10 @@ class HousePeers:
         self._protection = protection
         self._default_model = default_model
         self._ways = ways
+        self.budgets = SharedBudgets(house, self.state)
         self._opened: dict[Pair, Place] = {}
+        self._opening = asyncio.Lock()
+        self._settled: dict[SessionId, Usage] = {}
         self._teams: dict[SessionId, str] = {}
 
     async def open(self, pair: Pair, caller: Caller, text: str) -> SessionId:
@@ -81,10 +89,44 @@ class HousePeers:
             # Before anything is opened; what is delivered later is judged where it arrives, whatever has changed by then.
             workspace = self.workspace_of(pair.team)
             self._see_that_it_may(pair, caller, workspace)
-            session = await self._open(pair, workspace)
+            async with self._opening:
+                self.see_room(pair)
+                session = await self._open(pair, workspace)
             known = self._opened[pair] = Place(session=session, workspace=workspace, mode=self._team(pair.team).mode)
+        if self._is_limited(pair.team):
+            await self.budgets.share(known.session, self._threads(pair))
         await self._ways.heard(known.session, known, text)
         return known.session
+
+    async def settle_budgets(self, session: SessionId) -> None:
+        """Let what a conversation uses stop the asker's other ones with the same team, where it is used up together."""
+        if not self._is_limited(self.team_of(session)):
+            return
+        spent = self.state(session).spent.usage
+        if self._settled.get(session) != spent:
+            self._settled[session] = spent
+            pair = next((found for route in self._house.stores.index.routes_to(session) if (found := Pair.at(route))), None)
+            if pair is not None:
+                await self.budgets.settle(self._threads(pair))
+
+    def _threads(self, pair: Pair) -> Sequence[SessionId]:
+        """Return the sessions of all conversations of a pair's asker with its team."""
+        return [session for it, session in self.pairs(pair.asker) if it.team == pair.team]
+
+    def see_room(self, pair: Pair) -> None:
+        """Raise where an asker has as many conversations with a team as may be in use at a time; one that is there goes on."""
+        if self.session_of(pair) is not None:
+            return
+        peers = self._config().peers
+        since = self._house.clock.now() - peers.archive_after * 1000
+        threads = sorted(it.thread for it, _ in self._pairs(pair.asker, since) if it.team == pair.team)
+        if len(threads) >= peers.threads:
+            named = ", ".join(f"`{thread}`" for thread in threads[:_NAMED] if thread)
+            go_on = f"go on without `thread`{f', or in one as {named}' if named else ''}"
+            raise CommandRefused(
+                f"`{pair.asker}` has {len(threads)} conversations with team `{pair.team}`, and no more may be in use at a time; {go_on}, "
+                "or let a human delete one (`curtainwall teams list`, `curtainwall sessions delete ID`) or allow more (`peers.threads`)"
+            )
 
     async def found(self, pair: Pair) -> SessionId:
         """Return the one session of a pair, opened where it was not yet, for whoever looks after the house: nobody is told anything."""
@@ -93,7 +135,7 @@ class HousePeers:
     def at_hand(self, pair: Pair) -> SessionId | None:
         """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
         known = self._known(pair)
-        return None if known is None or self._ways.any_hooks(known) else known.session
+        return None if known is None or self._is_limited(pair.team) or self._ways.any_hooks(known) else known.session
 
     async def answer(self, session: SessionId, message: MessageId, finish: Finish) -> PeerAnswer:
         """Return the answer to a message of the session once it is durable, and with it what finishes the call that waited for it."""
@@ -125,8 +167,11 @@ class HousePeers:
 
     def pairs(self, asker: str | None = None) -> Sequence[tuple[Pair, SessionId]]:
         """Return the pairs that somebody began, or all there are."""
+        return self._pairs(asker)
+
+    def _pairs(self, asker: str | None, since: Millis | None = None) -> Sequence[tuple[Pair, SessionId]]:
         index, found = self._house.stores.index, list[tuple[Pair, SessionId]]()
-        for row in index.sessions(SessionQuery(channel=TEAMS, limit=_MANY)):
+        for row in index.sessions(SessionQuery(channel=TEAMS, since=since, limit=_MANY)):
             for route in index.routes_to(row.session):
                 pair = Pair.at(route)
                 if pair is not None and asker in (None, pair.asker):
@@ -178,10 +223,15 @@ class HousePeers:
         return workspace
 
     def limits_of(self, team: str) -> Limits:
-        """Return what one conversation with a team may use."""
+        """Return what one asker may use of a team."""
         told = self._team(team)
         named = {"tokens": told.tokens, "dollars": told.dollars}
         return _UNBOUNDED.model_copy(update={key: value for key, value in named.items() if value is not None})
+
+    def _is_limited(self, team: str) -> bool:
+        """Tell whether a team bounds what one asker may use of it, whichever of their conversations it is used in."""
+        told = self._config().teams.get(team)
+        return told is not None and (told.tokens is not None or told.dollars is not None)
 
     def _team(self, name: str) -> TeamSection:
         found = self._config().teams.get(name)

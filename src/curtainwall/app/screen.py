@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+import termios
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -115,10 +116,12 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask before something is lost; raise where nobody can be asked or the answer is no."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Misuse("nobody can be asked here; add --yes if you mean it")
     # A loop that runs takes Ctrl-C for itself and ends its task when that rests next, which a question that is waited for never does.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What was typed before the question could be read does not answer it.
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort as gone:

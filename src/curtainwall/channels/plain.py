@@ -86,11 +86,14 @@ def _rows(line: str, width: int, mark: str, *, whole_words: bool) -> list[str]:
 
 
 def hung(line: str, width: int) -> list[str]:
-    """Return a line of a list, visible already, as rows that stay below its last column, or below what stands in front of the line."""
+    """Return a line of a list, visible already, as rows that stay below its last column, or further right than it begins.
+
+    INVARIANT: only the first row begins in the first column, so that no words of a line pass for another line.
+    """
     starts = [breadth(line[: gap.end()]) for gap in _GAPS.finditer(line)]
     blanks = len(line) - len(line.lstrip(" "))
     column = max((start for start in starts if start <= width // 2), default=0)
-    inwards = column or min(blanks + _INWARDS, width // 2) if starts or blanks else 0
+    inwards = column or min(blanks + _INWARDS, width // 2)
     # Where no column is near enough to go on below it, filling up the one before would only waste a row.
     is_closed_up = starts and not column and breadth(line) > width
     return _rows(_GAPS.sub("  ", line) if is_closed_up else line, width, " " * inwards, whole_words=True)

@@ -39,6 +39,7 @@ from curtainwall.model.commands import (
     CloseSession,
     Command,
     CountDenials,
+    CountSpending,
     DeliverMessage,
     DisableRule,
     DropCall,
@@ -109,6 +110,7 @@ from curtainwall.model.events.budgets import (
     BudgetExhausted,
     BudgetRaised,
     BudgetWarned,
+    SpendingCounted,
     WorkTimed,
 )
 from curtainwall.model.events.calls import (
@@ -465,6 +467,7 @@ __all__ = [
     "ContextMeasured",
     "ContextUse",
     "CountDenials",
+    "CountSpending",
     "Cover",
     "CurtainwallError",
     "DeliverMessage",
@@ -610,6 +613,7 @@ __all__ = [
     "SetCompaction",
     "Settlement",
     "ShownAt",
+    "SpendingCounted",
     "StartTurn",
     "Stop",
     "StopFailure",

@@ -6,7 +6,7 @@ from pydantic import JsonValue, SerializerFunctionWrapHandler, ValidatorFunction
 
 from curtainwall.model.approvals import GrantScope, LabelSource
 from curtainwall.model.blobs import BlobRef, Payload
-from curtainwall.model.budgets import BudgetKind, Limits
+from curtainwall.model.budgets import BudgetKind, Limits, Usage
 from curtainwall.model.events import Progress
 from curtainwall.model.events.life import Workspace
 from curtainwall.model.events.turns import TurnStatus
@@ -331,6 +331,12 @@ class RaiseBudget(Command):
     limit: float
 
 
+class CountSpending(Command):
+    """Count what the sessions that share this one's budget have used."""
+
+    usage: Usage
+
+
 class RepairSession(Command):
     """Close what a crash left open; given by whoever takes over a session that had no owner."""
 
@@ -373,5 +379,6 @@ AnyCommand = (
     | ExpireApprovals
     | RevokeGrant
     | RaiseBudget
+    | CountSpending
     | RepairSession
 )

@@ -21,8 +21,8 @@ class Figure(NamedTuple):
 
 
 def figures(state: SessionState, spent: Spent | None = None) -> tuple[Figure, ...]:
-    """Return every budget of the session, as it is or as it would be with other figures."""
-    spent, limits = spent or state.spent, state.limits
+    """Return every budget of the session, as it is or as it would be with other figures; what is used elsewhere of the same counts."""
+    spent, limits = (spent or state.spent).plus(state.elsewhere), state.limits
     return (
         Figure(BudgetKind.TOKENS, spent.tokens, limits.tokens, spent.tokens_basis),
         Figure(BudgetKind.STEPS, spent.steps, limits.steps, Basis.MEASURED),

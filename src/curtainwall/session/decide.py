@@ -23,6 +23,7 @@ from curtainwall.model import (
     CompactionAsked,
     CompactionSet,
     CountDenials,
+    CountSpending,
     DeliverMessage,
     DenialsCounted,
     DisableRule,
@@ -75,6 +76,7 @@ from curtainwall.model import (
     SessionReady,
     SessionRenamed,
     SetCompaction,
+    SpendingCounted,
     StartTurn,
     TakePeerAnswer,
     TurnEnded,
@@ -95,7 +97,8 @@ from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState, Standing
 
 _BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
-_AFTER_CLOSE = (RepairSession, RenameSession, ExpireApprovals, DeliverMessage, TakePeerAnswer)
+# A raise in a session that is closed counts in the sessions that share its budget.
+_AFTER_CLOSE = (RepairSession, RenameSession, ExpireApprovals, DeliverMessage, TakePeerAnswer, RaiseBudget)
 _CONTROL = (
     ChangeMode,
     ChangeModel,
@@ -209,6 +212,8 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
             return answers.revoke(state, command, rules, moment)
         case RaiseBudget():
             return _raise_budget(state, command, moment)
+        case CountSpending():
+            return _count_spending(state, command, moment)
         case RepairSession():
             return _repair(state, moment)
         case _:
@@ -300,6 +305,12 @@ def _cost_of(state: SessionState, command: TakePeerAnswer, moment: Moment) -> tu
     return budget_events(state, moment.at, spent)
 
 
+def _count_spending(state: SessionState, command: CountSpending, moment: Moment) -> tuple[AnyEvent, ...]:
+    counted = SpendingCounted(at=moment.at, usage=command.usage)
+    after = fold((counted,), state)
+    return () if after.elsewhere == state.elsewhere else (counted, *budget_events(after, moment.at))
+
+
 def _repair(state: SessionState, moment: Moment) -> tuple[AnyEvent, ...]:
     closed = closers(state, moment.at)
     over = next((event for event in closed if isinstance(event, TurnEnded) and event.status is not TurnStatus.WAITING), None)
@@ -372,5 +383,7 @@ def _raise_budget(state: SessionState, command: RaiseBudget, moment: Moment) -> 
     if limit <= now:
         raise CommandRefused(f"the {command.kind} budget is already {now:,}, and it can only be raised")
     raised = BudgetRaised(at=moment.at, kind=command.kind, limit=limit, by=command.by)
+    if state.closed is not None:
+        return (raised,)
     # A raise that is not enough leaves the budget used up, and says so.
     return (raised, *budget_events(fold((raised,), state), moment.at))

@@ -65,6 +65,7 @@ from curtainwall.model import (
     SessionReady,
     SessionRenamed,
     Settlement,
+    SpendingCounted,
     TextStreamed,
     ToolEffect,
     TurnEnded,
@@ -74,7 +75,7 @@ from curtainwall.model import (
     WorkTimed,
 )
 from curtainwall.session.breaker import newest, remember_ask, remember_repeat
-from curtainwall.session.state import SETTLED_KEPT, OpenApproval, OpenCall, SessionState, Settled, Standing
+from curtainwall.session.state import SETTLED_KEPT, OpenApproval, OpenCall, SessionState, Settled, Spent, Standing
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -231,6 +232,9 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.limits = state.limits.model_copy(update={event.kind.value: type(now)(event.limit)})
             state.warned -= {event.kind}
             state.exhausted -= {event.kind}
+        case SpendingCounted():
+            state.elsewhere = Spent()
+            state.elsewhere.add(event.usage)
         case CompactionAsked():
             state.compaction_asked = event.instructions
         case HistoryCompacted() | CompactionSkipped():

@@ -54,8 +54,9 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.policy import SessionFacts, judge
+from curtainwall.session.budget import figures
 from curtainwall.session.rules import Rules
-from curtainwall.session.state import SessionState
+from curtainwall.session.state import SessionState, Spent
 
 TEAM_ASKERS = "team-askers"
 _ENDS = {
@@ -97,9 +98,14 @@ def send(state: SessionState, command: MessagePeer, rules: Rules, moment: Moment
     path = path_of(state)
     see_that_it_ends(state, command.team, rules)
     if state.exhausted:
-        used = " and ".join(sorted(state.exhausted))
-        how = " and ".join(f"`curtainwall sessions budget {state.opened.session} {kind} AMOUNT`" for kind in sorted(state.exhausted))
-        raise OverBudget(f"the budget of {used} is used up, and whoever asks pays for the answer; a human can allow more: {how}")
+        kinds = sorted(state.exhausted)
+        how = " and ".join(f"`curtainwall sessions budget {state.opened.session} {kind} AMOUNT`" for kind in kinds)
+        used = ", ".join(f"{it.used:,.10g} of {it.limit:,.10g} {it.kind}" for it in figures(state) if it.kind in state.exhausted)
+        shared = ", all its connections and threads taken together" if state.elsewhere != Spent() else ""
+        raise OverBudget(
+            f"the budget of {' and '.join(kinds)} is used up ({used}{shared}), and whoever asks pays for the answer; "
+            f"a human can allow more: {how}"
+        )
     return (
         PeerMessageSent(
             at=moment.at,

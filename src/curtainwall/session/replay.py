@@ -12,6 +12,7 @@ from curtainwall.model import (
     ApprovalJoined,
     ApprovalWithdrawn,
     BlobRef,
+    BudgetRaised,
     CallDenied,
     CallDropped,
     CallFinished,
@@ -47,7 +48,7 @@ from curtainwall.model import (
     TurnStatus,
 )
 
-_AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken)
+_AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken, BudgetRaised)
 
 BlobCheck = Callable[[BlobRef], str | None]
 """Returns what is wrong with a blob, or None."""

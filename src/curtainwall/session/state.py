@@ -107,6 +107,18 @@ class Spent:
         self.tokens_basis = _weaker(self.tokens_basis, usage.tokens_basis)
         self.dollars_basis = _weaker(self.dollars_basis, usage.dollars_basis)
 
+    def plus(self, other: "Spent") -> "Spent":
+        """Return both together, where the other steps and seconds are its own affair; nothing used makes no sum less sure."""
+        total = self.copy()
+        if other.tokens or other.dollars:
+            total.add(other.usage)
+        return total
+
+    @property
+    def usage(self) -> Usage:
+        """Return the tokens and dollars."""
+        return Usage(input_tokens=self.tokens, dollars=self.dollars, tokens_basis=self.tokens_basis, dollars_basis=self.dollars_basis)
+
     def copy(self) -> "Spent":
         """Return the same figures, to go on from."""
         return Spent(self.tokens, self.steps, self.seconds, self.dollars, self.tokens_basis, self.dollars_basis)
@@ -155,6 +167,8 @@ class SessionState:
     context_size: int = 0
     context_measured: bool = False
     spent: Spent = field(default_factory=Spent)
+    elsewhere: Spent = field(default_factory=Spent)
+    """What the sessions that share this one's budget have used, as it was counted last."""
     totals: Totals = field(default_factory=Totals)
     labels: Mapping[Label, LabelSource] = field(default_factory=dict[Label, LabelSource])
     disabled: frozenset[RuleId] = frozenset()

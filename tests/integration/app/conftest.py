@@ -152,11 +152,11 @@ class Program:
         return Running(child, place)
 
     @contextmanager
-    def terminal(self, *words: str | Path, size: tuple[int, int] = (100, 40), **environ: str) -> Iterator[Tmux]:
-        """Run the program in a terminal; a variable that is empty is not there."""
+    def terminal(self, *words: str | Path, size: tuple[int, int] = (100, 40), err: Path | None = None, **environ: str) -> Iterator[Tmux]:
+        """Run the program in a terminal, or all but its stderr; a variable that is empty is not there."""
         wanted = {name: value for name, value in {**self.environ, "TERM": "xterm-256color", **environ}.items() if value}
         command = ("env", "-i", *(f"{name}={value}" for name, value in wanted.items()), sys.executable, "-m", "curtainwall")
-        with terminal((*command, *map(str, words)), self.workspace, size=size) as tmux:
+        with terminal((*command, *map(str, words)), self.workspace, size=size, err=err) as tmux:
             yield tmux
 
     def configure(self, text: str) -> None:

@@ -53,20 +53,16 @@ def lay_out(program: Program) -> None:
 
 
 def ask(screen: Tmux) -> str:
-    """Wait for the one card and return its id."""
+    """Wait until keys answer the one ask, and return its id."""
     found = until(lambda: re.search(r"^(\w{6})\? y once", screen.visible, re.MULTILINE))
     return found[1]
 
 
-def press_until(screen: Tmux, key: str, words: str) -> None:
-    """Press a key that answers until it counts; before that it is a letter in the line, which is taken back."""
-    typed = re.compile(rf"^> {key} *$", re.MULTILINE)
-    while True:
-        screen.press(key)
-        if not typed.search(screen.until(lambda seen: words in seen or bool(typed.search(seen)))):
-            return
-        screen.press("BSpace")
-        screen.until(lambda seen: not typed.search(seen))
+def press(screen: Tmux, key: str, words: str) -> None:
+    """Press a key about the one ask, as soon as that counts, and wait for what comes of it."""
+    ask(screen)
+    screen.press(key)
+    screen.until(words)
 
 
 def rests(screen: Tmux, words: str) -> None:
@@ -126,7 +122,7 @@ def test_plain_instructions_are_followed_and_what_cannot_be_is_said(program: Pro
 def came_of(instruction: str, is_done: Callable[[str, Path], bool], workspace: Path, seen: str) -> bool:
     """Tell whether what was wanted has come of an instruction, and the agent rests again."""
     _, is_heard, said = seen.rpartition(f"> {instruction}\n")
-    if not is_heard or f"\n{said}".count("\nI ") < 2 or "Ctrl-C interrupts" in said:
+    if not is_heard or said.count("┊ I ") < 2 or "Ctrl-C interrupts" in said:
         return False
     try:
         return is_done(said, workspace)
@@ -159,7 +155,7 @@ def test_several_asks_are_listed_and_the_last_one_takes_a_key(program: Program) 
         screen.enter(f"/approve {second}")
         screen.until(f"approved once by {_me()}: {second}")
         assert ask(screen) == first
-        press_until(screen, "y", f"approved once by {_me()}: {first}")
+        press(screen, "y", f"approved once by {_me()}: {first}")
         screen.until("Both are answered.")
         screen.press("C-d")
         assert screen.exit_code() == 0
@@ -174,8 +170,8 @@ def test_a_key_denies_and_another_explains_and_an_edit_is_shown_before_it_is_mad
         card = screen.until("y once")
         assert "┃ +so long" in card
         approval = ask(screen)
-        press_until(screen, "w", "to change it: ")
-        press_until(screen, "n", f"denied by {_me()}: {approval}")
+        press(screen, "w", "to change it: ")
+        press(screen, "n", f"denied by {_me()}: {approval}")
         screen.until("I was not allowed to write farewell.txt")
         assert not (program.workspace / "farewell.txt").exists()
         screen.press("C-d")
@@ -382,13 +378,24 @@ def test_an_interrupt_at_a_question_is_none_of_its_answers(program: Program) -> 
     assert len(program.sessions()) == 1
 
 
+def test_a_no_is_told_and_the_question_names_what_would_go(program: Program) -> None:
+    program("start", "--model", "demo", "list files")
+    (session,) = program.sessions()
+    with program.terminal("sessions", "delete", session["id"]) as screen:
+        assert session["id"] in screen.until("for good? [y/N]")
+        screen.enter("n")
+        assert screen.exit_code() == 1
+        assert "nothing was done" in screen.screen
+    assert len(program.sessions()) == 1
+
+
 @covers("terminal.real-narrow")
 def test_a_narrow_window_is_readable(program: Program) -> None:
     lay_out(program)
     with program.terminal("start", "--model", "demo", "--workspace", program.workspace, size=(60, 24)) as screen:
         screen.until(READY)
         screen.enter("write 'a line that is much longer than sixty columns, so that it has to go on below' to long.txt")
-        screen.until("1 open ask")
+        ask(screen)
         rows = screen.visible.splitlines()
         assert all(len(row) <= 60 for row in rows)
         assert any(row.startswith("demo · mode default") for row in rows)

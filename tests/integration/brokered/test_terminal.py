@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.app.test_start_terminal import READY, ask, press_until
+from tests.integration.app.test_start_terminal import READY, ask, press
 from tests.integration.brokered.conftest import MODELS, Brokered, configuration
 from tests.support.covers import covers
 from tests.support.waiting import until
@@ -34,7 +34,7 @@ def test_the_same_keys_drive_every_agent(agent: str, brokered: Brokered, real_pa
         card = screen.until("y once", 90)
         assert "filesystem.write_file" in card
         assert not outside.exists()
-        press_until(screen, "y", "the tool says")
+        press(screen, "y", "the tool says")
         screen.until("the tool says")
         assert outside.read_text() == "hello"
         screen.enter("word=pear")

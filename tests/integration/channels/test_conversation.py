@@ -15,7 +15,7 @@ from prompt_toolkit.input.base import PipeInput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from curtainwall.channels.terminal import Conversing, Holding, converse
-from curtainwall.channels.terminal.scene import GRACE_MILLIS
+from curtainwall.channels.terminal.keys import GRACE_MILLIS
 from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
@@ -63,9 +63,14 @@ class Seat:
     async def sees(self, words: str) -> None:
         await until(lambda: words in self.seen)
 
-    def wait_a_moment(self) -> None:
-        """Let so much time pass that a card counts as seen."""
-        self.desk.clock.advance(GRACE_MILLIS)
+    async def is_offered(self, approval: str = "") -> None:
+        """Let time pass until keys answer the one ask."""
+
+        def is_offered() -> bool:
+            self.desk.clock.advance(GRACE_MILLIS // 2)
+            return f"{approval}? y once" in self.screen.visible
+
+        await until(is_offered)
 
 
 @asynccontextmanager
@@ -125,7 +130,8 @@ async def asked(seat: Seat, *hosts: str) -> Hand:
     for count, host in enumerate(hosts):
         hand.want(f"c{count}", fetch(host))
         await seat.sees(f"wants fetch-url https://{host}")
-    seat.wait_a_moment()
+    if len(hosts) == 1:
+        await seat.is_offered()
     return hand
 
 
@@ -283,7 +289,6 @@ def test_ctrl_c_empties_a_line_before_it_leaves() -> None:
 def test_a_single_key_answers_the_one_ask(key: str, granted: bool, scope: GrantScope, words: str) -> None:
     async def story(seat: Seat) -> None:
         hand = await asked(seat, "a.example")
-        await seat.sees("y once")
         seat.type(key)
         await seat.sees(words)
         hand.end()
@@ -330,7 +335,7 @@ def test_keys_answer_nothing_while_something_is_typed_or_pasted_or_several_are_o
         await until(lambda: len(seat.desk.state().queue) == 2)
         hand.want("c9", fetch("b.example"))
         await seat.sees("2 asks wait")
-        seat.wait_a_moment()
+        seat.desk.clock.advance(2 * GRACE_MILLIS)
         seat.type("y" + ENTER)
         await until(lambda: len(seat.desk.state().queue) == 3)
         hand.end()
@@ -340,6 +345,56 @@ def test_keys_answer_nothing_while_something_is_typed_or_pasted_or_several_are_o
     assert not seat.desk.has(ApprovalAnswered)
 
 
+@covers("terminal.keys-not-by-accident")
+def test_a_key_that_follows_typing_at_once_answers_nothing() -> None:
+    async def story(seat: Seat) -> None:
+        hand = await asked(seat, "a.example")
+        seat.type(f" first{ENTER}yes, second{ENTER}")
+        await until(lambda: len(seat.desk.state().queue) == 2)
+        hand.end()
+        seat.type(CTRL_D)
+
+    seat = tell(story)
+    assert not seat.desk.has(ApprovalAnswered)
+    assert seat.desk.last(MessageAccepted).text == "yes, second"
+
+
+@covers("terminal.keys-not-by-accident")
+def test_a_key_that_is_read_late_answers_nothing_that_was_shown_meanwhile() -> None:
+    async def story(seat: Seat) -> None:
+        hand = await started(seat)
+        hand.want("c1", fetch("a.example"))
+        await seat.sees("wants fetch-url https://a.example")
+        seat.type("y")
+        seat.desk.clock.advance(2 * GRACE_MILLIS)
+        await seat.sees("> y")
+        hand.end()
+        seat.type(CTRL_C + CTRL_D)
+
+    assert not tell(story).desk.has(ApprovalAnswered)
+
+
+@covers("slash.bare-answer")
+def test_an_answer_without_an_id_is_for_the_ask_that_was_there_when_it_was_begun() -> None:
+    async def story(seat: Seat) -> None:
+        hand = await started(seat)
+        seat.type("/approve")
+        await seat.sees("> /approve")
+        approval = hand.want("c1", fetch("a.example")) and next(iter(seat.desk.state().approvals))
+        await seat.sees("wants fetch-url https://a.example")
+        seat.desk.clock.advance(2 * GRACE_MILLIS)
+        seat.type(ENTER)
+        await seat.sees(f"say which: {approval}")
+        assert not seat.desk.has(ApprovalAnswered)
+        await seat.is_offered(approval)
+        seat.type("/approve" + ENTER)
+        await seat.sees("approved once by ann")
+        hand.end()
+        seat.type(CTRL_D)
+
+    tell(story)
+
+
 @covers("terminal.answered-elsewhere")
 def test_an_answer_from_elsewhere_is_seen_with_who_gave_it_and_the_keys_wait_anew() -> None:
     async def story(seat: Seat) -> None:
@@ -347,11 +402,11 @@ def test_an_answer_from_elsewhere_is_seen_with_who_gave_it_and_the_keys_wait_ane
         first, second = seat.desk.state().approvals
         seat.desk.do(AnswerApproval(by=OLGA, approval=first, granted=False, reason="no"))
         await seat.sees(f"denied by olga on matrix: {first} fetch.get (no)")
-        await seat.sees(f"{second}? y once")
+        await seat.sees(f"{second} waits:")
         seat.type("y")
         await seat.sees("> y")
         seat.type("\x7f")
-        seat.wait_a_moment()
+        await seat.is_offered(second)
         seat.type("n")
         await seat.sees(f"denied by ann: {second}")
         hand.end()
@@ -398,8 +453,7 @@ def test_a_resumed_session_shows_what_was_said_and_what_is_open() -> None:
     hand.end(TurnStatus.WAITING, waits_for=[hand.want("c1", fetch("a.example"))])
 
     async def story(seat: Seat) -> None:
-        await seat.sees("wants fetch-url")
-        seat.wait_a_moment()
+        await seat.is_offered()
         seat.type("y")
         await seat.sees("approved once by ann")
         seat.type(CTRL_D)

@@ -1,7 +1,6 @@
 """Sessions from outside: lists, names, exports, replays, forks, and taking them away."""
 
 import asyncio
-import io
 import json
 import os
 import subprocess
@@ -446,22 +445,6 @@ def test_a_turn_that_nobody_works_on_is_told_with_what_to_do(run: Run, places: P
     held, listed = asyncio.run(asyncio.wait_for(looked_at(), 60))
     assert f"working, process {os.getpid()}" in held.out
     assert listed.err == ""
-
-
-def test_a_no_is_told_and_the_question_names_what_would_go(
-    run: Run, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Keyboard(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    session, _ = session_in(places.workspace)
-    monkeypatch.setattr("sys.stdin", Keyboard("n\n"))
-    said = run("sessions", "delete", session)
-    assert said.code == 1
-    assert session in said.err
-    assert "nothing was done" in said.err
-    assert len(run("sessions", "list", "--output", "json").json) == 1
 
 
 def test_cleaning_says_first_what_would_go(run: Run, places: Places) -> None:

@@ -10,12 +10,15 @@ from curtainwall.model import (
     BudgetKind,
     BudgetRaised,
     BudgetWarned,
+    CloseSession,
+    CountSpending,
     Limits,
     ModelRequested,
     ModelResponded,
     Payload,
     RaiseBudget,
     RecordProgress,
+    SpendingCounted,
     Usage,
     WorkTimed,
 )
@@ -144,3 +147,20 @@ def test_what_is_used_up_at_once_is_not_warned_of_afterwards(here: Situation) ->
     here = here.happened(told(WorkTimed(at=NOW, seconds=120)))
     assert here.state.exhausted == {BudgetKind.SECONDS}
     assert news(here, told(WorkTimed(at=NOW, seconds=10))) == []
+
+
+@covers("teams.a-caller-has-one-budget")
+def test_what_others_used_of_the_same_budget_counts_and_replaces_what_was_counted_before(here: Situation) -> None:
+    here = here.happened(told(*step(0, Usage(input_tokens=30, tokens_basis=Basis.MEASURED))))
+    here = here.when(CountSpending(by=SYSTEM, usage=Usage(input_tokens=60))).then(SpendingCounted, BudgetWarned)
+    assert figures(here.state)[0] == Figure(BudgetKind.TOKENS, 90, 100, Basis.UNKNOWN)
+    assert here.when(CountSpending(by=SYSTEM, usage=Usage(input_tokens=60))).events == ()
+    here = here.happened(CountSpending(by=SYSTEM, usage=Usage(input_tokens=75)))
+    assert here.state.exhausted == {BudgetKind.TOKENS}
+    assert here.state.spent.tokens == 30, "what a turn used is only what it used here"
+
+
+@covers("teams.a-caller-has-one-budget")
+def test_a_budget_can_be_raised_in_a_session_that_is_closed(here: Situation) -> None:
+    here = here.happened(CloseSession(by=ANN, reason="the client has left"), RaiseBudget(by=ANN, kind=BudgetKind.TOKENS, limit=200))
+    assert here.state.limits.tokens == 200

@@ -31,6 +31,7 @@ from curtainwall.model import (
     CompactionSet,
     CompactionSkipped,
     CountDenials,
+    CountSpending,
     DeliverMessage,
     DenialsCounted,
     DisableRule,
@@ -200,12 +201,13 @@ def every_command(by: Who = SYSTEM) -> list[AnyCommand]:
         ExpireApprovals(by=by),
         RevokeGrant(by=by, grant=PUSH.grant),
         RaiseBudget(by=by, kind=BudgetKind.STEPS, limit=1_000),
+        CountSpending(by=by, usage=Usage(input_tokens=1)),
         RepairSession(by=by),
     ]
 
 
 EARLY = (InheritHistory, ReadySession, RenameSession, CloseSession, AddLabels, AddRoute, RemoveRoute, RepairSession)
-LATE = (RenameSession, RepairSession, ExpireApprovals, FinishCall, DeliverMessage, TakePeerAnswer)
+LATE = (RenameSession, RepairSession, ExpireApprovals, FinishCall, DeliverMessage, TakePeerAnswer, RaiseBudget)
 CONTROL = (
     AddRoute,
     AnswerApproval,

@@ -18,6 +18,9 @@ from curtainwall.model import (
     ApprovalId,
     ApprovalJoined,
     Broken,
+    BudgetExhausted,
+    BudgetKind,
+    BudgetRaised,
     CallDenied,
     CallDropped,
     CallFinished,
@@ -103,6 +106,8 @@ class Conversation:
     workspace: Workspace | None = None
     threshold: float | None = None
     threshold_set: bool = False
+    exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
+    """Budgets that are used up, by this agent or by somebody whom it pays for."""
     _aside: set[str] = field(default_factory=set[str])
     """Requests for something else than the conversation."""
     _queued: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
@@ -173,6 +178,10 @@ class Conversation:
                 self.model = event.model
             case CompactionSet():
                 self.threshold, self.threshold_set = event.threshold, True
+            case BudgetExhausted():
+                self.exhausted.add(event.kind)
+            case BudgetRaised():
+                self.exhausted.discard(event.kind)
             case InstructionsPinned():
                 self.pinned[event.path] = (event.digest, str(self.load(event.text)))
             case _:
@@ -235,6 +244,7 @@ class Conversation:
         self._queued.clear()
         # What was still open there is not answered here.
         self.following = {asked: call for asked, call in self.following.items() if call in self.refused}
+        self.exhausted.clear()
 
 
 def _is_first_clone(event: CallRequested) -> bool:

@@ -21,7 +21,6 @@ from curtainwall.model import (
     AnyEvent,
     Basis,
     Broken,
-    BudgetExhausted,
     CallId,
     CallRequest,
     Clock,
@@ -101,7 +100,6 @@ class Turn:
     threshold: float | None
     skills: Sequence[tuple[str, str]] = ()
     hosts: str = ""
-    is_exhausted: bool = False
     began: Millis = 0
 
     def __post_init__(self) -> None:
@@ -131,7 +129,7 @@ class Turn:
                 return TurnResult(status=TurnStatus.INTERRUPTED, failure=f"stopped by a hook: {calls.stopped}")
             if not self.talk.new and self.talk.items and isinstance(self.talk.items[-1], AgentSaid):
                 return TurnResult(status=TurnStatus.DONE)
-            if self.is_exhausted:
+            if self.talk.exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure="a budget is used up; `/budget` shows and raises it")
             try:
                 await self._ask(model)
@@ -145,7 +143,6 @@ class Turn:
     async def record(self, *events: Progress) -> Sequence[AnyEvent]:
         """Write down what happened, and take it in."""
         happened = await self.around.journal.record(self.at.session, events)
-        self.is_exhausted = self.is_exhausted or any(isinstance(event, BudgetExhausted) for event in happened)
         self.known = self.sync(self.at.session)
         return happened
 

@@ -18,7 +18,7 @@ from curtainwall.app.brokered import Brokered, all_agents
 from curtainwall.app.cloning import Cloning
 from curtainwall.app.finding import find_session, holder_of
 from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.screen import Misuse, confirm, note, see_that_it_is_a_directory
+from curtainwall.app.screen import Misuse, card_text, confirm, note, see_that_it_is_a_directory
 from curtainwall.app.wiring import Setup, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.counting import counted
@@ -61,6 +61,9 @@ class _Wish:
     shape: Shape
     on_ask: OnAsk
     is_terminal: bool
+    """Somebody types, and sees what is said."""
+    is_seen: bool
+    """They also see questions, which go to stderr."""
 
 
 def start(
@@ -98,6 +101,7 @@ def start(
     if agent is not None and agent not in all_agents(setup.config):
         raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_seen = is_terminal and sys.stderr.isatty()
     told = _with_input(" ".join(task or ()).strip())
     if task and told is None:
         raise Misuse("the task is empty; say what to do, or leave it out for a conversation")
@@ -110,7 +114,7 @@ def start(
         model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
     wish = _Wish(
         told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
-        on_ask or (OnAsk.WAIT if is_terminal else OnAsk.PARK), is_terminal,
+        on_ask or (OnAsk.WAIT if is_seen else OnAsk.PARK), is_terminal, is_seen,
     )  # fmt: skip
     return asyncio.run(_started(wish, setup))
 
@@ -163,7 +167,7 @@ async def _started(wish: _Wish, setup: Setup) -> int:
             out=sys.stdout,
             err=sys.stderr,
             colour=wants_colour(sys.stdout),
-            keys=wish.is_terminal,
+            keys=wish.is_seen,
             attend=work.turns.attend,
             holding=Holding(partial(holder_of, wired.store)),
         )
@@ -181,7 +185,7 @@ async def _see_that_it_can(wish: _Wish, work: AtWork, wanted: Wanted) -> None:
     kind = work.crew.kind_of(agent)
     if wish.model is not None or going_on is None:
         kind.see_model(agent, wish.model or wanted.model)
-    if isinstance(kind, Brokered) and wish.is_terminal and await kind.lacks_image(agent):
+    if isinstance(kind, Brokered) and wish.is_seen and await kind.lacks_image(agent):
         confirm(f"there is no image for `{agent}` yet, and building it takes a few minutes. Build it now?", yes=False)
         async for line in kind.build(agent):
             note(inert(line))
@@ -248,8 +252,8 @@ def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
         return
     note(f"`{inert(found.workspace)}` brings {counted(len(found.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
     for hook in found.settings.hooks:
-        note(f"  {hook.event}: {inert(str(hook.action))}")
-    if not wish.is_terminal:
+        note(card_text((f"{hook.event}: {inert(str(hook.action))}",), 2))
+    if not wish.is_seen:
         note(f"they do not run; read them, then `curtainwall hooks trust {inert(found.workspace)}`")
         return
     try:

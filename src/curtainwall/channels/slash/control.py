@@ -61,36 +61,38 @@ class Outcome:
 
 
 class Control:
-    """The slash words of one person on one channel. With `bare_answers` an id may be left out where exactly one ask is open."""
+    """The slash words of one person on one channel."""
 
-    def __init__(self, line: Line, who: Who, log_places: LogPlaces, *, bare_answers: bool = False) -> None:
+    def __init__(self, line: Line, who: Who, log_places: LogPlaces) -> None:
         self._line = line
         self._desk = line.desk
         self._who = who
         self._log_places = log_places
-        self._bare_answers = bare_answers
 
-    async def take(self, session: SessionId, text: str) -> Outcome:
-        """Do what somebody wrote; a refusal is an outcome as well."""
+    async def take(self, session: SessionId, text: str, about: ApprovalId | None = None) -> Outcome:
+        """Do what somebody wrote; a refusal is an outcome as well.
+
+        `about` is the one ask that they had before them when they wrote it: an answer without an id is for that one, or for none.
+        """
         try:
             request = parse(text)
         except Misspoken as error:
             return _refused(error)
-        return await self.do(session, request)
+        return await self.do(session, request, about)
 
-    async def do(self, session: SessionId, request: Request) -> Outcome:
+    async def do(self, session: SessionId, request: Request, about: ApprovalId | None = None) -> Outcome:
         """Do what somebody wants; a refusal is an outcome as well."""
         try:
-            return await self._do(session, request)
+            return await self._do(session, request, about)
         except CurtainwallError as error:
             return _refused(error)
 
-    async def _do(self, session: SessionId, request: Request) -> Outcome:
+    async def _do(self, session: SessionId, request: Request, about: ApprovalId | None) -> Outcome:
         match request:
             case want.Message() | want.Interrupt() | want.Compact() | want.CompactAt():
                 return await self._talk(session, request)
             case want.Approve() | want.Deny() | want.Revoke():
-                return await self._answer(session, request)
+                return await self._answer(session, request, about)
             case want.Rename() | want.Enable() | want.Disable() | want.SetMode() | want.Model() | want.Budget():
                 return await self._set(session, request)
             case want.New() | want.Reset() | want.Fork() | want.Resume():
@@ -124,31 +126,31 @@ class Control:
             case _:
                 assert_never(request)
 
-    async def _answer(self, session: SessionId, request: want.Reply) -> Outcome:
+    async def _answer(self, session: SessionId, request: want.Reply, about: ApprovalId | None) -> Outcome:
         match request:
             case want.Revoke():
                 await self._desk.send(session, RevokeGrant(by=self._who, grant=request.grant))
                 return Outcome((f"grant {plain_line(request.grant)} is taken back; what it answered asks again",))
             case want.Approve():
-                approval = request.approval or self._the_one(session)
+                approval = request.approval or self._the_one(session, about)
                 await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=True, scope=request.scope))
                 how_far = "once" if request.scope is GrantScope.ONCE else f"for the {request.scope}"
                 return Outcome((f"approved {how_far}: {plain_line(approval)}",), answered=approval)
             case want.Deny():
-                approval = request.approval or self._the_one(session)
+                approval = request.approval or self._the_one(session, about)
                 await self._desk.send(session, AnswerApproval(by=self._who, approval=approval, granted=False, reason=request.reason))
                 return Outcome((f"denied: {plain_line(approval)}",), answered=approval)
             case _:
                 assert_never(request)
 
-    def _the_one(self, session: SessionId) -> ApprovalId:
-        """Return the only open ask, where the channel lets the id be left out."""
-        asks = list(self._desk.view(session).pending)
+    def _the_one(self, session: SessionId, about: ApprovalId | None) -> ApprovalId:
+        """Return the only open ask, where that is the one which the answer is about."""
+        asks = [ask.approval for ask in self._desk.view(session).pending]
         if not asks:
             raise NotFound("nothing waits for an answer here")
-        if not self._bare_answers or len(asks) > 1:
-            raise Misspoken(f"say which: {', '.join(ask.approval for ask in asks)}")
-        return asks[0].approval
+        if about is None or asks != [about]:
+            raise Misspoken(f"say which: {', '.join(asks)}")
+        return about
 
     async def _set(self, session: SessionId, request: want.Setting) -> Outcome:
         who, send = self._who, self._desk.send

@@ -3,11 +3,10 @@
 import asyncio
 
 from curtainwall.channels.line import Line
-from curtainwall.channels.plain import plain
 from curtainwall.channels.slash import Control
-from curtainwall.channels.terminal.asking import STOP, Asking
-from curtainwall.channels.terminal.asking_card import card_beside_bar
-from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
+from curtainwall.channels.terminal.asking import Asking
+from curtainwall.channels.terminal.keys import meant_by
+from curtainwall.channels.terminal.outlet import Outlet
 from curtainwall.channels.terminal.parting import open_words
 from curtainwall.channels.terminal.settings import Telling
 from curtainwall.model import ApprovalId, PendingAsk, SessionId, Who, session_stream
@@ -15,30 +14,20 @@ from curtainwall.model import ApprovalId, PendingAsk, SessionId, Who, session_st
 
 async def until_settled(line: Line, session: SessionId, who: Who, ask: PendingAsk, settings: Telling) -> bool:
     """Wait until an ask is settled, here or elsewhere; return False where the human leaves first, and then it stays open."""
-    control, left = Control(line, who, lambda _: ()), asyncio.Event()
+    control, left, screen = Control(line, who, lambda _: ()), asyncio.Event(), Outlet(settings.err)
 
-    def note(text: str) -> None:
-        settings.err.write(f"{plain(text)}\n")
-        settings.err.flush()
-
-    async def press(key: str, approval: ApprovalId | None) -> bool:
-        if key == STOP or approval is None:
-            left.set()
-            return False
+    async def press(key: str, approval: ApprovalId) -> bool:
         outcome = await control.do(session, meant_by(key, approval))
         for words in () if outcome.answered else outcome.lines:
-            note(words)
+            screen.note(words)
         return outcome.answered is not None
 
-    asking = Asking(settings.input, press)
+    asking = Asking(settings.input, screen, line.clock, press, left.set)
     if settings.keys and settings.shape == "text":
-        told = card_beside_bar(ask, settings.err)
-        for text in (f"a human is asked ({ask.approval}):", *told, f"{ask.approval}? {' · '.join(KEY_WORDS)}"):
-            note(text)
-        asking.ask(ask.approval)
+        asking.ask(ask, "a human is asked")
     else:
         for words in open_words((ask,)):
-            note(words)
+            screen.note(words)
     settled = asyncio.create_task(_settled(line, session, ask.approval))
     leaving = asyncio.create_task(left.wait())
     try:

@@ -1,46 +1,86 @@
-"""Asking the human at the terminal, one ask after the other, while a task runs."""
+"""Asking the human at the terminal, one ask after the other: a card, a pause in which no key counts, then the key that answers."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import select
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from curtainwall.channels.terminal.keys import KEYS
-from curtainwall.model import ApprovalId
+from curtainwall.channels.terminal.keys import GRACE_MILLIS, KEY_WORDS, KEYS
+from curtainwall.channels.terminal.outlet import Outlet
+from curtainwall.model import ApprovalId, Clock, PendingAsk
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
+    from prompt_toolkit.key_binding import KeyPress
 
-STOP = "c-c"
+_IGNORED = "keys pressed before this question were ignored"
 
 
-@asynccontextmanager
-async def keypresses(source: "Input | None") -> AsyncGenerator[asyncio.Queue[str]]:
-    """Give the keys that are pressed while the context is open; the terminal echoes none of them."""
+class Keyboard:
+    """The keys that are pressed on a terminal. Ctrl-C is never one of them: it stops, whatever else is waited for."""
+
+    def __init__(self, terminal: "Input", stop: Callable[[], None]) -> None:
+        self._terminal = terminal
+        self._stop = stop
+        self._pressed: asyncio.Queue[str] = asyncio.Queue()
+
+    def read(self) -> None:
+        """Take what the terminal has for us right now."""
+        self._take(self._terminal.read_keys())
+
+    async def next(self) -> str:
+        """Return the next key; what was pasted is the empty one."""
+        return await self._pressed.get()
+
+    def discard(self) -> bool:
+        """Drop everything that was pressed until now, whether it was read already or not, and tell whether there was anything."""
+        while not self._terminal.closed and select.select([self._terminal.fileno()], [], [], 0)[0]:
+            self.read()
+        self._take(self._terminal.flush_keys())
+        was_pressed = not self._pressed.empty()
+        while not self._pressed.empty():
+            self._pressed.get_nowait()
+        return was_pressed
+
+    def _take(self, keys: "list[KeyPress]") -> None:
+        from prompt_toolkit.keys import Keys  # late: only a terminal needs the library
+
+        for key in keys:
+            if key.key == Keys.ControlC:
+                self._stop()
+            else:
+                # What was pasted has another key than its text: a paste is no answer, however short.
+                self._pressed.put_nowait(key.data if key.key == key.data else "")
+
+
+@contextmanager
+def keyboard(source: "Input | None", stop: Callable[[], None]) -> Generator[Keyboard]:
+    """Give the keys of a terminal, which echoes none of them meanwhile."""
     from prompt_toolkit.input import create_input  # late: only a terminal needs the library
-    from prompt_toolkit.keys import Keys
 
     terminal = create_input() if source is None else source
-    pressed: asyncio.Queue[str] = asyncio.Queue()
-
-    def take() -> None:
-        for key in terminal.read_keys():
-            if key.key == Keys.ControlC:
-                pressed.put_nowait(STOP)
-            elif key.key == key.data:
-                # What was pasted has another key than its text: a paste is no answer, however short.
-                pressed.put_nowait(key.data)
-
-    with terminal.raw_mode(), terminal.attach(take):
-        yield pressed
+    keys = Keyboard(terminal, stop)
+    with terminal.raw_mode(), terminal.attach(keys.read):
+        yield keys
 
 
 class Asking:
     """The one ask that is before the human, and the key that is waited for."""
 
-    def __init__(self, source: "Input | None", press: Callable[[str, ApprovalId | None], Awaitable[bool]]) -> None:
+    def __init__(
+        self,
+        source: "Input | None",
+        screen: Outlet,
+        clock: Clock,
+        press: Callable[[str, ApprovalId], Awaitable[bool]],
+        stop: Callable[[], None],
+    ) -> None:
         self._source = source
+        self._screen = screen
+        self._clock = clock
         self._press = press
+        self._stop = stop
         self._about: ApprovalId | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -49,10 +89,10 @@ class Asking:
         """The ask that is before the human."""
         return self._about
 
-    def ask(self, approval: ApprovalId) -> None:
-        """Wait for a key about an ask."""
-        self._about = approval
-        self._task = asyncio.create_task(self._wait(approval))
+    def ask(self, ask: PendingAsk, heading: str) -> None:
+        """Show the card of an ask and wait for a key about it."""
+        self._about = ask.approval
+        self._task = asyncio.create_task(self._wait(ask, heading))
 
     async def end(self) -> None:
         """Wait for no key any more."""
@@ -62,11 +102,25 @@ class Asking:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def _wait(self, approval: ApprovalId) -> None:
-        async with keypresses(self._source) as pressed:
+    async def _wait(self, ask: PendingAsk, heading: str) -> None:
+        with keyboard(self._source, self._stop) as keys:
+            self._screen.card(ask, heading)
+            if await self._settled(keys):
+                self._screen.note(_IGNORED)
+            self._screen.prompt(f"{ask.approval}? {' · '.join(KEY_WORDS)}")
             while True:
-                key = await pressed.get()
-                if key == STOP:
-                    await self._press(key, None)
-                elif key in KEYS and await self._press(key, approval):
+                key = await keys.next()
+                if key and key in KEYS and await self._press(key, ask.approval):
                     return
+
+    async def _settled(self, keys: Keyboard) -> bool:
+        """Wait until the card has been there for a while in which nobody pressed a key; tell whether somebody had.
+
+        INVARIANT: whatever was pressed before this returns is dropped, also where this process was too busy to read it in time.
+        """
+        was_pressed = keys.discard()
+        while True:
+            await self._clock.sleep_until(self._clock.now() + GRACE_MILLIS)
+            if not keys.discard():
+                return was_pressed
+            was_pressed = True

@@ -40,7 +40,7 @@ class Conversation:
         self._who = who
         self._colour = settings.colour
         self._attend = settings.attend
-        self._control = Control(line, who, settings.log_places, bare_answers=True)
+        self._control = Control(line, who, settings.log_places)
         self._scene = Scene(line, who, session)
         known = Known(self._scene.look, lambda: line.desk.find(SessionQuery()))
         self._stage = Stage(self._scene, SlashCompleter(known), settings)
@@ -125,6 +125,7 @@ class Conversation:
         """Keep what changes by itself in motion: the text that comes, the spinner, and how long a card has been there."""
         while True:
             await asyncio.sleep(_TICK)
+            self._stage.settle(self._line.clock.now())
             if self._scene.tale.works:
                 self._stage.refresh()
 
@@ -144,8 +145,8 @@ class Conversation:
     async def _serve(self) -> None:
         while True:
             match await self._wishes.get():
-                case Typed(text=text):
-                    await self._typed(text)
+                case Typed() as typed:
+                    await self._typed(typed)
                 case Pressed() as pressed:
                     await self._pressed(pressed)
                 case TookBack():
@@ -162,11 +163,12 @@ class Conversation:
             self._stopped = turn
             await self._attempt(self._scene.session, InterruptTurn(by=self._who))
 
-    async def _typed(self, text: str) -> None:
-        outcome = await self._control.take(self._scene.session, text)
+    async def _typed(self, typed: Typed) -> None:
+        about = None if typed.about is None else ApprovalId(typed.about)
+        outcome = await self._control.take(self._scene.session, typed.text, about)
         self._show_outcome(outcome)
-        if outcome.refused and not text.lstrip().startswith("/"):
-            self._stage.put_back(text)
+        if outcome.refused and not typed.text.lstrip().startswith("/"):
+            self._stage.put_back(typed.text)
         self._follow_up(outcome)
 
     def _follow_up(self, outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""The single keys that answer an ask, and what each means."""
+"""The single keys that answer an ask, what each means, and how long an ask must have been there before one counts."""
 
 from typing import Final
 
@@ -7,6 +7,8 @@ from curtainwall.model import ApprovalId, GrantScope
 
 KEYS: Final = "yspnw"
 KEY_WORDS: Final = ("y once", "n deny", "s session", "p project", "w why")
+GRACE_MILLIS: Final = 700
+"""How long an ask must have been on the screen, with no key pressed, before a key answers it: nobody answers what they have not seen."""
 
 
 def meant_by(key: str, approval: ApprovalId) -> Request:

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Heading, Markdown, MarkdownElement
@@ -13,6 +13,9 @@ from rich.text import Text
 from curtainwall.channels.cards import CardLine, Kind
 from curtainwall.channels.plain import hung, plain, rows
 from curtainwall.channels.telling import Told, Tone
+
+AGENT_MARGIN: Final = "┊ "
+"""Stands before each row of the agent's words, so that none of them passes for a card or a question."""
 
 _NARROW = 4
 _NEW_LINE = "\n"
@@ -49,9 +52,13 @@ class Looks:
     colour: bool
 
     def markdown(self, text: str) -> str:
-        """Return the agent's text as it is read; links show where they lead."""
-        drawn = self._drawn(_Text(plain(text), hyperlinks=False, code_theme="ansi_dark", inline_code_theme="ansi_dark"))
-        return f"{drawn.strip(_NEW_LINE)}\n"
+        """Return the agent's text as it is read, behind its margin; links show where they lead."""
+        words = _Text(plain(text), hyperlinks=False, code_theme="ansi_dark", inline_code_theme="ansi_dark")
+        return self._behind_margin(self._drawn(words, self._inside.width).strip(_NEW_LINE))
+
+    def quoted(self, text: str, style: str = "") -> str:
+        """Return the agent's text as it was written, behind its margin."""
+        return self._behind_margin(self._inside.line(text, style).removesuffix(_NEW_LINE))
 
     def line(self, text: str, style: str = "") -> str:
         """Return text of one or more lines in one style; nothing in it is markup."""
@@ -67,28 +74,37 @@ class Looks:
 
     def told(self, told: Told) -> str:
         """Return one told line in its tone."""
-        return self.line(told.text, _TONES[told.tone])
+        return self.rows(told.text, _TONES[told.tone])
 
     def said(self, text: str, by: str = "") -> str:
         """Return what a human said."""
         head = f"{by}: " if by else ""
-        first, *rest = plain(text).split("\n")
-        return self.line("\n".join([f"> {head}{first}", *(f"  {line}" for line in rest)]), "bold cyan")
+        lines = plain(f"{head}{text}").split("\n")
+        return "".join(self.line(f"> {row}", "bold cyan") for line in lines for row in rows(line, self._inside.width))
 
     def card(self, lines: Iterable[CardLine]) -> str:
         """Return an approval card with a bar at its side, so that nothing in it passes for the rest of the screen."""
         drawn: list[str] = []
-        inside = Looks(max(self.width - 2, _NARROW), self.colour)
+        inside = self._inside
         bar = self.line("┃", "yellow").removesuffix("\n")
         for line in lines:
             told = rows(plain(line.text).replace("\n", " "), inside.width)
             drawn += [f"{bar} {inside.line(row, _KINDS[line.kind])}" for row in told]
         return "".join(drawn)
 
-    def _drawn(self, what: RenderableType) -> str:
+    @property
+    def _inside(self) -> "Looks":
+        """The same with room for a margin."""
+        return Looks(max(self.width - len(AGENT_MARGIN), _NARROW), self.colour)
+
+    def _behind_margin(self, drawn: str) -> str:
+        margin = self.line(AGENT_MARGIN.rstrip(), "dim").removesuffix(_NEW_LINE)
+        return "".join(f"{margin} {row}\n" if row else f"{margin}\n" for row in drawn.split(_NEW_LINE))
+
+    def _drawn(self, what: RenderableType, width: int | None = None) -> str:
         console = Console(
             file=io.StringIO(),
-            width=max(self.width, _NARROW),
+            width=max(width or self.width, _NARROW),
             force_terminal=True,
             color_system="standard",
             no_color=not self.colour,

@@ -7,13 +7,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from curtainwall.channels.line import Line
-from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import Control
 from curtainwall.channels.tale import Tale
 from curtainwall.channels.telling import Typed, tell
-from curtainwall.channels.terminal.asking import STOP, Asking
-from curtainwall.channels.terminal.asking_card import card_beside_bar
-from curtainwall.channels.terminal.keys import KEY_WORDS, meant_by
+from curtainwall.channels.terminal.asking import Asking
+from curtainwall.channels.terminal.keys import meant_by
 from curtainwall.channels.terminal.outlet import Outlet
 from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
@@ -59,7 +58,7 @@ class OneShot:
         self._writing = Writing(self._out if settings.shape == "text" else None, colour=settings.colour)
         self._usage = UsageSum()
         self._control = Control(line, who, lambda _: ())
-        self._asking = Asking(settings.input, self._press)
+        self._asking = Asking(settings.input, self._err, line.clock, self._press, self._stop)
         self._typed = Typed(f"curtainwall sessions why {session}", f"curtainwall sessions budget {session}", "curtainwall grants revoke")
         self._message: MessageId | None = None
         self._turn: TurnId | None = None
@@ -106,6 +105,7 @@ class OneShot:
                 await asyncio.wait([end, *work], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._asking.end()
+                self._writing.release()
                 for each in (*work, silence):
                     each.cancel()
                 faults = [it for it in await asyncio.gather(*work, silence, return_exceptions=True) if isinstance(it, Exception)]
@@ -231,23 +231,17 @@ class OneShot:
             if ask.approval in self._answered:
                 continue
             if has_keys:
-                self._show_card(ask.approval)
-                self._asking.ask(ask.approval)
+                # Until the answer, nothing that the agent says comes between the card and whoever reads it.
+                self._writing.hold()
+                self._asking.ask(ask, "the agent asks")
                 return
             self._answered.add(ask.approval)
             for words in open_words((ask,)):
                 self._note(words)
+        self._writing.release()
 
-    def _show_card(self, approval: ApprovalId) -> None:
-        told = card_beside_bar(self._tale.asks[approval], self._err)
-        for text in (f"the agent asks ({approval}):", *told, f"{approval}? {' · '.join(KEY_WORDS)}"):
-            self._note(text)
-
-    async def _press(self, key: str, approval: ApprovalId | None) -> bool:
+    async def _press(self, key: str, approval: ApprovalId) -> bool:
         """Do what a key means, and tell whether that was an answer."""
-        if key == STOP or approval is None:
-            self._stop()
-            return False
         outcome = await self._control.do(self._session, meant_by(key, approval))
         for line in () if outcome.answered else outcome.lines:
             self._note(line)
@@ -329,4 +323,4 @@ class OneShot:
         self._out.write(f"{text}\n")
 
     def _note(self, text: str) -> None:
-        self._err.write(f"{plain(text)}\n")
+        self._err.note(text)

@@ -36,9 +36,6 @@ from curtainwall.model import (
     session_stream,
 )
 
-GRACE_MILLIS = 700
-"""How long the same one ask must have been open before a key answers it, so that nobody who is typing answers what they have not seen."""
-
 _LONG_TAIL = 4_000
 _EARLIER = 6
 _EARLIER_LETTERS = 600
@@ -62,7 +59,6 @@ class Scene:
         self._saying = Saying()
         self._doing = ""
         self._is_again = False
-        self._asks_since = self._line.clock.now()
 
     def open(self, session: SessionId, looks: Looks) -> str:
         """Take up a session where it stands, and return what was said before, shortly, and what is open."""
@@ -72,7 +68,7 @@ class Scene:
             self.cursor = recorded.seq
         view = self.view
         where = "its own workspace" if view.workspace.own else view.workspace.path
-        head = looks.line(f"{view.name} · session {session} · {view.model} · {where}", "bold")
+        head = looks.rows(f"{view.name} · session {session} · {view.model} · {where}", "bold")
         said = [it for it in utterances(self._line.feed, session) if it.end not in (QUEUED, SO_FAR)]
         cards = (self._card(approval, looks) for approval in self.tale.asks)
         return "".join([head, *_earlier(said, looks), *cards])
@@ -122,10 +118,7 @@ class Scene:
         told = tell(event, self.tale) or tell_change(event, self._who)
         if told is not None:
             drawn.append(looks.told(told))
-        asks = tuple(self.tale.asks)
         self.tale.take(event)
-        if tuple(self.tale.asks) != asks:
-            self._asks_since = self._line.clock.now()
         if isinstance(event, ApprovalAsked):
             drawn.append(self._card(event.approval, looks))
         if isinstance(event, TurnEnded) and event.status is not TurnStatus.WAITING:
@@ -140,13 +133,13 @@ class Scene:
         tail = self._saying.tail
         drawn = ""
         if tail.strip():
-            drawn = looks.markdown(tail) if len(tail) <= _LONG_TAIL else looks.line(tail[-_LONG_TAIL:])
+            drawn = looks.markdown(tail) if len(tail) <= _LONG_TAIL else looks.quoted(tail[-_LONG_TAIL:])
         rows = drawn.splitlines()[-max(frame.rows - _OTHER_ROWS, _FEWEST_ROWS) :]
         dim = [short(f"queued: {it.text}", frame.columns) for it in self._queued()]
         dim += [short("(Up takes the last one back)", frame.columns)] if dim and self.can_take_back() else []
         dim.append(doing_line(self.tale, self._doing, self._line.clock.now(), frame.columns))
         rows += [looks.line(row, "dim").rstrip("\n") for row in dim if row]
-        asks = asks_lines(list(self.tale.asks.values()), frame.columns, keys=frame.is_line_empty)
+        asks = asks_lines(list(self.tale.asks.values()), frame.columns, keys=frame.has_keys)
         return "\n".join([*rows, *(looks.line(row, "yellow").rstrip("\n") for row in asks)])
 
     def below(self, frame: Frame) -> str:
@@ -154,10 +147,9 @@ class Scene:
         return status_line(self.view, frame.columns)
 
     def offer(self) -> Offer | None:
-        """Return the keys that answer: where exactly one ask is open, and that has been so long enough to be seen."""
+        """Return the keys that answer, where exactly one ask is open."""
         asks = tuple(self.tale.asks)
-        is_seen = self._line.clock.now() - self._asks_since >= GRACE_MILLIS
-        return Offer("".join(KEYS), asks[0]) if len(asks) == 1 and is_seen else None
+        return Offer("".join(KEYS), asks[0]) if len(asks) == 1 else None
 
     def works(self) -> TurnId | None:
         """Return the turn that the agent is at work on."""
@@ -183,7 +175,7 @@ class Scene:
     def _message(self, message: MessageAccepted, looks: Looks) -> str:
         if message.role == "human":
             return looks.said(message.text, "" if message.by == self._who else str(message.by))
-        return looks.line(f"noted for the agent: {short(message.text, 200)}", "dim")
+        return looks.rows(f"noted for the agent: {short(message.text, 200)}", "dim")
 
     def _card(self, approval: ApprovalId, looks: Looks) -> str:
         ask = self.tale.asks.get(approval)
@@ -193,7 +185,7 @@ class Scene:
 
     def _changes(self, looks: Looks) -> str:
         words = [change.words(self.tale.workspace) for change in self.tale.changes]
-        return looks.line(f"files: {', '.join(words)}", "dim") if words else ""
+        return looks.rows(f"files: {', '.join(words)}", "dim") if words else ""
 
 
 def _text(text: str, looks: Looks) -> str:
@@ -210,4 +202,4 @@ def _earlier(said: list[Utterance], looks: Looks) -> Iterator[str]:
         if it.by:
             yield looks.said(text, it.by)
         else:
-            yield looks.line(f"{text} [{it.end}]" if it.end else text, "dim")
+            yield looks.quoted(f"{text} [{it.end}]" if it.end else text, "dim")

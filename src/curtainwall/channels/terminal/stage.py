@@ -1,6 +1,7 @@
 """The terminal itself: an input line that stays at the bottom while everything else scrolls by above it. Knows no session."""
 
 import asyncio
+import select
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,17 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
-from curtainwall.channels.terminal.keys import KEYS
+from curtainwall.channels.terminal.keys import GRACE_MILLIS, KEYS
 from curtainwall.channels.terminal.settings import Conversing
-from curtainwall.model import TurnId
+from curtainwall.model import Millis, TurnId
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Somebody wrote something and sent it."""
+    """Somebody wrote something and sent it; `about` is the ask that they had seen when they began to write."""
 
     text: str
+    about: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,12 @@ Deed = Typed | Pressed | Stopped | TookBack | Left
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a drawing has to fit into, and whether the input line is empty."""
+    """What a drawing has to fit into, and whether the keys on offer count right now."""
 
     columns: int
     rows: int
     colour: bool
-    is_line_empty: bool
+    has_keys: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Play(Protocol):
         ...
 
     def offer(self) -> Offer | None:
-        """Return the keys that mean something right now."""
+        """Return the keys that mean something once they have been on offer for a while."""
         ...
 
     def can_take_back(self) -> bool:
@@ -113,7 +115,14 @@ class Stage:
             complete_while_typing=True,
             history=_history(settings),
             multiline=True,
+            on_text_changed=self._on_text_changed,
         )
+        self._offer: Offer | None = None
+        self._offered_at: Millis | None = None
+        self._are_keys_open = False
+        self._seen: Offer | None = None
+        self._is_begun = False
+        self._begun_about: str | None = None
         self._app: Application[int] = Application(
             layout=self._layout(),
             key_bindings=self._bindings(),
@@ -150,7 +159,10 @@ class Stage:
         is_up = self._app.is_running and not self._app.is_done
         if is_up:
             self._app.renderer.erase()
+        # What is drawn fits. Where the terminal takes a letter to be wider than we do, it must not put the rest into a row of its own.
+        self._app.output.disable_autowrap()
         self._app.output.write_raw(drawn.replace("\n", "\r\n"))
+        self._app.output.enable_autowrap()
         self._app.output.flush()
         if is_up:
             self._app.invalidate()
@@ -171,12 +183,41 @@ class Stage:
         self._buffer.cursor_position = len(text)
         self._app.invalidate()
 
-    def is_line_empty(self) -> bool:
-        """Tell whether nothing stands in the input line."""
-        return not self._buffer.text
+    def settle(self, now: Millis) -> None:
+        """Let the keys on offer count once the same offer has been there for a while in which nothing was typed.
+
+        INVARIANT: while something typed is still unread they do not begin to count, so that a key which was pressed before the offer could
+        be read never does, however late this process comes to read it.
+        """
+        offer = self._play.offer()
+        if offer != self._offer or self._offered_at is None or self._buffer.text or self._has_unread():
+            self._offer, self._offered_at, self._are_keys_open = offer, now, False
+        elif offer is not None and not self._are_keys_open and now - self._offered_at >= GRACE_MILLIS:
+            self._are_keys_open, self._seen = True, offer
+            self._app.invalidate()
+
+    def _current_offer(self) -> Offer | None:
+        """Return the offer whose keys count right now."""
+        return self._offer if self._are_keys_open and self._play.offer() == self._offer else None
+
+    def _has_unread(self) -> bool:
+        source = self._app.input
+        return not source.closed and bool(select.select([source.fileno()], [], [], 0)[0])
+
+    def _on_text_changed(self, buffer: Buffer) -> None:
+        if buffer.text and not self._is_begun:
+            offer = self._play.offer()
+            self._begun_about = offer.about if offer is not None and offer == self._seen else None
+        self._is_begun = bool(buffer.text)
+        # Whoever types does not look at the offer.
+        self._offered_at, self._are_keys_open = None, False
+
+    def _empty_line(self) -> None:
+        self._buffer.reset()
+        self._on_text_changed(self._buffer)
 
     def _frame(self) -> Frame:
-        return Frame(self.columns, self.rows, self._colour, self.is_line_empty())
+        return Frame(self.columns, self.rows, self._colour, self._current_offer() is not None)
 
     def _above(self) -> str:
         return self._play.above(self._frame())
@@ -207,10 +248,10 @@ class Stage:
                 buffer.delete_before_cursor()
                 buffer.insert_text("\n")
             elif buffer.text.strip():
-                text = buffer.text
+                typed = Typed(buffer.text, self._begun_about)
                 buffer.append_to_history()
-                buffer.reset()
-                deeds.put_nowait(Typed(text))
+                self._empty_line()
+                deeds.put_nowait(typed)
 
         def new_line(_: KeyPressEvent) -> None:
             buffer.insert_text("\n")
@@ -219,7 +260,7 @@ class Stage:
             # Emptying the line must not wait for anything, or it would take what is typed next with it.
             turn = play.works()
             if buffer.text and turn is None:
-                buffer.reset()
+                self._empty_line()
             else:
                 deeds.put_nowait(Stopped(turn))
 
@@ -234,13 +275,13 @@ class Stage:
         bindings.add("c-z")(suspend)
         bindings.add("up", filter=is_empty & Condition(play.can_take_back))(_puts(deeds, TookBack()))
         for key in KEYS:
-            is_offered = Condition(lambda key=key: (offer := play.offer()) is not None and key in offer.keys)
+            is_offered = Condition(lambda key=key: (offer := self._current_offer()) is not None and key in offer.keys)
             bindings.add(key, filter=is_empty & is_offered)(self._press)
         return bindings
 
     def _press(self, event: KeyPressEvent) -> None:
         # INVARIANT: what a key answers is settled when it is pressed, not when somebody gets round to it.
-        offer = self._play.offer()
+        offer = self._current_offer()
         if offer is not None:
             self.deeds.put_nowait(Pressed(event.data, offer.about))
 

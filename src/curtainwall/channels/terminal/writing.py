@@ -18,6 +18,7 @@ class Writing:
         self._saying = Saying()
         self._said: list[str] = []
         self._has_written = False
+        self._held: list[str] | None = None
 
     @property
     def text(self) -> str:
@@ -50,11 +51,28 @@ class Writing:
         if self._is_drawn:
             self._write(self._saying.take(whole_blocks(self._saying.tail)))
 
+    def hold(self) -> None:
+        """Keep what is said from now on until `release`."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Write what was kept, and from now on everything at once."""
+        held, self._held = self._held or [], None
+        for text in held:
+            self._write(text)
+
     def _write(self, text: str) -> None:
         if self._out is None or not text.strip():
             return
+        if self._held is not None:
+            self._held.append(text)
+            return
         gap = "\n" if self._has_written else ""
-        self._out.write(f"{gap}{self._drawn(text)}" if self._is_drawn else f"{gap}{plain(text).rstrip()}\n")
+        if self._is_drawn:
+            self._out.draw(f"{gap}{self._drawn(text)}")
+        else:
+            self._out.write(f"{gap}{plain(text).rstrip()}\n")
         self._has_written = True
 
     def _drawn(self, text: str) -> str:

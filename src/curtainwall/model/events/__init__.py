@@ -1,6 +1,6 @@
 """What happened, in the past tense; each is stored for ever and carries its time and its schema's version."""
 
-from curtainwall.model.events.budgets import BudgetExhausted, BudgetRaised, BudgetWarned, WorkTimed
+from curtainwall.model.events.budgets import BudgetExhausted, BudgetRaised, BudgetWarned, SpendingCounted, WorkTimed
 from curtainwall.model.events.calls import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -114,6 +114,7 @@ AnyEvent = (
     | BudgetWarned
     | BudgetExhausted
     | BudgetRaised
+    | SpendingCounted
     | WorkTimed
     | SessionDeleted
     | RouteSet

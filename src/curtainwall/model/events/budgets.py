@@ -2,7 +2,7 @@
 
 from pydantic import NonNegativeFloat
 
-from curtainwall.model.budgets import BudgetKind
+from curtainwall.model.budgets import BudgetKind, Usage
 from curtainwall.model.events.event import Event
 from curtainwall.model.people import Who
 
@@ -29,6 +29,12 @@ class BudgetRaised(Event):
     kind: BudgetKind
     limit: float
     by: Who
+
+
+class SpendingCounted(Event):
+    """What the sessions that share this one's budget have used; it counts here as well, in place of what was counted before."""
+
+    usage: Usage
 
 
 class WorkTimed(Event):

@@ -47,7 +47,8 @@ def places(session: SessionId) -> Sequence[str]:
 
 
 def told(desk: MemoryDesk, text: str, *, who: Who = ANN, bare: bool = True) -> Outcome:
-    return run(Control(desk.line, who, places, bare_answers=bare).take(SESSION, text))
+    before = next(iter(desk.state().approvals), None) if bare else None
+    return run(Control(desk.line, who, places).take(SESSION, text, before))
 
 
 def asking(*hosts: str) -> tuple[MemoryDesk, Hand, list[ApprovalId]]:

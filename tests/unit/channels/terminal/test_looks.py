@@ -23,7 +23,8 @@ class Terminal(io.StringIO):
 
 def drawn_ways(looks: Looks, text: str) -> list[str]:
     card = looks.card([CardLine("added", text), CardLine("head", text)])
-    return [looks.markdown(text), looks.line(text), looks.said(text, text), looks.told(Told("bad", text)), card]
+    told = Told("bad", text)
+    return [looks.markdown(text), looks.quoted(text), looks.line(text), looks.said(text, text), looks.told(told), card]
 
 
 @covers("terminal.inert")
@@ -54,8 +55,8 @@ def test_a_link_shows_where_it_leads() -> None:
         ("active   ask     a: b c d e f g h i j k l m n", "active   ask     a: b c\n         d e f g h i j k\n         l m n\n"),
         ("/exit                     the same as /quit is", "/exit  the same as /quit\n  is\n"),
         ("  to change it: mode `accept-edits`", "  to change it: mode\n    `accept-edits`\n"),
-        ("plain words that do not fit here", "plain words that do not\nfit here\n"),
-        ("it is /tmp/a/path/of/some", "it is\n/tmp/a/path/of/some\n"),
+        ("plain words that do not fit here", "plain words that do not\n  fit here\n"),
+        ("it is /tmp/a/path/of/some", "it is\n  /tmp/a/path/of/some\n"),
         ("  /tmp/a/path/that/is/too/long", "  /tmp/a/path/that/is/to\n    o/long\n"),
         ("short", "short\n"),
     ],
@@ -106,3 +107,13 @@ def test_a_narrow_terminal_is_not_overrun(width: int) -> None:
 def test_every_row_of_a_card_has_its_bar() -> None:
     drawn = OURS.sub("", Looks(20, True).card([CardLine("argument", "x" * 70), CardLine("argument", "a\nb")]))
     assert all(row.startswith("┃ ") for row in drawn.splitlines())
+
+
+@covers("terminal.no-imitation")
+@pytest.mark.parametrize(
+    "text", ["┃ tool: x\n\nabc234? y once", "```\n┃ tool: x\n\nabc234? y once\n```", "x" * 70 + " y once", "字" * 70, "", "\n"]
+)
+@pytest.mark.parametrize("width", [10, 20, 60])
+def test_every_row_of_the_agents_words_has_its_margin(text: str, width: int) -> None:
+    for drawn in (Looks(width, True).markdown(text), Looks(width, False).quoted(text)):
+        assert all(row == "┊" or row.startswith("┊ ") for row in OURS.sub("", drawn).splitlines())

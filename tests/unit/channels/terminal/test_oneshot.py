@@ -15,10 +15,13 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 
 from curtainwall.channels.terminal import OnAsk, Shape, Telling, one_shot
+from curtainwall.channels.terminal.keys import GRACE_MILLIS
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAnswered,
     Basis,
+    BudgetKind,
+    BudgetWarned,
     CallFinished,
     CloseSession,
     InterruptAsked,
@@ -32,7 +35,7 @@ from curtainwall.model import (
 )
 from tests.support.covers import covers
 from tests.support.desks import Hand, MemoryDesk
-from tests.support.given import ANN, BOB, PROJECT, SESSION, fetch, ready, write
+from tests.support.given import ANN, BOB, NOW, PROJECT, SESSION, fetch, ready, write
 from tests.support.houses import run, until
 
 Play = Callable[[Hand], Any]
@@ -293,7 +296,7 @@ def test_at_a_terminal_the_card_is_shown_and_a_key_answers(key: str, granted: bo
         async def play(hand: Hand) -> None:
             hand.start()
             hand.want("c1", fetch("a.example"))
-            await until(lambda: "y once" in shot.err.getvalue())
+            await offered(shot)
             typed.send_text("w")
             await until(lambda: hand.desk.explained)
             typed.send_text(f"\x1b[200~y\x1b[201~q{key}")
@@ -304,7 +307,7 @@ def test_at_a_terminal_the_card_is_shown_and_a_key_answers(key: str, granted: bo
         shot = Shot(play)
         shot.take(on_ask="wait", keys=True, input=typed)
     assert shot.code == 0
-    assert "| tool: fetch.get" in shot.err.getvalue()
+    assert "┃ tool: fetch.get" in shot.err.getvalue()
     assert f"{words} by ann" in shot.err.getvalue()
     assert len([event for event in shot.desk.logs[SESSION] if isinstance(event, ApprovalAnswered)]) == 1
 
@@ -317,10 +320,10 @@ def test_two_asks_come_one_after_the_other_and_one_answered_elsewhere_is_skipped
             hand.want("c1", fetch("a.example"))
             hand.want("c2", fetch("b.example"))
             first, second = hand.desk.state().approvals
-            await until(lambda: f"{first}? y" in shot.err.getvalue())
+            await offered(shot, first)
             assert f"{second}? y" not in shot.err.getvalue()
             hand.desk.do(AnswerApproval(by=BOB, approval=first, granted=True))
-            await until(lambda: f"{second}? y" in shot.err.getvalue())
+            await offered(shot, second)
             typed.send_text("n")
             await until(lambda: not hand.desk.state().approvals)
             hand.end()
@@ -328,6 +331,83 @@ def test_two_asks_come_one_after_the_other_and_one_answered_elsewhere_is_skipped
         shot = Shot(play)
         shot.take(on_ask="wait", keys=True, input=typed)
     assert shot.code == 0
+
+
+async def shown(shot: Shot, approval: str = "") -> None:
+    """Wait until the card of an ask is there, and the pause behind it has begun."""
+    await until(lambda: f"the agent asks ({approval}" in shot.err.getvalue() and shot.desk.clock.sleepers)
+
+
+async def offered(shot: Shot, approval: str = "") -> None:
+    """Let the pause behind a card pass, until its keys are on offer."""
+    await shown(shot, approval)
+    shot.desk.clock.advance(GRACE_MILLIS)
+    await until(lambda: f"{approval}? y once" in shot.err.getvalue())
+
+
+@covers("oneshot.keys-not-by-accident")
+@pytest.mark.parametrize("early", ["y", "p", "\x1b", "\x1b[A", "\x1b[200~y\x1b[201~"], ids=ascii)
+def test_a_key_that_comes_before_the_pause_is_over_is_dropped_and_the_pause_begins_anew(early: str) -> None:
+    with create_pipe_input() as typed:
+
+        async def play(hand: Hand) -> None:
+            typed.send_text(early)
+            hand.start()
+            hand.want("c1", fetch("a.example"))
+            await shown(shot)
+            for count in range(1, 4):
+                typed.send_text(early)
+                hand.desk.clock.advance(GRACE_MILLIS)
+                await until(lambda count=count: len(hand.desk.clock.sleepers) == count + 1)
+                assert "y once" not in shot.err.getvalue()
+            hand.desk.clock.advance(GRACE_MILLIS)
+            await until(lambda: "y once" in shot.err.getvalue())
+            assert not hand.desk.has(ApprovalAnswered)
+            typed.send_text("n")
+            await until(lambda: hand.desk.has(ApprovalAnswered))
+            hand.end()
+
+        shot = Shot(play)
+        shot.take(on_ask="wait", keys=True, input=typed)
+    assert not shot.desk.last(ApprovalAnswered).granted
+    assert shot.err.getvalue().count("keys pressed before this question were ignored") == 1
+
+
+@covers("oneshot.keys-not-by-accident")
+def test_an_interrupt_counts_before_the_pause_is_over() -> None:
+    with create_pipe_input() as typed:
+
+        async def play(hand: Hand) -> None:
+            asks(hand)
+            await shown(shot)
+            typed.send_text("y\x03")
+
+        shot = Shot(play)
+        shot.take(on_ask="wait", keys=True, input=typed)
+    assert shot.code == 130
+    assert len(shot.desk.state().approvals) == 1
+
+
+@covers("terminal.no-imitation")
+def test_what_the_agent_says_while_a_card_waits_for_a_key_comes_after_the_answer() -> None:
+    with create_pipe_input() as typed:
+
+        async def play(hand: Hand) -> None:
+            hand.start()
+            hand.speak("before")
+            hand.want("c1", fetch("a.example"))
+            await offered(shot)
+            hand.speak("the agent asks (abc234):")
+            hand.desk.happen(BudgetWarned(at=NOW, kind=BudgetKind.STEPS, used=8, limit=10))
+            await until(lambda: "80% of the budget" in shot.err.getvalue())
+            assert shot.out.getvalue() == "before\n"
+            typed.send_text("n")
+            await until(lambda: "abc234" in shot.out.getvalue())
+            hand.end()
+
+        shot = Shot(play)
+        shot.take(on_ask="wait", keys=True, input=typed)
+    assert shot.out.getvalue() == "before\n\nthe agent asks (abc234):\n"
 
 
 @covers("oneshot.exit-codes")
