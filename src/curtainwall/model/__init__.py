@@ -222,7 +222,14 @@ from curtainwall.model.ids import (
     wanted_lease,
 )
 from curtainwall.model.later import (
+    holds_later_names,
+    is_git_directory,
+    is_later_name,
     runs_later,
+)
+from curtainwall.model.later_names import (
+    LATER_KINDS,
+    LaterKind,
 )
 from curtainwall.model.letters import (
     has_leftward,
@@ -381,6 +388,7 @@ __all__ = [
     "HOUSE_CHANNELS",
     "IGNORABLE",
     "INLINE_LIMIT",
+    "LATER_KINDS",
     "LEFT",
     "LOAD_SKILL",
     "MCP",
@@ -502,6 +510,7 @@ __all__ = [
     "Label",
     "LabelSource",
     "LabelsAdded",
+    "LaterKind",
     "Lease",
     "Leases",
     "Limits",
@@ -648,10 +657,13 @@ __all__ = [
     "has_leftward",
     "held_files",
     "held_noted",
+    "holds_later_names",
     "in_order",
     "inbox_of",
     "is_beneath",
     "is_deeper",
+    "is_git_directory",
+    "is_later_name",
     "may_change_files",
     "misfit",
     "ordered_id",
