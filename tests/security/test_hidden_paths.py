@@ -46,7 +46,8 @@ def calls_about(path: str) -> list[Call]:
         for name, more in (
             ("status", {}), ("diff", {}), ("diff", {"ref": "HEAD:a"}), ("diff", {"files": ["a", "../b"]}), ("log", {}),
             ("show", {"ref": "HEAD"}), ("show", {"ref": "HEAD:a/b"}), ("add", {"files": ["a"]}), ("add", {"files": ["a/b"]}),
-            ("commit", {"message": "m"}), ("branch", {}), ("branch", {"name": "b"}), ("checkout", {"ref": "main"}), ("init", {}), ("set_working_dir", {}), ("clone", {"url": URL}),
+            ("commit", {"message": "m"}), ("branch", {}), ("branch", {"name": "b"}), ("checkout", {"ref": "main"}), ("init", {}),
+            ("set_working_dir", {}), ("clone", {"url": URL}),
             ("fetch", {}), ("fetch", {"remote": "origin"}), ("fetch", {"remote": "other"}), ("fetch", {"remote": URL}), ("pull", {}),
             ("pull", {"remote": URL, "branch": "main"}), ("push", {}), ("push", {"remote": "other"}), ("push", {"remote": URL}),
             ("push", {"remote": URL, "branch": "main"}),
