@@ -92,6 +92,12 @@ def test_every_threat_names_tests_that_exist(row: dict[str, str]) -> None:
         assert function in functions, f"{file} has no {function}"
 
 
+def test_the_page_of_what_runs_later_lists_exactly_the_names_that_count() -> None:
+    rows = table_rows(DOCS / "runs-later.md", ("kind", "what sets them off", "names"))
+    listed = [(row["kind"], row["what sets them off"], tuple(in_ticks(row["names"]))) for row in rows]
+    assert listed == [(kind.name, kind.trigger, kind.names) for kind in curtainwall.model.LATER_KINDS]
+
+
 def test_the_config_page_is_what_the_schema_says() -> None:
     page = (DOCS / "config.md").read_text(encoding="utf-8")
     assert page == render(), "make it anew from `curtainwall.app.config_docs.render`"

@@ -263,6 +263,11 @@ ATTACKS = [
     "mkdir a && echo evil > a/.envrc && mv a b",
     "git init -q sub && echo evil > sub/.git/hooks/post-checkout",
     "echo evil > .ENVRC",
+    "mkdir .hg; echo evil > .hg/hgrc",
+    "mkdir -p .forgejo/workflows; echo evil > .forgejo/workflows/ci.yml",
+    "mkdir -p a/workflows; echo evil > a/workflows/ci.yml; mv a .gitea",
+    "mkdir src/.cargo; echo evil > src/.cargo/config.toml",
+    "echo evil > AGENTS.override.md; echo evil > .devcontainer.json; echo evil > Jenkinsfile.groovy",
 ]
 
 

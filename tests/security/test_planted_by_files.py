@@ -14,6 +14,7 @@ from curtainwall.model import BadCall, Effect, Mode, Workspace
 from curtainwall.policy import SessionFacts, labels_of
 from curtainwall.session import Rules
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
+from tests.support.covers import covers
 from tests.support.policies import policy
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tfsmonitor = touch /tmp/never\n"
@@ -101,6 +102,29 @@ def test_a_git_directory_that_is_there_is_changed_by_nobody_unasked(project: Pat
     for path in ("x", "x/hooks"):
         assert judge_in(project).call("filesystem.move_file", {"source": path, "destination": "y"}).verdict.effect is Effect.ASK
     assert judge_in(project, own=True).call("filesystem.write_file", {"path": "x/config", "content": ""}).verdict.effect is Effect.ALLOW
+
+
+RUN_LATER = [
+    ".hg/hgrc", "sub/.helix/languages.toml", ".devcontainer.json", ".agents/skills/x/SKILL.md", ".forgejo/workflows/ci.yml",
+    "bitbucket-pipelines.yml", "AGENTS.override.md", "agents.OVERRIDE.md", ".jj/repo/config.toml", ".nvim.lua", "x.sublime-project",
+    ".gitpod.yml", "opencode.jsonc", ".clinerules/a.md", ".cargo/config.toml", "rust-toolchain.toml", ".yarn/releases/yarn.cjs",
+    "mise.local.toml", "azure-pipelines-nightly.yml", "Jenkinsfile.groovy", ".lintstagedrc.js", ".mvn/jvm.config",
+    "gradle/wrapper/gradle-wrapper.properties", ".woodpecker/ci.yml", ".kiro/hooks/a.json", ".github/hooks/a.json", ".user.ini",
+]  # fmt: skip
+
+
+@covers("policy.files-that-run-later")
+@pytest.mark.parametrize("name", RUN_LATER)
+def test_a_file_that_runs_later_is_not_written_unasked_whatever_program_would_run_it(project: Path, name: str) -> None:
+    verdict = judge_in(project).call("filesystem.write_file", {"path": name, "content": "evil"}).verdict
+    assert verdict.effect is Effect.ASK
+    assert "runs-later" in verdict.because
+
+
+def test_a_directory_is_not_brought_in_under_a_name_that_makes_a_part_of_it_run(project: Path) -> None:
+    (project / "d/wrapper").mkdir(parents=True)
+    moved: dict[str, JsonValue] = {"source": "d", "destination": "gradle"}
+    assert judge_in(project).call("filesystem.move_file", moved).verdict.effect is Effect.ASK
 
 
 @pytest.mark.parametrize("name", [".envrc", "deep/er/.git/config", ".vscode/tasks.json", ".github/workflows/x.yml"])

@@ -1,11 +1,14 @@
 """The first lines of the program, and its last. Importing this is being it: until it can say anything, Ctrl-C ends it without a word."""
 
+import ctypes
 import gc
 import os
+import resource
 import signal
 import sys
 
 INTERRUPTED = 130
+_SET_DUMPABLE = 4
 
 
 def _leave(_number: int, _frame: object) -> None:
@@ -21,6 +24,7 @@ def program() -> None:
     """Be the program: run it and end the process."""
     # Nothing that is imported becomes garbage. To look for some in it, again and again and at the end, takes a tenth of a second.
     gc.disable()
+    _keep_memory_private()
     from curtainwall.app.main import main  # late: it takes a while, in which nothing can be told yet
 
     # Whoever started us may have ignored it, and then neither we nor our sandboxes would hear of the end of a child.
@@ -37,6 +41,16 @@ def program() -> None:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _keep_memory_private() -> None:
+    """Leave no core dump of keys that are in our memory, nor of what we start, and let no other program of this user read that memory.
+
+    The limit is inherited by every child. A dump that the kernel pipes to a program does not heed it, so we cannot be dumped at all; a
+    child can again from the moment it is another program.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _heed_interrupts() -> None:

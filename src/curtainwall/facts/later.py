@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from curtainwall.facts.paths import DEEPEST
-from curtainwall.model import is_beneath, runs_later
+from curtainwall.model import is_beneath, is_git_directory, runs_later
 
 MOST_LOOKED_AT: Final = 5_000
 """How many entries of a directory are looked at before it is taken for one that holds what runs later."""
@@ -50,7 +50,7 @@ def holds_what_runs(path: str) -> bool:
             return True
         seen += len(entries)
         names = {name for name, _ in entries}
-        if seen > MOST_LOOKED_AT or _are_gits(names) or any(runs_later(f"/{name}", "/") for name in names):
+        if seen > MOST_LOOKED_AT or is_git_directory(names) or any(runs_later(f"/{name}", "/") for name in names):
             return True
         waiting += (f"{here}/{name}" for name, is_directory in entries if is_directory)
     return False
@@ -65,8 +65,4 @@ def _is_gits(directory: str, coming: str) -> bool:
         if coming in _MAKING:
             return True
         names |= {name for name in ("objects", "refs") if os.path.lexists(f"{directory}/{name}")}
-    return _are_gits(names)
-
-
-def _are_gits(names: set[str]) -> bool:
-    return _HEAD in names and ({"objects", "refs"} <= names or "commondir" in names)
+    return is_git_directory(names)

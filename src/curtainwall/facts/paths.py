@@ -3,6 +3,9 @@
 A path is read the way the kernel would walk it, component by component, except that what does not exist yet keeps its name, so
 that a file to be created has a path as well. Whatever the kernel would refuse, and whatever means something else to the agent than to
 us, is `Unclear`.
+
+A refusal must not tell what lies outside the workspace, so there nothing is refused for what the disk holds: where the kernel could not go
+on, the names mean themselves, as they do where nothing is. The tool that is run with such a path, once that was approved, meets the fault.
 """
 
 import ctypes
@@ -58,6 +61,10 @@ class Scene:
         if not self.cwd:
             object.__setattr__(self, "cwd", self.workspace)
 
+    def shows(self, path: str) -> bool:
+        """Tell whether the agent may know what is at a real path before anybody has approved that."""
+        return is_beneath(path, self.workspace) or any(is_beneath(path, outside) for _, outside in self.mounts)
+
 
 def canonical_path(text: object, scene: Scene) -> str:
     """Return the real, absolute path that the kernel would reach, or would create, for what an agent wrote."""
@@ -68,6 +75,8 @@ def canonical_path(text: object, scene: Scene) -> str:
         raise Unclear(f"the path {quoted(text)} holds half a character") from None
     if len(encoded) > _MAX_PATH:
         raise Unclear(f"the path {quoted(text)} is longer than {_MAX_PATH} bytes")
+    if len(encoded) > _MAX_NAME and any(len(name) > _MAX_NAME for name in encoded.split(b"/")):
+        raise Unclear(f"a name in {quoted(full)} is longer than {_MAX_NAME} bytes")
     if not scene.mounts and full.count("/") <= DEEPEST and _is_real(full, encoded):
         return full
     return _walk(full, scene)
@@ -120,7 +129,7 @@ def _walk(full: str, scene: Scene, met: list[str] | None = None) -> str:
     entries = dict(scene.mounts)
     roots = {outside for inside, outside in scene.mounts if inside != outside}
     ahead = full.split("/")[::-1]
-    here = ""  # INVARIANT: real, and a directory or missing; "" is the root
+    here = ""  # INVARIANT: real, and a directory, missing, or nothing that the kernel goes on behind; "" is the root
     links = steps = 0
     while ahead:
         name = ahead.pop()
@@ -149,27 +158,32 @@ def _walk(full: str, scene: Scene, met: list[str] | None = None) -> str:
             mode = os.lstat(there).st_mode
             target = os.readlink(there) if stat.S_ISLNK(mode) else None
         except FileNotFoundError:
-            if len(os.fsencode(name)) > _MAX_NAME:
-                raise Unclear(f"a name in {quoted(full)} is longer than {_MAX_NAME} bytes") from None
             here = there
             continue
         except OSError as fault:
-            reason = str(fault.strerror).lower()
-            raise Unclear(f"the path {quoted(full)} cannot be followed: {reason}") from None
+            if scene.shows(there):
+                reason = str(fault.strerror).lower()
+                raise Unclear(f"the path {quoted(full)} cannot be followed: {reason}") from None
+            here = there
+            continue
         if target is not None:
             links += 1
             if met is not None:
                 met.append(there)
-            reached = _identity(there)
-            if links > _MAX_LINKS or reached == errno.ELOOP:
+            reached, is_shown = _identity(there), scene.shows(there)
+            if is_shown and links > _MAX_LINKS:
                 raise Unclear(f"the path {quoted(full)} leads through a loop of links, or through more than {_MAX_LINKS}")
-            if reached != _identity(target if target[0] == "/" else f"{here}/{target}"):
+            # A link in the workspace may lead to a loop outside of it, and that is only known there.
+            if not is_shown and (links > _MAX_LINKS or reached == errno.ELOOP):
+                here = there
+                continue
+            if reached != errno.ELOOP and reached != _identity(target if target[0] == "/" else f"{here}/{target}"):
                 raise Unclear(f"the link {quoted(there)} does not lead where it says")
             if target[0] == "/":
                 here = ""
             ahead.extend(reversed(target.split("/")))
             continue
-        if ahead and not stat.S_ISDIR(mode):
+        if ahead and not stat.S_ISDIR(mode) and scene.shows(there):
             raise Unclear(f"the path {quoted(full)} goes on behind {quoted(there)}, which is not a directory")
         here = there
     try:

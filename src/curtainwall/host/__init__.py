@@ -12,12 +12,13 @@ from curtainwall.host.beneath import (
 from curtainwall.host.bridging import PROXY_PORT, Bridge
 from curtainwall.host.bubblewrap import Bubblewrap, Guarantee, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
 from curtainwall.host.confine import ConfinedProcess, run_confined, start_confined
-from curtainwall.host.confine_terms import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network
+from curtainwall.host.confine_terms import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network, Sockets
 from curtainwall.host.contents import Contents, ContentsChanged, Extent, Unbound, move_contents, read_contents
 from curtainwall.host.credential_sources import FromCommand, FromEnvironment, FromFile, FromKeyring, Source, Unavailable
 from curtainwall.host.credentials import Credential, Credentials, Secret, Sending
 from curtainwall.host.dialling import Connection, Dialler, Resolver, ScopeOf, SystemResolver, Unreachable, system_trust
 from curtainwall.host.doors import BACKLOG, SocketFile, is_served
+from curtainwall.host.fifos import MOST_FIFOS, TooManyFifos, find_fifos
 from curtainwall.host.holding import put_back, told_of
 from curtainwall.host.later import Later, TooMany, find_later, set_aside, take_owners_bits
 from curtainwall.host.locks import FileLock, lock_file, locked
@@ -29,6 +30,7 @@ __all__ = [
     "BACKLOG",
     "HOME",
     "MIB",
+    "MOST_FIFOS",
     "PROXY_PORT",
     "Bounds",
     "Bridge",
@@ -61,9 +63,11 @@ __all__ = [
     "Secret",
     "Sending",
     "SocketFile",
+    "Sockets",
     "Source",
     "SystemResolver",
     "TooMany",
+    "TooManyFifos",
     "Unavailable",
     "Unbound",
     "Unreachable",
@@ -73,6 +77,7 @@ __all__ = [
     "confinement_report",
     "delete_entry",
     "find_bubblewrap",
+    "find_fifos",
     "find_later",
     "find_monty",
     "is_served",

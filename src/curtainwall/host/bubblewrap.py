@@ -10,6 +10,7 @@ from functools import cache
 from curtainwall.host.confine_filter import filter_program
 from curtainwall.host.confine_limits import holds_processes
 from curtainwall.host.confine_mounts import plan_of
+from curtainwall.host.confine_sockets import can_broker
 from curtainwall.host.confine_terms import Confinement, ConfinementFailed
 
 _NEEDED = ("--disable-userns", "--ro-bind-fd", "--json-status-fd", "--seccomp", "--size", "--perms")
@@ -83,10 +84,16 @@ def confinement_report() -> tuple[Guarantee, ...]:
     found = find_bubblewrap()
     if isinstance(found, Missing):
         return (Guarantee("confinement", False, f"{found.reason}; shell, git and sandboxed servers are absent; {found.remedy}"),)
-    counted, filtered = holds_processes(), filter_program() is not None
+    counted, filtered, brokered = holds_processes(), filter_program() is not None, can_broker()
     return (
         Guarantee("confinement", True, f"bubblewrap {found.version} at {found.path}"),
         Guarantee("system-call filter", filtered, "loaded" if filtered else f"none for {os.uname().machine}; VM sockets stay"),
+        Guarantee(
+            "Unix sockets", filtered,
+            "only a sandbox's own can be connected to" if brokered
+            else "none can be connected to, not even a sandbox's own: this kernel does not let us see where to" if filtered
+            else "those in a mounted directory can be connected to",
+        ),
         Guarantee(
             "process limit", counted,
             "held by the kernel" if counted else "only watched: the kernel does not count root, and its control groups are closed to us",

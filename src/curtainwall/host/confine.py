@@ -16,6 +16,7 @@ from curtainwall.host.cgroups import ProcessGroup
 from curtainwall.host.confine_limits import overuse, set_limits
 from curtainwall.host.confine_mounts import file_of, plan_of
 from curtainwall.host.confine_room import Room
+from curtainwall.host.confine_sockets import broker_words, with_sockets_held
 from curtainwall.host.confine_terms import MIB, Confinement, ConfinementFailed, Finished
 from curtainwall.host.piped import Piped
 
@@ -179,6 +180,7 @@ async def start_confined(
 
 async def _started(argv: Sequence[str], confinement: Confinement, *, stdin: bool, stdout: int | None) -> ConfinedProcess:
     """Start bubblewrap, bound what it starts while that waits, and let it go on once it cannot outlive us."""
+    confinement = await asyncio.to_thread(with_sockets_held, confinement)
     plan = await asyncio.to_thread(plan_of, confinement)
     # Each pipe as its end for us and its end for the other side.
     pipes = {name: os.pipe2(os.O_CLOEXEC) for name in ("status", "bounded", "ready", "go")}
@@ -192,7 +194,7 @@ async def _started(argv: Sequence[str], confinement: Confinement, *, stdin: bool
         gate = ["/bin/bash", "-c", GATE, "gate", str(theirs[1]), str(theirs[3]), str(status)]
         # INVARIANT: an empty environment. The first process inside shows what it was started with to everyone in there.
         process = await asyncio.create_subprocess_exec(
-            argv[0], "--args", str(theirs[-1]), "--", *gate, *argv[1:], stdin=PIPE if stdin else DEVNULL,
+            *broker_words(confinement), argv[0], "--args", str(theirs[-1]), "--", *gate, *argv[1:], stdin=PIPE if stdin else DEVNULL,
             stdout=PIPE if stdout is None else stdout, stderr=PIPE, env={}, pass_fds=(*plan.descriptors, *theirs, status),
             cwd="/",
         )  # fmt: skip

@@ -89,7 +89,7 @@ def _namespaces(plan: Plan, confinement: Confinement) -> None:
     bridged = confinement.bridge.environment if confinement.bridge is not None else {}
     for name, value in {**_ENVIRONMENT, **confinement.environment, **bridged}.items():
         plan.say("--setenv", name, value)
-    program = filter_program()
+    program = filter_program(sockets=confinement.sockets)
     if program is not None:
         plan.say("--seccomp", plan.hand(file_of(program)))
 

@@ -27,6 +27,18 @@ class Network(StrEnum):
     HOST = "host"
 
 
+class Sockets(StrEnum):
+    """Which Unix sockets can be connected to; a mount, read-only or not, keeps nobody from those in it.
+
+    `OWN` are those in the confinement's own memory and those given to it by name. `ANY` is for a confinement that holds nothing but what is
+    ours. With `NONE` there are only pairs.
+    """
+
+    NONE = "none"
+    OWN = "own"
+    ANY = "any"
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """How much a confined process and all its children may use; None is for a server that lives until it is told to end."""
@@ -60,6 +72,7 @@ class Confinement:
     network: Network = Network.NONE
     bounds: Bounds = Bounds()
     bridge: Bridge | None = None
+    sockets: Sockets = Sockets.OWN
 
 
 @dataclass(frozen=True, slots=True)

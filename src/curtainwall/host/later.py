@@ -16,7 +16,7 @@ from typing import Final
 
 from curtainwall.host.beneath import move_entry, open_beneath, replace_file
 from curtainwall.host.git_tracking import MOST, only_tracks
-from curtainwall.model import runs_later
+from curtainwall.model import holds_later_names, is_git_directory, is_later_name
 
 MAX_FIXED: Final = 256
 """How many are kept by mounts, those nearest to the root; each costs bubblewrap more than the one before."""
@@ -209,22 +209,19 @@ def _named_so(root: str, most: int | None, lifted: list[tuple[str, str | None]] 
             lifted.append((here, aside))
             waiting.extend([aside] if aside is not None else [])
             continue
-        if _is_git({entry.name for entry in listed}):
+        above = "" if here == root else here.rpartition("/")[2]
+        if is_git_directory({entry.name for entry in listed}):
             yield f"{here}/HEAD", False
         for entry in listed:
             seen += 1
             if most is not None and seen > most:
                 raise TooMany
             is_directory = entry.is_dir(follow_symlinks=False)
-            if runs_later(f"/{entry.name}", "/"):
+            # A link is not walked through, so in place of a directory that may hold such names it counts as what it could lead to.
+            if is_later_name(entry.name, above) or (entry.is_symlink() and holds_later_names(entry.name)):
                 yield entry.path, is_directory
             elif is_directory:
                 waiting.append(entry.path)
-
-
-def _is_git(names: set[str]) -> bool:
-    """Tell whether git takes a directory of any name for a repository, and runs what its config says."""
-    return "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
 
 
 def _listed(path: str, *, insist: bool) -> list[os.DirEntry[str]]:

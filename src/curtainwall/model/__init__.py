@@ -224,7 +224,14 @@ from curtainwall.model.ids import (
     wanted_lease,
 )
 from curtainwall.model.later import (
+    holds_later_names,
+    is_git_directory,
+    is_later_name,
     runs_later,
+)
+from curtainwall.model.later_names import (
+    LATER_KINDS,
+    LaterKind,
 )
 from curtainwall.model.letters import (
     has_leftward,
@@ -392,6 +399,7 @@ __all__ = [
     "HOUSE_CHANNELS",
     "IGNORABLE",
     "INLINE_LIMIT",
+    "LATER_KINDS",
     "LEFT",
     "LOAD_SKILL",
     "MCP",
@@ -516,6 +524,7 @@ __all__ = [
     "Label",
     "LabelSource",
     "LabelsAdded",
+    "LaterKind",
     "Lease",
     "Leases",
     "Limits",
@@ -664,12 +673,15 @@ __all__ = [
     "has_leftward",
     "held_files",
     "held_noted",
+    "holds_later_names",
     "in_order",
     "inbox_of",
     "is_as_strict",
     "is_beneath",
     "is_deeper",
     "is_external",
+    "is_git_directory",
+    "is_later_name",
     "may_change_files",
     "misfit",
     "ordered_id",

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from curtainwall.facts import Masker, Unclear, find_push
+from curtainwall.facts import Masker, Unclear, find_push, is_beneath
 from curtainwall.facts.gitconfig import find_repository
 from curtainwall.model import GIT_PUSH, PUSH_SECRETS, BadCall, CallPermitted, Place, Prepared, ToolEffect, ToolResult
 from curtainwall.tools import git_local, git_remotes
@@ -72,8 +72,11 @@ def git_closers(
         path, remote, root = arguments["path"], arguments["remote"], place.workspace.path
         try:
             found = find_push(path, remote, arguments.get("branch"), masker.mask_text, root, is_secret)
-        except Unclear as fault:
-            raise BadCall(RULE, masker.mask_text(fault.message)) from fault
+        except (Unclear, OSError) as fault:
+            # What is wrong with a repository outside the workspace is told by the push, once it was approved.
+            if not is_beneath(path, root):
+                return prepared
+            raise BadCall(RULE, masker.mask_text(str(fault))) from fault
         if found is None:
             return prepared
         # What a commit says of itself is masked first: the commit is known by its id, and nothing of the call is hidden.

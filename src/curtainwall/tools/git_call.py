@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Unclear, canonical_remotes, is_beneath, quoted
 from curtainwall.host import Confinement, Finished, make_directories
-from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, runs_later
+from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, is_git_directory, runs_later
 from curtainwall.tools.git_confined import LOCAL, Spot, find_spot, try_git
 from curtainwall.tools.git_network import Target, WayOut
 from curtainwall.tools.host import WorkingDirectories
@@ -189,8 +189,4 @@ def _heads_of_repositories(names: list[str]) -> list[str]:
         while above:
             above, _, child = above.rpartition("/")
             inside.setdefault(above, set()).add(child)
-    return [
-        f"{path}/HEAD".lstrip("/")
-        for path, held in inside.items()
-        if "HEAD" in held and ({"objects", "refs"} <= held or "commondir" in held)
-    ]
+    return [f"{path}/HEAD".lstrip("/") for path, held in inside.items() if is_git_directory(held)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from curtainwall.facts import is_beneath, quoted
-from curtainwall.host import MIB, Bounds, Confinement, ConfinementFailed, Finished, run_confined
+from curtainwall.host import MIB, Bounds, Confinement, ConfinementFailed, Finished, Sockets, run_confined
 from curtainwall.model import Place
 from curtainwall.tools.running import CannotDo
 
@@ -98,7 +98,7 @@ async def try_git(words: Sequence[str], confinement: Confinement, *, stdin: byte
     environment = {**_ENVIRONMENT, **confinement.environment}
     try:
         done = await run_confined(
-            [*words_of(_SETTINGS), *words], replace(confinement, environment=environment), stdin=stdin, stdout=stdout
+            [*words_of(_SETTINGS), *words], replace(confinement, environment=environment, sockets=Sockets.NONE), stdin=stdin, stdout=stdout
         )  # fmt: skip
     except ConfinementFailed as fault:
         raise CannotDo(str(fault)) from fault

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from curtainwall.facts import quoted, scope_of_address
-from curtainwall.host import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network, run_confined
+from curtainwall.host import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Network, Sockets, run_confined
 from curtainwall.model import HostFacts
 from curtainwall.tools.git_confined import LOCAL, run_git, told_by, try_git, words_of
 from curtainwall.tools.running import CannotDo
@@ -134,7 +134,7 @@ async def go_out(words: Sequence[str], clean: Clean, target: Target, way_out: Wa
         settings.append(f"http.curloptResolve={target.facts.host}:{target.facts.port}:{','.join(addresses)}")
     confinement = Confinement(
         cwd=clean.repository, writable=(clean.directory,), readable=tuple(readable), environment=environment, network=Network.HOST,
-        bounds=FAR,
+        sockets=Sockets.ANY, bounds=FAR,
     )  # fmt: skip
     try:
         done = await run_confined([*words_of(settings), *words], confinement)

@@ -273,7 +273,11 @@ def _read_name(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role
 def _read_remote(reading: _Reading, text: str, meaning: Meaning, roles: tuple[Role, ...]) -> str:
     repository = None if meaning.within is None else reading.scene(meaning).cwd
     setting, push = reading.setting, Role.WRITE_REMOTE in roles
-    remotes = canonical_remotes(text, repository=repository, push=push, workspace=setting.scene.workspace, own_ports=setting.own_ports)
+    # A repository that the agent may not see is not looked at before that is approved: its config would show in the refusal.
+    looked_at = repository if repository is not None and setting.scene.shows(repository) else None
+    if looked_at != repository and ":" not in text:
+        raise Unclear(f"the repository is outside the workspace, so its remote {quoted(text)} is not looked up; write the remote's URL")
+    remotes = canonical_remotes(text, repository=looked_at, push=push, workspace=setting.scene.workspace, own_ports=setting.own_ports)
     for remote in remotes:
         for role in roles:
             reading.add(role, remote.value, remote.host)

@@ -8,8 +8,9 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from curtainwall.facts import is_beneath, quoted
-from curtainwall.host import Confinement, Later, TooMany, find_later, set_aside, told_of
+from curtainwall.host import MOST_FIFOS, Confinement, Later, Sockets, TooMany, TooManyFifos, find_fifos, find_later, set_aside, told_of
 from curtainwall.model import HeldFile, Mode, Place, SessionId
+from curtainwall.tools.running import CannotDo
 
 CONFINED: Final = frozenset({"git", "shell"})
 """The servers whose tools need the confinement; where it is missing they must not be in the catalogue."""
@@ -43,10 +44,14 @@ class Sandboxes:
     async def open(self, place: Place, root: str, *, write: bool, git_works: bool = False) -> AsyncGenerator[Opened]:
         """Give a directory, for reading or for writing as the session's standing allows; look at a project again when it is given back."""
         own = place.workspace.own and is_beneath(root, place.workspace.path)
-        if not write:
-            yield Opened(Confinement(cwd=root, readable=((root, root),)))
-        elif own or place.mode is Mode.BYPASS:
-            yield Opened(Confinement(cwd=root, writable=(root,)))
+        if own:
+            # Nobody but its agents puts anything there, so its sockets and pipes are their own.
+            given = {"writable": (root,)} if write else {"readable": ((root, root),)}
+            yield Opened(Confinement(cwd=root, sockets=Sockets.ANY, **given))
+        elif not write:
+            yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)))
+        elif place.mode is Mode.BYPASS:
+            yield Opened(Confinement(cwd=root, writable=(root,), hidden=await _fifos(root)))
         else:
             workspace = place.workspace.path
             turn = self._turns.setdefault(workspace if is_beneath(root, workspace) else root, asyncio.Lock())
@@ -55,9 +60,9 @@ class Sandboxes:
                     before = await asyncio.to_thread(find_later, root)
                 except TooMany:
                     note = "the project has too many files to be watched, so it is read-only here"
-                    yield Opened(Confinement(cwd=root, readable=((root, root),)), [note])
+                    yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)), [note])
                     return
-                opened = _watched(root, before, git_works=git_works)
+                opened = _watched(root, before, await _fifos(root), git_works=git_works)
                 try:
                     yield opened
                 finally:
@@ -72,10 +77,18 @@ class Sandboxes:
         return [_told(*one) for one in held]
 
 
-def _watched(root: str, before: Later, *, git_works: bool) -> Opened:
+async def _fifos(root: str) -> tuple[str, ...]:
+    """Return the pipes of a project, which are to be hidden: whoever reads from one outside would hear what is written to it inside."""
+    try:
+        return await asyncio.to_thread(find_fifos, root)
+    except TooManyFifos:
+        raise CannotDo(f"{quoted(root)} holds more than {MOST_FIFOS} named pipes, too many to be kept from a command") from None
+
+
+def _watched(root: str, before: Later, hidden: tuple[str, ...], *, git_works: bool) -> Opened:
     # A mount of its own keeps a git directory from being renamed and replaced by another.
     pinned = tuple(path for path in before.git if git_works)
-    return Opened(Confinement(cwd=root, writable=(root, *pinned), fixed=before.fixed(git_works=git_works)))
+    return Opened(Confinement(cwd=root, writable=(root, *pinned), fixed=before.fixed(git_works=git_works), hidden=hidden))
 
 
 def _told(path: str, aside: str | None) -> str:

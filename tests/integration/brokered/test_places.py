@@ -2,7 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
+
+import pytest
 
 from tests.integration.brokered.conftest import SHELL, Brokered
 from tests.support.covers import covers
@@ -54,6 +57,34 @@ def test_an_agent_leaves_nothing_in_a_project_that_runs_by_itself(brokered: Brok
     assert (row["path"], row["aside"]) == (f"{place}/.envrc", f"{place}/.envrc.held")
     assert not (brokered.workspace / ".envrc").exists()
     assert "evil" not in (brokered.workspace / ".git" / "config").read_text()
+
+
+@covers("brokered.no-socket-of-the-users")
+def test_an_agent_reaches_no_socket_and_no_pipe_that_a_project_holds(brokered: Brokered) -> None:
+    place = project(brokered)
+    attack = "echo x | socat -T1 - UNIX-CONNECT:service && echo connected; [ -p pipe ] && echo x >pipe; echo tried"
+    os.mkfifo(brokered.workspace / "pipe")
+    held = os.open(brokered.workspace / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    above = os.open(place, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(f"/proc/self/fd/{above}/service")
+        service.listen()
+        for name in ("service", "pipe"):
+            os.chmod(brokered.workspace / name, 0o777)
+        subprocess.run(["/bin/sh", "-c", attack], cwd=place, check=True, capture_output=True)
+        with service.accept()[0] as client:
+            assert client.recv(9) == b"x\n", "outside, the same words reach it"
+        assert os.read(held, 9) == b"x\n"
+        service.settimeout(0)
+        for mode in ("default", "plan"):
+            done = brokered("start", "--agent", SHELL, "--workspace", place, "--mode", mode, attack)
+            assert done.stdout == "tried\n"
+            with pytest.raises(BlockingIOError):
+                service.accept()
+            with pytest.raises(BlockingIOError):
+                os.read(held, 9)
+    os.close(held)
+    os.close(above)
 
 
 @covers("brokered.runs-later-crash")

@@ -196,6 +196,27 @@ def test_a_link_to_a_name_that_is_no_text_is_refused(scene: Scene) -> None:
     assert "not UTF-8" in refused("bytes", scene)
 
 
+@pytest.mark.parametrize("rest", ["", "/", "/x", "/x/../y", "/.."])
+def test_outside_the_workspace_a_path_means_itself_whatever_is_in_its_way(scene: Scene, rest: str) -> None:
+    outside = f"{root_of(scene)}/outside"
+    Path(f"{outside}/file").touch()
+    os.symlink("loop", f"{outside}/loop")
+    link(scene, "to-file", f"{outside}/file")
+    link(scene, "to-loop", f"{outside}/loop")
+    for name in ("file", "loop", "absent"):
+        meant = os.path.normpath(f"{outside}/{name}{rest}")
+        assert canonical_path(f"{outside}/{name}{rest}", scene) == meant
+        if name != "absent":
+            assert canonical_path(f"to-{name}{rest}", scene) == meant
+
+
+def test_a_name_that_is_too_long_is_refused_in_the_same_words_whether_its_directory_is_there_or_not(scene: Scene) -> None:
+    place = f"{root_of(scene)}/outside"
+    there = refused(f"{place}/{'n' * 256}", scene)
+    os.rmdir(place)
+    assert refused(f"{place}/{'n' * 256}", scene) == there
+
+
 def test_a_directory_that_we_may_not_search_is_refused() -> None:
     # Root may search everything, so look as somebody else, in a place that everybody can reach.
     before = os.geteuid()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, run_confined, start_confined
+from curtainwall.host import HOME, MIB, Bounds, Confinement, ConfinementFailed, Finished, Sockets, run_confined, start_confined
 from curtainwall.host.confine import GATE
 from curtainwall.host.confine_limits import holds_processes, overuse
 from tests.support.nobody import as_nobody
@@ -247,6 +247,14 @@ def test_a_family_that_is_too_big_is_seen_from_outside() -> None:
         for one in sleepers:
             one.kill()
             one.wait()
+
+
+def test_where_no_connection_can_be_looked_at_there_are_only_pairs() -> None:
+    code = "import socket; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1)); socket.socket(socket.AF_UNIX)"
+    held = Confinement(cwd="/tmp", sockets=Sockets.NONE, bounds=Bounds(seconds=30))
+    done = asyncio.run(run_confined(["/usr/bin/python3", "-c", code], held))
+    assert done.out == b"b'x'\n"
+    assert b"Address family not supported" in done.err
 
 
 def test_no_group_stays_behind() -> None:

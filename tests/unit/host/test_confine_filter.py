@@ -4,15 +4,16 @@ import errno
 
 import pytest
 
-from curtainwall.host.confine_filter import filter_program
+from curtainwall.host import Sockets
+from curtainwall.host.confine_filter import broker_program, filter_program
 from tests.support.filters import verdict_of
 
 ALLOW = 0x7FFF0000
 X86, ARM, I386 = 0xC000003E, 0xC00000B7, 0x40000003
 
 
-def verdict(machine: str, architecture: int, number: int, *arguments: int) -> int:
-    program = filter_program(machine)
+def verdict(machine: str, architecture: int, number: int, *arguments: int, sockets: Sockets = Sockets.ANY) -> int:
+    program = filter_program(machine, sockets)
     assert program is not None
     return verdict_of(program, architecture, number, *arguments)
 
@@ -65,6 +66,31 @@ def test_no_call_sets_the_bits_by_which_a_program_runs_as_its_owner(
             assert told(number, **{f"a{flags}": making, f"a{mode}": 0o4755}) == refused(errno.EPERM)
         assert told(number, **{f"a{flags}": 1, f"a{mode}": 0o4755}) == ALLOW, "nothing is made, so the mode means nothing"
     assert verdict(machine, architecture, 437) == refused(errno.ENOSYS)
+
+
+@pytest.mark.parametrize(("machine", "architecture", "socket", "pair"), [("x86_64", X86, 41, 53), ("aarch64", ARM, 198, 199)])
+def test_unix_sockets_that_name_an_address_with_every_message_are_refused_where_sockets_are_held(
+    machine: str, architecture: int, socket: int, pair: int
+) -> None:
+    stream, datagram, raw, seqpacket, flags = 1, 2, 3, 5, 0o2004000
+    no = refused(errno.EAFNOSUPPORT)
+    for sockets in Sockets:
+        for kind in (stream, datagram, raw, seqpacket):
+            is_held = sockets is not Sockets.ANY and kind in (datagram, raw)
+            made = verdict(machine, architecture, socket, 1, kind | flags, sockets=sockets)
+            assert made == (no if is_held or sockets is Sockets.NONE else ALLOW)
+            assert verdict(machine, architecture, pair, 1, kind | flags, sockets=sockets) == (no if is_held else ALLOW)
+            assert verdict(machine, architecture, socket, 2, kind, sockets=sockets) == ALLOW
+        assert verdict(machine, architecture, socket, 40, stream, sockets=sockets) == no
+
+
+def test_the_broker_hears_of_connections_alone() -> None:
+    for machine, architecture, connect in (("x86_64", X86, 42), ("aarch64", ARM, 203)):
+        program = broker_program(machine)
+        assert program is not None
+        assert verdict_of(program, architecture, connect) == 0x7FC00000
+        assert verdict_of(program, architecture, connect + 1) == ALLOW
+    assert broker_program("pdp11") is None
 
 
 def test_calls_of_another_architecture_do_not_exist() -> None:

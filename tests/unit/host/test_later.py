@@ -35,6 +35,23 @@ def test_where_git_works_its_directory_is_open_but_for_what_it_runs(project: Pat
     assert found.git == (str(project / ".git"),)
 
 
+def test_of_a_directory_only_the_part_that_runs_is_kept(project: Path) -> None:
+    for name in (".cargo/config.toml", ".cargo/audit.toml", "sub/.forgejo/workflows/ci.yml", "sub/.forgejo/template.md"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("x")
+    kept = names(find_later(str(project)).fixed(git_works=False), project)
+    assert kept >= {".cargo/config.toml", "sub/.forgejo/workflows"}
+    assert not kept & {".cargo", ".cargo/audit.toml", "sub/.forgejo"}
+
+
+def test_a_link_in_place_of_a_directory_that_may_hold_such_names_is_set_aside(project: Path) -> None:
+    before = find_later(str(project))
+    (project / "plain").mkdir()
+    (project / "plain/config.toml").write_text("evil")
+    (project / ".cargo").symlink_to("plain")
+    assert str(project / ".cargo") in dict(set_aside(str(project), before, ()))
+
+
 def test_nothing_is_set_aside_when_nothing_came(project: Path) -> None:
     before = find_later(str(project))
     (project / "src/new.py").write_text("x")

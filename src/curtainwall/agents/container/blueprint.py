@@ -1,5 +1,7 @@
 """How a container is made: a wish and limits in, the engine's configuration out. What is not written here is not mounted or allowed."""
 
+import os
+
 from pydantic import JsonValue
 
 from curtainwall.agents.container.inside import HOME, MAIN, ORIENTATION, QUEUES, RUN, SHARED_MEMORY, TEMPORARY, WORKSPACE
@@ -16,6 +18,7 @@ def blueprint(wish: Wish, limits: Limits, owner: Owner, house: str = "") -> dict
         _mount(str(folders.workspace), WORKSPACE, is_readonly=folders.is_readonly),
         *(_mount(path, _inside(path, folders), is_readonly=False) for path in folders.pinned),
         *(_mount(path, _inside(path, folders), is_readonly=True) for path in folders.fixed),
+        *(_mount(os.devnull, _inside(path, folders), is_readonly=True) for path in folders.hidden),
         _mount(str(folders.orientation), ORIENTATION, is_readonly=True),
         # A socket can be connected to on a read-only mount; it cannot be replaced there.
         _mount(str(folders.run), RUN, is_readonly=True),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from curtainwall.agents.container.terms import Folders
 from curtainwall.facts import quoted
-from curtainwall.host import Later, TooMany, find_later, set_aside, take_owners_bits, told_of
-from curtainwall.model import HeldFile
+from curtainwall.host import MOST_FIFOS, Later, TooMany, TooManyFifos, find_fifos, find_later, set_aside, take_owners_bits, told_of
+from curtainwall.model import HeldFile, TurnFailed
 
 _RECORD = "watched.json"
 _IF_YOURS = "if it was you who wrote that meanwhile, `curtainwall sessions held` says how to put it back"
@@ -45,6 +45,8 @@ async def guarded(folders: Folders, end_leftovers: Callable[[], Awaitable[object
     if record.exists():
         await end_leftovers()
         left, held = await asyncio.to_thread(_taken_up, record)
+    if not folders.is_own:
+        folders = replace(folders, hidden=await asyncio.to_thread(_services, root))
     if folders.is_own or folders.is_readonly or is_free:
         yield Guarded(folders, left, held)
         return
@@ -63,6 +65,14 @@ async def guarded(folders: Folders, end_leftovers: Callable[[], Awaitable[object
         notes, held = await asyncio.shield(asyncio.to_thread(_looked_through, record, root, before, fixed))
         guard.notes += notes
         guard.held += held
+
+
+def _services(root: str) -> tuple[str, ...]:
+    """Return the sockets and pipes of a project, which are to be hidden; raise `TurnFailed` where there are too many."""
+    try:
+        return find_fifos(root, sockets=True)
+    except TooManyFifos:
+        raise TurnFailed(f"the project holds more than {MOST_FIFOS} sockets and named pipes, too many to be kept from an agent") from None
 
 
 def _write_down(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> None:

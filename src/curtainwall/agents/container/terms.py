@@ -70,6 +70,8 @@ class Folders:
     """Directories in the workspace that stay where they are."""
     fixed: tuple[str, ...] = ()
     """Paths in the workspace that cannot be changed, although the rest can."""
+    hidden: tuple[str, ...] = ()
+    """Sockets and named pipes in the workspace that look empty: no mount keeps an agent from the services behind them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 from curtainwall.agents.foreign import SERVER, claude_key
 from curtainwall.agents.process.terms import EGRESS_SOCKET, TOOLS_SOCKET, Folders, Limits, ProgramMissing, Reach
 from curtainwall.facts import quoted
-from curtainwall.host import Bounds, Confinement
+from curtainwall.host import Bounds, Confinement, Sockets
 from curtainwall.model import TurnFailed
 
 TRIED: Final = "2.1.325"
@@ -125,6 +125,8 @@ def confinement(start: Start, reach: Reach, limits: Limits) -> Confinement:
             (str(start.program), _PROGRAM),
         ),
         environment=_environment(folders, reach),
+        # Its run directory holds the two that it lives on, and nothing else in there is anybody's but its own.
+        sockets=Sockets.ANY,
         bounds=Bounds(seconds=None, processes=limits.children, memory=limits.memory),
     )
 

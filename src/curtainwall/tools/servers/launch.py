@@ -12,13 +12,16 @@ from typing import Final, Protocol
 from curtainwall.facts import is_beneath, quoted
 from curtainwall.host import (
     HOME,
+    MOST_FIFOS,
     Bounds,
     Confinement,
     ConfinementFailed,
     Missing,
     Piped,
     TooMany,
+    TooManyFifos,
     find_bubblewrap,
+    find_fifos,
     find_later,
     start_confined,
 )
@@ -117,6 +120,7 @@ def confinement_of(spec: ServerSpec, place: Place | None, machine: Machine) -> C
     real = tuple(dict.fromkeys(write.values()))
     readable = dict.fromkeys((outside, inside) for path, outside in read.items() for inside in (outside, path) if outside not in real)
     hidden = tuple(never for never in machine.never if any(is_beneath(never, path) and never != path for path in (*real, *read.values())))
+    hidden += _fifos(spec, (*((path, path) for path in real), *readable), hidden)
     own = workspace is not None and place is not None and place.workspace.own
     fixed = [
         path for root in real if not (own and workspace is not None and is_beneath(root, workspace)) for path in _runs_later(spec, root)
@@ -124,6 +128,18 @@ def confinement_of(spec: ServerSpec, place: Place | None, machine: Machine) -> C
     return Confinement(
         cwd=HOME, writable=real, readable=tuple(readable), fixed=tuple(fixed), hidden=hidden, environment=spec.environment, bounds=BOUNDS
     )
+
+
+def _fifos(spec: ServerSpec, given: Iterable[tuple[str, str]], hidden: Sequence[str]) -> tuple[str, ...]:
+    """Return the named pipes in directories that a server is given, as they are called inside; one that it was given by name is its own."""
+    found = dict[str, None]()
+    for outside, inside in given:
+        try:
+            fifos = find_fifos(outside)
+        except TooManyFifos:
+            raise CannotStart(f"`{spec.name}` cannot be given {quoted(outside)}: it holds more than {MOST_FIFOS} named pipes") from None
+        found |= dict.fromkeys(inside + path[len(outside) :] for path in fifos if not any(is_beneath(path, one) for one in hidden))
+    return tuple(found)
 
 
 def _runs_later(spec: ServerSpec, root: str) -> Sequence[str]:
