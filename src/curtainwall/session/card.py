@@ -23,6 +23,7 @@ from curtainwall.session.standing import covers_of, reach
 _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
 _ARGUMENTS_LIMIT = 8_000
+_HIDDEN_LIMIT = 8_000
 _MARKS_LIMIT = 3
 # What is behind a mask was not seen, and two things can have the same one.
 _MASK_START = "[masked:"
@@ -53,6 +54,7 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     lines += label_lines(labels)
     if read_only and subject.tool == SHELL_RUN:
         lines.append(READ_ONLY)
+    lines += _cut_lines(hidden_lines(subject), _HIDDEN_LIMIT)
     lines += _arguments("as written", subject.raw)
     if subject.canonical != subject.raw:
         lines += _arguments("would run as", subject.canonical)
@@ -62,6 +64,11 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
 def label_lines(labels: Mapping[Label, LabelSource]) -> list[str]:
     """Return what set each label, for whoever is asked because of one."""
     return [f"label {label_words(source)}" for source in labels.values()]
+
+
+def hidden_lines(subject: Subject) -> list[str]:
+    """Return what a card says of the values behind its masks: they look like secrets, so only their outline is shown."""
+    return [f"hides {inert(mask)}: {inert(outline)}" for mask, outline in subject.hidden.items()]
 
 
 def label_words(source: LabelSource) -> str:
