@@ -89,6 +89,7 @@ async def _runner(work: AtWork, ours: Programs, session: SessionId) -> Callable[
         new_call=lambda: CallId(house.mint()),
         say=lambda live: work.journal.say(session, live),
         sync=lambda: talk,
+        masker=work.wired.masker,
     )
 
     async def run(code: str) -> None:

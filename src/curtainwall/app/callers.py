@@ -1,7 +1,9 @@
 """Whoever talks to teams from outside: a session of their own, opened with the first call, in which every call passes the gate."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+
+from pydantic import JsonValue
 
 from curtainwall.app.openings import Wanted, inherited, open_new
 from curtainwall.app.wiring import Wired
@@ -63,9 +65,9 @@ class OutsideCaller:
         await self.enter()
         return await self._wired.gate.request(session, request.model_copy(update={"server": SERVER}), wait=wait, save=save)
 
-    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
         """Go on with a call that was asked for."""
-        return await self._wired.gate.go_on(session, call)
+        return await self._wired.gate.go_on(session, call, arguments)
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
         """Let go of a call that nobody waits for any more."""

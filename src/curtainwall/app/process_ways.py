@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from curtainwall.agents.builtin.models import Price
 from curtainwall.agents.process import BETWEEN_TURNS, EGRESS_SOCKET, TOOLS_SOCKET, Reach
 from curtainwall.app.free_hosts import told_hosts
@@ -73,9 +75,9 @@ class Present:
             raise CommandRefused(_NO_TURN)
         return await self._gate.request(session, request, wait=wait, save=save)
 
-    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
         """Go on with a call that was asked for."""
-        return await self._gate.go_on(session, call)
+        return await self._gate.go_on(session, call, arguments)
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
         """Let go of a call that nobody waits for any more."""

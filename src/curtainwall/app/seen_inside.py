@@ -1,6 +1,7 @@
 """Answers of the gate as an agent in a container can use them: paths of its workspace under the name by which it knows them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -28,9 +29,9 @@ class SeenInside:
             result = ToolResult(ok=result.ok, value=self._seen(result.value))
         return replace(answer, verdict=verdict, result=result)
 
-    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
         """Go on with a call that was asked for."""
-        return await self._gate.go_on(session, call)
+        return await self._gate.go_on(session, call, arguments)
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
         """Let go of a call that nobody waits for any more."""

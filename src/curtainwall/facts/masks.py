@@ -18,11 +18,16 @@ from curtainwall.facts.secret_shapes import MASK, MASK_START, Span, assigned_sec
 _MAX_DEPTH = 200
 _SHORTEST_KNOWN = 4
 _SHORTEST_ENCODED = 6
+_DISTINCTIVE, _LONG_KNOWN = 8, 16
+_LONGEST_OUTLINE = 400
 _MAX_PASSES = 8
 _GLANCE = 8
 _KEYS_KEPT, _LONGEST_KEPT = 1_000, 40
 # Also half an escape, of which the rest may be on its way.
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{1,2}")
+# The lines of a key, and what is neither a sign that a shell or a program acts on nor a gap between words.
+_BASE64_LINES = re.compile(r"(?:[A-Za-z0-9+/=]{40,}\s+)+")
+_LETTERS = re.compile(r"[\w+/=.:,@%~…-]+")
 
 
 class Piece(NamedTuple):
@@ -58,6 +63,32 @@ class Masker:
     def holds_known(self, text: str) -> bool:
         """Tell whether a known secret stands in a text, in any spelling."""
         return next(self._known_secrets(text), None) is not None
+
+    def credential_in(self, value: JsonValue) -> str | None:
+        """Return the name of a known credential in a text or JSON value, at any depth; None if there is none.
+
+        A value that is an ordinary word, such as the `postgres` of a test database, is masked but gives no credential away.
+        """
+        for text in _texts_in(value):
+            for span in self._known_secrets(text):
+                if _is_distinctive(span.secret):
+                    return span.kind
+        return None
+
+    def outlines(self, value: JsonValue, masked: JsonValue) -> dict[str, str]:
+        """Return for each mask that a masked value has and the value has not what it hides, in outline."""
+        if isinstance(value, str) and isinstance(masked, str):
+            if value == masked:
+                return {}
+            if MASK.fullmatch(masked):
+                return {masked: outline_of(value)}
+            return {piece.shown: outline_of(piece.real) for piece in self.pieces(value) if piece.is_hidden}
+        pairs: Iterable[tuple[JsonValue, JsonValue]] = ()
+        if isinstance(value, list) and isinstance(masked, list):
+            pairs = zip(value, masked, strict=True)
+        elif isinstance(value, dict) and isinstance(masked, dict):
+            pairs = (pair for old, new in zip(value.items(), masked.items(), strict=False) for pair in zip(old, new, strict=True))
+        return {mask: outline for old, new in pairs for mask, outline in self.outlines(old, new).items()}
 
     def begun_known(self, text: str) -> int:
         """Return where in a text a known secret may have begun that has not ended yet; the text's length if nowhere."""
@@ -191,6 +222,16 @@ def _plain(text: str) -> Piece:
     return Piece(text, text, is_hidden=False)
 
 
+def outline_of(secret: str) -> str:
+    """Return what a hidden value is made of, without its letters and digits: enough to see whether it could act."""
+    words = _BASE64_LINES.sub("…", secret)
+    outline = _LETTERS.sub("…", words)
+    if outline == "…":
+        return "letters and digits"
+    cut = f" …[{len(outline) - _LONGEST_OUTLINE} characters cut]" if len(outline) > _LONGEST_OUTLINE else ""
+    return f"{outline[:_LONGEST_OUTLINE]}{cut}"
+
+
 def contains_mask(value: JsonValue) -> str | None:
     """Return the first mask in a text or JSON value, at any depth, in keys as well; None if there is none."""
     stack: list[JsonValue] = [value]
@@ -206,6 +247,22 @@ def contains_mask(value: JsonValue) -> str | None:
             for key, inner in reversed(item.items()):
                 stack += (inner, key)
     return None
+
+
+def _texts_in(value: JsonValue) -> Iterator[str]:
+    stack: list[JsonValue] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            stack += (*item, *item.values())
+
+
+def _is_distinctive(secret: str) -> bool:
+    return len(secret) >= _LONG_KNOWN or (len(secret) >= _DISTINCTIVE and not secret.isalpha())
 
 
 def _kind_of(name: str) -> str:

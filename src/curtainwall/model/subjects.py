@@ -119,18 +119,19 @@ class Resource(Frozen):
     facts: Facts | None = None
 
 
-def _is_empty(reads: Mapping[str, str]) -> bool:
+def _is_empty(told: Mapping[str, str]) -> bool:
     # Most calls have none, and what they write into the log stays as it was.
-    return not reads
+    return not told
 
 
 class Subject(Frozen):
     """One exact request at the gate.
 
     `raw` is what the agent wrote and `canonical` what would run, both masked: they are for people and the log. `masked` tells that they
-    are not all of it. `digest` is taken over the unmasked canonical arguments and the resources, so an approval is bound to exactly what
-    would run. A plan has `steps`: the calls that it lists, each as it would be on its own. `reads` are files that a command finds where it
-    runs, each with what people are told of it: nobody is asked about them, but they set labels as if they were read.
+    are not all of it, and `hidden` gives the outline of each value behind a mask, so that people see what could act. `digest` is taken over
+    the unmasked canonical arguments and the resources, so an approval is bound to exactly what would run. A plan has `steps`: the calls
+    that it lists, each as it would be on its own. `reads` are files that a command finds where it runs, each with what people are told of
+    it: nobody is asked about them, but they set labels as if they were read.
     """
 
     kind: SubjectKind = SubjectKind.TOOL_CALL
@@ -141,6 +142,7 @@ class Subject(Frozen):
     resources: tuple[Resource, ...]
     digest: Digest
     masked: bool = False
+    hidden: Mapping[str, str] = Field(default_factory=dict[str, str], exclude_if=_is_empty)
     steps: tuple["Subject", ...] = ()
     reads: Mapping[str, str] = Field(default_factory=dict[str, str], exclude_if=_is_empty)
 

@@ -67,6 +67,7 @@ STRUCTURAL = (
     _structural(UNKNOWN_TOOL, "Tools that are not in the catalogue do not exist", "nobody said what their arguments mean"),
     _structural("invalid-arguments", "Arguments must fit the tool's schema exactly", "what cannot be read in one way is not run"),
     _structural("masked-arguments", "Masked secrets are not written", "the mask would take the place of the real one"),
+    _structural("known-credential", "Credentials of the house are not part of calls", "whoever needs one names it instead"),
     _structural("tool-changed", "A tool that describes itself anew is suspended", "a human reviewed something else"),
     _structural(NO_RESOURCES, "A call that says nothing to judge is refused", "no rule could see what it does"),
     _structural("too-many-resources", "One call touches a bounded number of things", "nobody can judge a flood"),

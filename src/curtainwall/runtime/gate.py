@@ -7,7 +7,7 @@ at again (8). The permit is durable before the call runs (9); its outcome is log
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
@@ -76,6 +76,7 @@ from curtainwall.session import OpenCall, Standing
 _LOG = logging.getLogger(__name__)
 _COUNT_EVERY = 100
 _KNOWN_WITHIN = 10.0
+_NOT_IN_LOG = "the log does not keep a value in it that looks like a secret; make the same call again, and the answer counts for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +145,12 @@ class SessionGate:
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
             for call, open_ in tuple(actor.state.calls.items()):
                 if open_.standing is Standing.ANSWERED:
-                    answers.append(await self._look_again(actor, _wish_again(call, open_, place), wait=False))
+                    wish = _wish_again(call, open_, place)
+                    kept = await self._keep_answer(actor, call) if open_.subject.masked else None
+                    answers.append(kept or await self._look_again(actor, wish, wait=False))
         return answers
 
-    async def go_on(self, session: SessionId, call: CallId) -> Answer:
+    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
         """Go on with a call that was asked for. Where it means something else by now it is dropped, and asking anew is up to the agent."""
         async with self._under_way, self._house.hold(session) as actor:
             open_ = actor.state.calls.get(call)
@@ -157,14 +160,24 @@ class SessionGate:
             if open_.standing is Standing.ASKED and approval is not None:
                 return Answer(call=call, verdict=_asking(approval.asked), waiting=True)
             place = Place(session=session, workspace=actor.state.workspace, mode=actor.state.mode)
-            wish = _wish_again(call, open_, place)
+            wish = _wish_again(call, open_, place, arguments)
             with self._waiting.on(call):
                 try:
                     await self._waiting.take_over(actor, call)
+                    if open_.subject.masked and arguments is None:
+                        return await self._keep_answer(actor, call)
                     return await self._look_again(actor, wish, wait=False, anew=False)
                 except asyncio.CancelledError:
                     await asyncio.shield(self._let_go(actor, wish, has_left=False))
                     raise
+
+    async def _keep_answer(self, actor: Actor, call: CallId) -> Answer:
+        """Drop a call whose real arguments are gone; the answer counts for the agent's next call with the same ones.
+
+        INVARIANT: a mask never runs in place of the value behind it.
+        """
+        await actor.submit(DropCall(by=SYSTEM, call=call, why=_NOT_IN_LOG))
+        return Answer(call=call, verdict=denial("call-dropped", _NOT_IN_LOG))
 
     async def drop(self, session: SessionId, call: CallId, why: str) -> None:
         """Let go of a call that nobody waits for any more; one that has ended is no fault."""
@@ -211,7 +224,7 @@ class SessionGate:
             reply = await self._hooks.before_call(prepared.subject, wish.place)
             if reply.arguments is not None:
                 # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
-                wish = replace(wish, arguments=dict(reply.arguments))
+                wish = replace(wish, arguments=_rewritten(reply.arguments, prepared))
                 prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
         except BadCall as bad:
             return await self._refuse(actor, wish, bad)
@@ -260,8 +273,8 @@ class SessionGate:
 
     async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
         """Step 7, where configured: an automatic approver may only approve; anything else it does passes the ask on."""
-        if self._approver is None or subject.steps:
-            # A plan is answered for later, and that is a human's to do.
+        if self._approver is None or subject.steps or subject.masked:
+            # A plan is answered for later, and a program is told nothing of what a mask hides: both are a human's to answer.
             return
         try:
             words = human_words(self._house.feed, actor.stream, self._house.rules())
@@ -330,9 +343,17 @@ class SessionGate:
             actor.uncounted = 0
 
 
-def _wish_again(call: CallId, open_: OpenCall, place: Place) -> _Wish:
-    """Return a call that is open as it was first made."""
-    return _Wish(call, open_.subject.tool, dict(open_.subject.raw), open_.turn, place)
+def _wish_again(call: CallId, open_: OpenCall, place: Place, arguments: Mapping[str, JsonValue] | None = None) -> _Wish:
+    """Return a call that is open as it was first made; `arguments` are its agent's, for where the log has them masked."""
+    # Where nothing is masked the log knows better: a hook may have changed what the agent wrote.
+    written = arguments if arguments is not None and open_.subject.masked else open_.subject.raw
+    return _Wish(call, open_.subject.tool, dict(written), open_.turn, place)
+
+
+def _rewritten(arguments: Mapping[str, JsonValue], prepared: Prepared) -> dict[str, JsonValue]:
+    """Return what hooks want to run. They see arguments masked; one that they leave as it is stays as the agent wrote it."""
+    shown, real = prepared.subject.canonical, prepared.arguments
+    return {key: real[key] if key in real and shown.get(key) == value else value for key, value in arguments.items()}
 
 
 def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:

@@ -200,11 +200,9 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
         # A human's yes to this very plan, kept while its agent was gone, is a yes to its steps; no other standing answer is.
         steps = (given for grant in once for given in step_grants(case.subject, verdict, grant.by, case.call, case.moment))
         return (*(GrantUsed(at=at, grant=grant.id) for grant in once), _permit(case, verdict, (answer,)), *steps)
-    if case.subject.masked:
-        # INVARIANT: nobody is asked about what they cannot be shown.
-        unseen = (
-            "it needs a human's answer, and holds what looks like a secret, which no human would be shown; leave that part to the human"
-        )
+    if any(each.masked and not each.hidden for each in case.subject.steps or (case.subject,)):
+        # INVARIANT: nobody is asked about what they cannot be shown, not even in outline.
+        unseen = "it needs a human's answer and holds a part that no human would be shown; leave that part to the human"
         return (case.deny(denial("masked-arguments", unseen)),)
     is_plan = bool(case.subject.steps)
     read_only = not may_change_files(state.workspace, state.mode)

@@ -24,6 +24,7 @@ from curtainwall.session.standing import covers_of, is_for_one_call, reach
 _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
 _ARGUMENTS_LIMIT = 8_000
+_HIDDEN_LIMIT = 8_000
 _MARKS_LIMIT = 3
 # What was found when a call was looked at, in words that begin a line of the card.
 _LOOKED_AT: Final[Mapping[str, tuple[str, ...]]] = {GIT_PUSH: ("pushes",), MOVE_FILE: ("moves",)}
@@ -59,6 +60,7 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     lines += label_lines(labels)
     if read_only and subject.tool == SHELL_RUN:
         lines.append(READ_ONLY)
+    lines += _cut_lines(hidden_lines(subject), _HIDDEN_LIMIT)
     lines += _arguments("as written", subject.raw)
     if subject.canonical != subject.raw:
         lines += _arguments("would run as", subject.canonical)
@@ -68,6 +70,11 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
 def label_lines(labels: Mapping[Label, LabelSource]) -> list[str]:
     """Return what set each label, for whoever is asked because of one."""
     return [f"label {label_words(source)}" for source in labels.values()]
+
+
+def hidden_lines(subject: Subject) -> list[str]:
+    """Return what a card says of the values behind its masks: they look like secrets, so only their outline is shown."""
+    return [f"hides {inert(mask)}: {inert(outline)}" for mask, outline in subject.hidden.items()]
 
 
 def label_words(source: LabelSource) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from curtainwall.model import SHELL_RUN, CallId, Grant, GrantGiven, GrantScope, Label, LabelSource, Mode, Moment, Subject, Verdict, Who
-from curtainwall.session.card import READ_ONLY, label_lines, visible
+from curtainwall.session.card import READ_ONLY, hidden_lines, label_lines, visible
 from curtainwall.session.standing import covers_of
 
 LONGEST_PLAN: Final = 32_000
@@ -55,6 +55,7 @@ def _step_lines(place: int, step: Subject, verdict: Verdict, plan: Subject) -> I
     covers = covers_of(_of_step(verdict, place), plan)
     yield f"step {place + 1}: {visible(step.tool)}, {'which asks' if covers else 'which is allowed anyway'}"
     yield from (f"wants {cover.role} {visible(cover.value)} ({visible(', '.join(cover.rules))})" for cover in covers)
+    yield from hidden_lines(step)
     yield from (f"with {visible(name)}: {visible(json.dumps(value, ensure_ascii=False))}" for name, value in step.canonical.items())
 
 

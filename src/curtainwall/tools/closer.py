@@ -22,6 +22,7 @@ def meaning_more(prepared: Prepared, more: Mapping[str, JsonValue], resources: t
         "resources": every,
         "digest": subject_digest(subject.kind, subject.tool, canonical, every),
         "masked": subject.masked or shown != dict(more),
+        "hidden": {**subject.hidden, **masker.outlines(dict(more), shown)},
     }
     return Prepared(subject=subject.model_copy(update=told), arguments=canonical)
 

@@ -97,18 +97,23 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
     name = entry.itself.value
     kind = _kind(entry, resources)
     raw = {key: _masked(_said_of(entry, key), value, setting.masker) for key, value in arguments.items()}
+    shown = {
+        key: raw[key] if key in raw and arguments[key] is value else _masked(_said_of(entry, key), value, setting.masker)
+        for key, value in canonical.items()
+    }
+    is_masked = raw != arguments
+    if is_masked and (credential := setting.masker.credential_in(arguments)):
+        raise BadCall("known-credential", f"an argument holds the credential `{credential}`, which never travels in a call; leave it out")
     subject = Subject(
         kind=kind,
         tool=name,
         effect=entry.spec.effect,
         raw=raw,
-        canonical={
-            key: raw[key] if key in raw and arguments[key] is value else _masked(_said_of(entry, key), value, setting.masker)
-            for key, value in canonical.items()
-        },
+        canonical=shown,
         resources=resources,
         digest=subject_digest(kind, name, canonical, resources),
-        masked=raw != arguments,
+        masked=is_masked,
+        hidden={**setting.masker.outlines(arguments, raw), **setting.masker.outlines(canonical, shown)} if is_masked else {},
     )
     return Prepared(subject=subject, arguments=canonical)
 

@@ -25,6 +25,7 @@ def plan_of(plan: Prepared, prepare: PrepareCall) -> Prepared:
         "canonical": canonical,
         "digest": subject_digest(of_plan.kind, of_plan.tool, canonical, of_plan.resources),
         "masked": any(step.masked for step in steps),
+        "hidden": {mask: outline for step in steps for mask, outline in step.hidden.items()},
         "steps": steps,
     }
     return Prepared(subject=of_plan.model_copy(update=told), arguments=canonical)

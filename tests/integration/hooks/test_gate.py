@@ -215,11 +215,27 @@ def test_a_rewrite_that_means_nothing_is_denied(workspace: Path, far: FarSide, t
 
 def test_a_rewrite_cannot_bring_a_mask_into_a_file(workspace: Path, far: FarSide, tmp_path: Path) -> None:
     async def story() -> None:
-        found = settings(tmp_path, PreToolUse=rewriting(tmp_path, path=str(workspace / "b")))
+        found = settings(tmp_path, PreToolUse=rewriting(tmp_path, content="key: [masked:github-token:1a2b3c4d]"))
         async with staged(workspace, far, found) as (_, gate, session):
             secret = CallRequest(tool="filesystem.write_file", arguments={"path": "a", "content": "ghp_" + "a1B2" * 9})
             assert (await gate.request(session, secret)).verdict.because == ("masked-arguments",)
             assert far.lines == []
+
+    run(story())
+
+
+def test_what_a_rewrite_leaves_masked_stays_as_the_agent_wrote_it(workspace: Path, far: FarSide, tmp_path: Path) -> None:
+    written: list[object] = []
+    far.on_run = lambda prepared: written.append(prepared.arguments["content"])
+
+    async def story() -> None:
+        found = settings(tmp_path, PreToolUse=rewriting(tmp_path, path=str(workspace / "b")))
+        async with staged(workspace, far, found) as (_, gate, session):
+            content = "password = 'hunter2-and-more'"
+            secret = CallRequest(tool="filesystem.write_file", arguments={"path": "a", "content": content})
+            assert (await gate.request(session, secret)).result is not None
+            assert far.lines == [f"filesystem.write_file {workspace / 'b'}"]
+            assert written == [content]
 
     run(story())
 

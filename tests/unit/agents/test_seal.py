@@ -1,7 +1,7 @@
-"""A saved program is taken up only where it was saved, by whoever saved it, as it was saved."""
+"""A saved program is taken up only where it was saved, by whoever saved it, as it was saved, and nobody else can read it."""
 
 import base64
-import zlib
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +11,13 @@ from curtainwall.model import Broken, CallId
 from tests.support.covers import covers
 
 KEY = b"k" * 32
-SNAPSHOT = Snapshot(b"\0interpreter" * 100, "so far\n", {7: Pending(CallId("c1"), "far.look", {"path": "a", "n": 1})})
+SNAPSHOT = Snapshot(b"\0interpreter" * 100, "so far\n", {7: Pending(CallId("c1"), "far.look", {"path": "a", "n": 1})}, "x = 1")
+OF_0_1_0 = {
+    "dump": "eAFjyMwrSS0qKEoFkgyj7NFwGE0Do2lgEKcBAI0+1mA=",
+    "prints": "so far\n",
+    "pending": {"7": ["c1", "far.look", {"path": "a", "n": 1}]},
+    "mac": "fb781fa230999d5b4eddd45682a672afdac9b7416fe63528a337df741270d937",
+}
 
 
 def sealed() -> dict[str, Any]:
@@ -22,6 +28,20 @@ def sealed() -> dict[str, Any]:
 
 def test_what_was_sealed_here_opens_here() -> None:
     assert Seal(KEY).open(sealed(), "s1:p1:3") == SNAPSHOT
+
+
+def test_what_0_1_0_saved_opens_and_has_no_code() -> None:
+    found = Seal(KEY).open(OF_0_1_0, "s1:p1:3")
+    assert found == Snapshot(SNAPSHOT.dump, SNAPSHOT.prints, SNAPSHOT.pending)
+
+
+@covers("agents.saved-programs-are-sealed")
+def test_nobody_reads_a_saved_program_without_the_key() -> None:
+    told = json.dumps(sealed())
+    for word in ("interpreter", "so far", "far.look", "x = 1"):
+        assert word not in told
+        assert word.encode() not in base64.b64decode(sealed()["sealed"])
+    assert sealed() != sealed()
 
 
 @pytest.mark.parametrize("about", ["s2:p1:3", "s1:p2:3", "s1:p1:4", "", "s1:p1:3\0"])
@@ -40,7 +60,7 @@ def test_another_key_opens_nothing() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"dump": base64.b64encode(zlib.compress(b"mine")).decode()},
+        {"dump": base64.b64encode(b"mine").decode()},
         {"prints": "other words\n"},
         {"pending": {}},
         {"pending": {"7": ["c1", "far.look", {"path": "b", "n": 1}]}},
@@ -53,7 +73,17 @@ def test_another_key_opens_nothing() -> None:
 @covers("agents.saved-programs-are-sealed")
 def test_a_change_anywhere_is_noticed(change: dict[str, Any]) -> None:
     with pytest.raises(Broken):
-        Seal(KEY).open({**sealed(), **change}, "s1:p1:3")
+        Seal(KEY).open({**OF_0_1_0, **change}, "s1:p1:3")
+
+
+@pytest.mark.parametrize("place", [0, 5, 12, 40, -1])
+@covers("agents.saved-programs-are-sealed")
+def test_one_other_bit_is_noticed(place: int) -> None:
+    data = bytearray(base64.b64decode(sealed()["sealed"]))
+    data[place] ^= 1
+    for changed in (base64.b64encode(data).decode(), base64.b64encode(data[:-3]).decode(), "", "no Base64!"):
+        with pytest.raises(Broken, match="not saved by us"):
+            Seal(KEY).open({"sealed": changed}, "s1:p1:3")
 
 
 @pytest.mark.parametrize("told", [None, "x", [], {}, {"dump": 1, "prints": "", "pending": {}, "mac": ""}, {"mac": "a"}])

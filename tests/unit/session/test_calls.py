@@ -475,10 +475,20 @@ def test_plan_mode_inspects_and_changes_nothing() -> None:
 
 
 UNSEEN = wish("c1", push("github.com/me/r")).subject.model_copy(update={"masked": True})
+OUTLINED = UNSEEN.model_copy(update={"hidden": {"[masked:password:12345678]": "letters and digits", "[masked:token:87654321]": "$(…\n…)"}})
 
 
 @covers("session.nobody-is-asked-about-what-they-cannot-be-shown")
-def test_what_holds_a_masked_part_is_denied_where_it_would_be_asked_about() -> None:
+def test_a_card_shows_what_its_masks_hide_in_outline() -> None:
+    hidden = asked(PUSH).model_copy(update={"subject": OUTLINED})
+    here = given(ready()).when(hidden).then(CallRequested, like(ApprovalAsked, digest=OUTLINED.digest))
+    lines = here.log[-1].shown.split("\n")
+    assert "hides [masked:password:12345678]: letters and digits" in lines
+    assert "hides [masked:token:87654321]: $(…\\n…)" in lines
+
+
+@covers("session.nobody-is-asked-about-what-they-cannot-be-shown")
+def test_what_holds_a_part_that_nobody_would_be_shown_is_denied_where_it_would_be_asked_about() -> None:
     unseen = asked(PUSH).model_copy(update={"subject": UNSEEN})
     here = given(ready()).when(unseen).then(CallRequested, like(CallDenied, call=PUSH.call))
     assert here.log[-1].verdict.because == ("masked-arguments",)

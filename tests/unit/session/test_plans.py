@@ -199,11 +199,18 @@ def test_a_plan_that_is_too_long_to_be_shown_is_refused() -> None:
     given(ready(PROJECT)).when(requested(long)).then(CallRequested, like(CallDenied, verdict__because=("plan-too-long",)))
 
 
-def test_a_plan_with_a_secret_in_it_is_refused() -> None:
+def test_a_plan_with_a_part_that_nobody_would_be_shown_is_refused() -> None:
     hidden = ONE.model_copy(update={"masked": True})
     given(ready(PROJECT)).when(requested(wish("p", plan(hidden)))).then(
         CallRequested, like(CallDenied, verdict__because=("masked-arguments",))
     )
+
+
+def test_a_plan_shows_what_its_masks_hide_in_outline() -> None:
+    hidden = ONE.model_copy(update={"masked": True, "hidden": {"[masked:token:12345678]": "$(…)"}})
+    here = given(ready(PROJECT)).when(requested(wish("p", plan(hidden)))).then(CallRequested, ApprovalAsked)
+    (open_,) = here.state.approvals.values()
+    assert "hides [masked:token:12345678]: $(…)" in open_.asked.shown.split("\n")
 
 
 @pytest.mark.parametrize("scope", [GrantScope.SESSION, GrantScope.PROJECT])

@@ -9,6 +9,8 @@ from pydantic import JsonValue
 from curtainwall.agents.builtin.history import Conversation
 from curtainwall.agents.builtin.program import CallReply, Given, Raised, Waits
 from curtainwall.agents.builtin.seal import Pending
+from curtainwall.facts import Masker
+from curtainwall.facts.secret_shapes import is_secret_key
 from curtainwall.model import (
     Answer,
     CallDenied,
@@ -27,6 +29,7 @@ from curtainwall.model import (
 )
 
 _LONGEST = 200
+_LOOKED_AT = 4_000
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class TurnCalls:
     new_call: Callable[[], CallId]
     say: Callable[[Live], None]
     sync: Callable[[], Conversation]
+    masker: Masker
     context: str = ""
     stopped: str | None = None
 
@@ -66,25 +70,26 @@ class TurnCalls:
 
     async def request(self, pending: Pending, save: Save) -> CallReply:
         """Make a call; where a human is asked, do not wait for the answer."""
-        self.say(Live(kind="doing", text=_doing(pending)))
+        self.say(Live(kind="doing", text=self._doing(pending)))
         request = CallRequest(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.turn)
         return self._reply(await self.gate.request(self.session, request, wait=False, save=save))
 
-    async def settle(self, call: CallId) -> CallReply:
+    async def settle(self, pending: Pending) -> CallReply:
         """Return what became of a call that was made before; run it where it was granted meanwhile."""
+        call = pending.call
         end = self.talk.calls[call].end
         if isinstance(end, CallDropped) and end.shares is not None and end.shares in self.talk.calls:
             end = self.talk.calls[end.shares].end
         match end:
             case None:
                 try:
-                    return self._reply(await self.gate.go_on(self.session, call))
+                    return self._reply(await self.gate.go_on(self.session, call, pending.arguments))
                 except NotFound:
                     # It ended a moment ago, by an answer from elsewhere; the log knows how.
                     self.talk = self.sync()
                     if self.talk.calls[call].end is None:
                         raise
-                    return await self.settle(call)
+                    return await self.settle(pending)
             case CallFinished():
                 return _finished(end.ok, self.talk.load(end.shown or end.result))
             case CallDenied():
@@ -98,6 +103,23 @@ class TurnCalls:
     async def drop(self, call: CallId) -> None:
         """Say that nobody waits for a call any more."""
         await self.gate.drop(self.session, call, "the program that made it is over")
+
+    def _doing(self, pending: Pending) -> str:
+        """Return a call in a few words for screens, without its secrets."""
+        told = ", ".join(f"{name}={self._beginning(name, value)!r}" for name, value in pending.arguments.items())
+        text = f"{pending.tool}({told})"
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+    def _beginning(self, name: str, value: JsonValue) -> str:
+        if is_secret_key(name):
+            return str(self.masker.mask_json({name: value}))[:_LONGEST]
+        shown, seen = "", 0
+        # What is cut off may be half of a secret, so nothing is shown that stands far beyond the beginning.
+        for piece in self.masker.pieces(str(value)[:_LOOKED_AT]):
+            if seen >= _LONGEST:
+                break
+            shown, seen = shown + (piece.shown if piece.is_hidden else piece.shown[: _LONGEST - seen]), seen + len(piece.real)
+        return shown
 
     def _reply(self, answer: Answer) -> CallReply:
         self.context += f"{answer.context}\n" if answer.context else ""
@@ -117,9 +139,3 @@ def _finished(ok: bool, value: JsonValue) -> Given | Raised:
 
 def _denied(because: tuple[str, ...], reason: str) -> Raised:
     return Raised("PermissionError", f"denied by {', '.join(f'`{rule}`' for rule in because) or 'policy'}: {reason}")
-
-
-def _doing(pending: Pending) -> str:
-    told = ", ".join(f"{name}={str(value)[:_LONGEST]!r}" for name, value in pending.arguments.items())
-    text = f"{pending.tool}({told})"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -25,17 +25,19 @@ _KEPT_IN_MEMORY = 64
 
 
 class BuiltinAgent:
-    """Our own agent, for any number of sessions. What it holds in memory is only there to be quick; the log knows it all."""
+    """Our own agent, for any number of sessions. The log knows all that it holds in memory, but for what is masked there."""
 
     def __init__(self, around: Around, threshold: float | None) -> None:
         self._around = around
         self._threshold = threshold
         self._known: OrderedDict[SessionId, Known] = OrderedDict()
+        self._written: dict[SessionId, dict[str, str]] = {}
         self._surface: tuple[Sequence[ToolSpec], Surface] | None = None
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done or has to wait."""
-        turn = Turn(self._around, at, self._synced(at.session), self._seen_tools(), self._synced, self._threshold)
+        written = self._written.setdefault(at.session, {})
+        turn = Turn(self._around, at, self._synced(at.session), self._seen_tools(), self._synced, self._threshold, written)
         try:
             result = await turn.work()
         except ModelFault as fault:
@@ -45,6 +47,8 @@ class BuiltinAgent:
             await surely(turn.settle_up())
             raise
         await turn.settle_up()
+        if result.status is not TurnStatus.WAITING:
+            self._written.pop(at.session, None)
         return result
 
     async def compact(self, session: SessionId, instructions: str) -> None:
@@ -59,6 +63,7 @@ class BuiltinAgent:
     def forget(self, session: SessionId) -> None:
         """Let go of what is held in memory for a session."""
         self._known.pop(session, None)
+        self._written.pop(session, None)
 
     def last_words(self, session: SessionId) -> str:
         """Return what the agent said last."""

@@ -88,7 +88,7 @@ class Calls(Protocol):
         """Return the open call whose ask this one has joined, or the call itself."""
         ...
 
-    async def settle(self, call: CallId) -> CallReply:
+    async def settle(self, pending: Pending) -> CallReply:
         """Find out what became of a call that was made before a wait, and run it where it was granted meanwhile."""
         ...
 
@@ -120,6 +120,14 @@ class _Resting:
     numbers: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A program as it was saved, and at which of its steps."""
+
+    step: int
+    snapshot: Snapshot
+
+
 class _IsWrong(Exception):
     """The checker found the program wrong before it changed anything."""
 
@@ -140,10 +148,13 @@ class Programs:
     ) -> Ended | Parked:
         """Run a program of a session from its beginning, or on from where it was saved."""
         about = f"{session}:{program.id}"
+        snapshot = None if saved is None else self.seal.open(self.journal.load(saved.state), f"{about}:{saved.step}")
+        if snapshot is not None and snapshot.code is not None:
+            program = Program(id=program.id, code=snapshot.code)
         checked = self.workers.checkers.start(session, program.code, surface.stubs)
         run = _Run(self, about, program, surface, calls, checked, self.seal.way_out(about))
         try:
-            return await run.run(saved)
+            return await run.run(None if saved is None or snapshot is None else _Saved(saved.step, snapshot))
         except _IsWrong as wrong:
             await run.give_up()
             return Ended(
@@ -175,7 +186,7 @@ class _Run:
     """Calls whose result the program has not been given, by the interpreter's number."""
     tasks: dict[int, asyncio.Task[CallReply]] = field(default_factory=dict[int, "asyncio.Task[CallReply]"])
 
-    async def run(self, saved: SavedProgram | None) -> Ended | Parked:
+    async def run(self, saved: "_Saved | None") -> Ended | Parked:
         resting: _Resting | None = None
         try:
             while True:
@@ -195,9 +206,7 @@ class _Run:
         await self._let_rest_end()
         return Ended(self.prints.text.rstrip("\n"), ok=True)
 
-    async def _stretch(
-        self, worker: AsyncMontySession, saved: SavedProgram | None, resting: "_Resting | None"
-    ) -> "Parked | _Resting | None":
+    async def _stretch(self, worker: AsyncMontySession, saved: "_Saved | None", resting: "_Resting | None") -> "Parked | _Resting | None":
         """Run on with one worker until the program is over, parked, or waits for so long that others should have the worker."""
         if resting is not None:
             snapshot = await self._loaded(worker, resting.dump)
@@ -227,9 +236,9 @@ class _Run:
     async def _start(self, worker: AsyncMontySession) -> _Snapshot:
         return await worker.feed_start(with_value_told(self.program.code), print_callback=self.prints.take)
 
-    async def _restore(self, worker: AsyncMontySession, saved: SavedProgram) -> _Snapshot:
+    async def _restore(self, worker: AsyncMontySession, saved: "_Saved") -> _Snapshot:
         """Load the program as it was saved. Calls that the log knows are settled, the others never ran and are made now."""
-        snapshot = self.programs.seal.open(self.programs.journal.load(saved.state), f"{self.about}:{saved.step}")
+        snapshot = saved.snapshot
         self.step = saved.step
         self.prints.restore(snapshot.prints)
         self.open_ = dict(snapshot.pending)
@@ -254,7 +263,7 @@ class _Run:
         if pending.tool == SLEEP:
             return _slept(pending)
         if self.calls.knows(pending.call):
-            return self.calls.settle(pending.call)
+            return self.calls.settle(pending)
         return self._request(pending, self._saver(dump))
 
     async def _follow(
@@ -317,7 +326,7 @@ class _Run:
         """Return what gives the program as it stands now, sealed and kept once somebody needs it."""
         # INVARIANT: a later place in the program has a higher number, whichever of them reaches the log first.
         self.step += 1
-        step, snapshot = self.step, Snapshot(dump, self.prints.saved, dict(self.open_))
+        step, snapshot = self.step, Snapshot(dump, self.prints.saved, dict(self.open_), self.program.code)
 
         async def save() -> SavedProgram:
             close = partial(self.programs.seal.close, snapshot, f"{self.about}:{step}")

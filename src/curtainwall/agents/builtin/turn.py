@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from curtainwall.agents.builtin.calls import TurnCalls
 from curtainwall.agents.builtin.compaction import Compacted, compacted, estimate
 from curtainwall.agents.builtin.hearing import Hearing
 from curtainwall.agents.builtin.history import Conversation
 from curtainwall.agents.builtin.instructions import NAMES, NONE, Remembered, compact_instructions, digest_of, read_instructions
-from curtainwall.agents.builtin.program import Parked, Programs
+from curtainwall.agents.builtin.program import Ended, Parked, Programs
 from curtainwall.agents.builtin.prompt import system_prompt
 from curtainwall.agents.builtin.stubs import Surface
 from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, Model, ModelFault, Program, Prompt, Reply
-from curtainwall.facts import Masker
+from curtainwall.facts import Masker, contains_mask
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     AgentSpoke,
@@ -58,6 +58,10 @@ from curtainwall.model import (
 
 _LONGEST_RESULT = 30_000
 _LONGEST_MASKED = 400_000
+_LOST_CODE = (
+    "The program was not run and changed nothing: the process that was given it ended, and the log does not keep a value in it that looks "
+    "like a secret. Write the program again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ class Turn:
     tools: tuple[Sequence[ToolSpec], Surface]
     sync: Callable[[SessionId], Known]
     threshold: float | None
+    written: dict[str, str] = field(default_factory=dict[str, str])
+    """The programs of the last reply as the model wrote them, by id; the log has them masked."""
     skills: Sequence[tuple[str, str]] = ()
     hosts: str = ""
     began: Millis = 0
@@ -240,7 +246,13 @@ class Turn:
             program, saved = self.talk.programs[0], self.talk.saved
             going_on = saved if saved is not None and saved.program == program.id else None
             calls.talk = self.talk
-            ended = await self.around.programs.run(self.at.session, program, self.tools[1], calls, going_on)
+            code = self.written.get(program.id, program.code)
+            if going_on is None and program.id not in self.written and contains_mask(program.code):
+                # The log has it masked, and a mask must never run in place of the value behind it.
+                ended = Ended(_LOST_CODE, ok=False)
+            else:
+                as_written = Program(id=program.id, code=code)
+                ended = await self.around.programs.run(self.at.session, as_written, self.tools[1], calls, going_on)
             if isinstance(ended, Parked):
                 return ended
             text = f"{ended.text}\n{calls.context}" if calls.context else ended.text
@@ -278,6 +290,9 @@ class Turn:
             failed = ModelFailed(at=now(), turn=turn, request=request, failure="interrupted", usage=heard.used(prompt))
             await surely(self.record(*self._pieces(heard.rest()), failed))
             raise
+        if purpose == "turn":
+            self.written.clear()
+            self.written.update({program.id: program.code for program in reply.said.programs})
         reply = self._masked(reply)
         usage = reply.usage
         try:
@@ -333,7 +348,10 @@ class Turn:
         )
 
     def _masked(self, reply: Reply) -> Reply:
-        """Return the reply as everyone sees it; a secret that a model makes up or repeats is masked where it enters."""
+        """Return the reply as everyone sees it; a secret that a model makes up or repeats is masked where it enters.
+
+        Its programs run as they were written all the same, from memory and from sealed snapshots.
+        """
         mask = self.around.masker
         said = reply.said
         programs = tuple(Program(id=program.id, code=mask.mask_text(program.code)) for program in said.programs)
@@ -351,6 +369,7 @@ class Turn:
             new_call=lambda: CallId(ordered_id(around.clock.now(), around.clock.entropy(5))),
             say=lambda live: around.journal.say(session, live),
             sync=lambda: self.sync(session).talk,
+            masker=around.masker,
         )
 
     def _place(self) -> Place:

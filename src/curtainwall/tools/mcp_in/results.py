@@ -24,6 +24,7 @@ _HINTS = {
     "repeated-call": "change the call, or wait a minute",
     "ask-storm": "wait a minute, then ask for what matters most",
     "masked-arguments": "leave the masked text where it is and edit the lines around it",
+    "known-credential": "leave the value out; where a tool takes a credential, give it the credential's name",
 }
 _OTHERWISE = "the same call will be refused again: use what the rule leaves open (the workspace is free), or tell the human what you need"
 _APPROVAL = re.compile(r"\s*\(?approval\s+`?[0-9a-z]{6}`?\)?", re.IGNORECASE)

@@ -9,6 +9,7 @@ import pytest
 
 from curtainwall.facts import Masker
 from curtainwall.model import (
+    BadCall,
     CallId,
     CallPermitted,
     Effect,
@@ -100,10 +101,15 @@ def test_a_note_in_a_workspace_of_ones_own_is_for_all_and_says_so(stage: Stage) 
 
 
 def test_secrets_are_masked_before_they_are_written(stage: Stage) -> None:
-    stage.run(stage.prepare("remember", "it is correct horse battery"))
+    stage.run(stage.prepare("remember", "password: hunter2-and-more"))
     kept = stage.notebook.path_for(stage.project.workspace).read_text()
-    assert "horse" not in kept
+    assert "hunter2" not in kept
     assert "[masked:" in kept
+
+
+def test_a_known_credential_is_not_remembered(stage: Stage) -> None:
+    with pytest.raises(BadCall, match="holds the credential `password`"):
+        stage.prepare("remember", "it is correct horse battery")
 
 
 def test_a_secret_that_was_written_by_hand_is_masked_when_it_is_recalled(stage: Stage) -> None:
