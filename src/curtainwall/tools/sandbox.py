@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -64,8 +64,8 @@ class Sandboxes:
         own = place.workspace.own and is_beneath(root, place.workspace.path)
         if own:
             # Nobody but its agents puts anything there, so its sockets and pipes are their own.
-            given = {"writable": (root,)} if write else {"readable": ((root, root),)}
-            yield Opened(Confinement(cwd=root, sockets=Sockets.ANY, **given))
+            confined = Confinement(cwd=root, sockets=Sockets.ANY)
+            yield Opened(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
         elif not write:
             yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)))
         elif place.mode is Mode.BYPASS:
