@@ -35,15 +35,45 @@ SHAPED = st.one_of(
     run(24).map("sk_live_".__add__),
     run(36).map("npm_".__add__),
     run(30).map("hf_".__add__),
+    run(64, "0123456789abcdef").map("dop_v1_".__add__),
+    run(32, "0123456789abcdef").map("shpat_".__add__),
+    run(28, ALNUM + "_-").map("GOCSPX-".__add__),
+    run(30).map("dckr_pat_".__add__),
+    run(24).map("hvs.".__add__),
+    st.tuples(run(22), run(43)).map(lambda parts: f"SG.{parts[0]}.{parts[1]}"),
 )
 PEM = st.tuples(st.sampled_from(["", "RSA ", "EC ", "OPENSSH "]), st.lists(run(60), min_size=1, max_size=6)).map(
     lambda pair: "\n".join([f"-----BEGIN {pair[0]}PRIVATE KEY-----", *pair[1], f"-----END {pair[0]}PRIVATE KEY-----"])
+)
+PREFIXED = st.tuples(
+    PEM,
+    st.sampled_from(["12:", "    12\t", "   12 ", "key.pem-12-", "a/key.pem:", "web-1  | ", "> ", "+", "-", "# ", "  12 | ", "12: "]),
+    st.booleans(),
+    st.booleans(),
+).map(
+    lambda told: "".join(
+        f"{told[1]}{line}\n" for line in told[0].split("\n") if not (told[2] and "BEGIN" in line) and not (told[3] and "END" in line)
+    )
 )
 HEADLESS = PEM.map(lambda key: key.partition("\n")[2])
 LINES = st.lists(
     st.sampled_from(["password: |\n", "  hunter22\n", '"token":\n', ' "abcd1234"\n', "  word\n", "\n", "  two words\n", "a" * 20 + "\n"]),
     max_size=8,
 ).map("".join)
+KEPT = st.lists(
+    st.sampled_from(
+        [
+            "machine h.org\n", "  login ann\n", "machine h login ann password ", "password ", "hunter22\n", " -p",
+            "mysql -u x -phunter22 ", "curl -u ",
+            "ann:hunter22 ", "--password ", "--token=", "hunter22 ", "<password>", "</password>\n", '{"name": "Authorization",\n',
+            '"value": "Bearer abc123def"}',
+            '["cookie", ', '"sid=hunter22"]', '"auth": ', '"YW5uOmh1bnRlcjIy"', "Basic YW5uOmh1bnRlcjIy ", "h:5432:d:u:", "\n", " ",
+            "12: ", "word ",
+            'password: str = ', '"hunter22"', "Cookie: a=b12; c=d\n", "sshpass -p ", "key: ",
+        ]
+    ),
+    max_size=8,
+).map("".join)  # fmt: skip
 PROSE = st.lists(
     st.sampled_from([*"abc XYZ\n.,:;=\"'{}[]()/\\-_", "token", "password: ", "Bearer ", "://", "sk-", "é", "[masked:", "hunter22"]),
     max_size=40,
@@ -111,7 +141,7 @@ def test_no_secret_survives_in_json_and_masking_twice_is_masking_once(value: Jso
 
 
 @settings(deadline=None)
-@given(st.text(max_size=200) | st.lists(PROSE | SHAPED | PEM | HEADLESS | LINES, max_size=8).map("".join))
+@given(st.text(max_size=200) | st.lists(PROSE | SHAPED | PEM | HEADLESS | LINES | PREFIXED | KEPT, max_size=8).map("".join))
 @example("password=ghp_" + "a" * 40 + "[masked:x:1234abcd]")
 def test_masking_twice_is_masking_once(text: str) -> None:
     once = MASKER.mask_text(text)
@@ -126,6 +156,8 @@ def test_masking_twice_is_masking_once(text: str) -> None:
         | PEM
         | HEADLESS
         | LINES
+        | PREFIXED
+        | KEPT
         | st.sampled_from([KNOWN, "first line\nsecond line", "password = hunter22", "Authorization: Basic dXNlcjpwdw=="]),
         max_size=8,
     ),
@@ -144,7 +176,7 @@ def test_masking_in_pieces_is_masking_the_whole(parts: list[str], cuts: list[int
 
 
 @settings(deadline=None)
-@given(st.lists(SHAPED | PEM | HEADLESS | LINES | PROSE, min_size=1, max_size=5), st.integers(1, 7))
+@given(st.lists(SHAPED | PEM | HEADLESS | LINES | PREFIXED | KEPT | PROSE, min_size=1, max_size=5), st.integers(1, 7))
 def test_no_secret_survives_letter_by_letter(parts: list[str], size: int) -> None:
     text = "\n".join(parts)
     stream = StreamMasker(MASKER)

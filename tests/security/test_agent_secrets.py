@@ -156,3 +156,63 @@ def test_a_secret_that_a_program_puts_together_is_masked_where_it_comes_out(home
     run(main())
     assert all("[masked:" in result for result in model.results)
     see_that_nobody_has_it(home, model)
+
+
+def test_changed_instructions_with_a_secret_in_them_are_asked_about_and_followed(home: Home) -> None:
+    file = home.project / "AGENTS.md"
+    file.write_text("say hello\n")
+    model = playing("one", "two", "three")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model, workspace=home.project) as session:
+            await session.send("go")
+            file.write_text(f"log in with password: {WORD}\n")
+            await session.send("go")
+            [ask] = session.pending
+            assert "[masked:" in ask.shown
+            await session.answer(ask.approval, granted=True)
+            await session.send("go")
+
+    run(main())
+    assert "log in with password: [masked:" in model.prompts[-1].system
+    see_that_nobody_has_it(home, model)
+
+
+KEY_LINES = [
+    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj",
+    "MzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictGeurT8jNbvJZHtCSuYEvu",
+]
+FILES = {
+    "one.pem": "\n".join(["-----BEGIN PRIVATE KEY-----", *KEY_LINES, "-----END PRIVATE KEY-----", ""]),
+    "two.pem": "\n".join(["-----BEGIN PRIVATE KEY-----", *KEY_LINES[::-1], "-----END PRIVATE KEY-----", ""]),
+    "netrc": f"machine example.org\n  login ann\n  password {WORD}\n",
+    "docker.json": '{"auths": {"r.example.org": {"auth": "YW5uOmh1bnRlcjItYW5kLW1vcmU="}}}',
+    "site.har": f'{{"headers": [{{"name": "Cookie", "value": "sid={WORD}"}}]}}',
+    "deploy.sh": f"mysql -u root -p{WORD} shop\ncurl -u ann:{WORD} https://example.org\ndeploy --password {WORD}\n",
+}
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@covers("facts.secrets-are-found-where-they-are-kept", "facts.private-keys-are-found")
+def test_a_secret_is_masked_in_what_commands_print_of_the_files_that_keep_them(home: Home) -> None:
+    commands = (
+        "head -n 2 one.pem two.pem",
+        "grep -n '' one.pem two.pem",
+        "cat -n one.pem | tail -n 3",
+        "cat netrc docker.json site.har deploy.sh",
+    )
+    code = "".join(f"print(await shell.run(command={command!r}))\n" for command in commands)
+    model = playing(runs(code), "done")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            for name, content in FILES.items():
+                write_in(session, name, content)
+            assert (await session.send("look")).status is TurnStatus.DONE
+
+    run(main())
+    assert "login ann" in model.results[0]
+    assert model.results[0].count("[masked:") >= 9
+    for secret in (WORD, "YW5uOmh1bnRlcjItYW5kLW1vcmU", *KEY_LINES):
+        assert secret not in seen_by(model)
+        assert not any(secret.encode() in content for content in kept(home).values())

@@ -59,7 +59,14 @@ def test_what_a_push_would_publish_is_told_without_half_a_secret(tmp_path: Path)
     assert TOKEN[:8] not in told
 
 
-@pytest.mark.parametrize("command", ["git -C cookie: push x=1", "git log cookie: a=1 --push origin", "git -C cookie: push token=abc12345"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git -C authorization: Digest push x=1",
+        "git log authorization: AWS4-HMAC-SHA256 --push origin",
+        "git -C authorization: Digest push token=abc12345",
+    ],
+)
 def test_a_mask_cannot_hide_words_of_a_command_from_a_rule(stage: Stage, command: str) -> None:
     (shell,) = [it for it in stage.prepare("shell.run", command=command).subject.resources if it.role == "run-command"]
     assert getattr(shell.facts, "parsed", True) is False

@@ -8,7 +8,7 @@ from curtainwall.app.config import Config
 from curtainwall.app.config_servers import ServerSection, ServerToolSection
 from curtainwall.app.home import Home, user_homes
 from curtainwall.facts import Masker
-from curtainwall.facts.secret_shapes import is_secret_key
+from curtainwall.facts.secret_names import is_secret_key
 from curtainwall.host import Shares
 from curtainwall.model import Broken, Case, Feed, Meaning
 from curtainwall.policy import Protection, host_entry

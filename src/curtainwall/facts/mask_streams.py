@@ -3,10 +3,17 @@
 import re
 
 from curtainwall.facts.masks import Masker
-from curtainwall.facts.secret_shapes import MAX_PEM, PEM_START, begun_before
+from curtainwall.facts.private_keys import BEGUN_PREFIX, LINE_PREFIX, MAX_PEM, PEM_START, body_before, last_key_end
+from curtainwall.facts.secret_names import EXPECTS, MAX_LINE, MOST_BLOCK_LINES, is_netrc_line
 
 # Words after which a secret may follow in the same line, behind blanks.
-_EXPECTS = re.compile(r"bearer|pass|pwd|secret|token|authorization|cookie|credential|key|string|-----", re.IGNORECASE)
+_EXPECTS = re.compile(
+    rf"{EXPECTS.pattern}|-----|machine[ \t]|default[ \t]|curl|mysql|mariadb|docker|podman|buildah|helm|oras|:(?:5432|\*):|[\[(][ \t]*[\"']"
+    r"|(?:name|value)[\"']?[ \t]*[:=]",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(r"[:=>][ \t]{0,64}(?:[|>][0-9+-]{0,2}[ \t]{0,32}(?:#[^\n]{0,200})?)?\r?\n?\Z")
+_PAIR_GOES_ON = re.compile(r"(?:[\"'],?|[\[(,])[ \t]{0,64}\r?\n?\Z")
 _LAST_GAP = re.compile(r"[ \t\n](?=[^ \t\n]*\Z)")
 _SOMETHING = ". "
 _MOST_HELD = 4 * MAX_PEM
@@ -59,7 +66,7 @@ class StreamMasker:
         line = held.rfind("\n", 0, limit) + 1
         gap = _LAST_GAP.search(held, line, limit) if not _EXPECTS.search(held, line, limit) else None
         # How far a line is indented counts, so what it begins with is not given out alone.
-        cut = gap.end() if gap and held[line : gap.end()].strip(" \t+-\"'") else line
+        cut = gap.end() if gap and not LINE_PREFIX.fullmatch(held, line, gap.end()) else line
         if len(held) - cut > _MOST_HELD:
             cut = len(held) - _MOST_HELD // 2
         cut = begun_before(held, cut)
@@ -69,3 +76,27 @@ class StreamMasker:
                 start = held.rfind("\n", 0, span.start) + 1
                 cut = begun_before(held, start) if len(held) - start <= _MOST_HELD else span.end
         return cut
+
+
+def begun_before(text: str, end: int) -> int:
+    """Return from which line on a text up to here may be part of a secret that goes on in the lines behind it."""
+    body = body_before(text, end, last_key_end(text, end), BEGUN_PREFIX)
+    first = text.rfind("\n", 0, body) + 1 if body < end else end
+    at = text.rfind("\n", 0, first) + 1
+    line = text[at:first]
+    for _ in range(MOST_BLOCK_LINES + 16):
+        if _goes_on(line):
+            first = min(first, at)
+        elif len(line.lstrip(" \t+-").split(maxsplit=1)) > 1 or len(line) > MAX_LINE:
+            break
+        if at == 0:
+            break
+        above = text.rfind("\n", 0, at - 1) + 1
+        line, at = text[above:at], above
+    return first
+
+
+def _goes_on(line: str) -> bool:
+    """Tell whether what a line ends in may give a secret away that begins on the next."""
+    last = line[-400:]
+    return bool(_GOES_ON.search(last)) or is_netrc_line(line.rstrip("\n")) or bool(_PAIR_GOES_ON.search(last) and EXPECTS.search(last))

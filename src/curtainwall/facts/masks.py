@@ -12,8 +12,10 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
 
+from curtainwall.facts.private_keys import private_keys
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.secret_shapes import MASK, MASK_START, Span, assigned_secrets, is_secret_key, lowered, shaped_secrets
+from curtainwall.facts.secret_names import assigned_secrets, is_login, is_secret_key
+from curtainwall.facts.secret_shapes import MASK, MASK_START, Span, lowered, shaped_secrets
 
 _MAX_DEPTH = 200
 _SHORTEST_KNOWN = 4
@@ -128,7 +130,12 @@ class Masker:
 
     def spans(self, text: str) -> list[Span]:
         """Return the stretches of a text to mask, in order, none overlapping another or a mask."""
-        found = [*self._known_secrets(text), *shaped_secrets(text), *assigned_secrets(text, lowered(text))]
+        found = [
+            *self._known_secrets(text),
+            *shaped_secrets(text),
+            *private_keys(text),
+            *assigned_secrets(text, lowered(text)),
+        ]
         if not found:
             return found
         masks = [mask.span() for mask in MASK.finditer(text)] if MASK_START in text else []
@@ -185,7 +192,12 @@ class Masker:
         if isinstance(value, str):
             return self.mask_text(value) if kind is None else self._whole(kind, value)
         if isinstance(value, list):
-            return [self._json(item, kind, depth + 1) for item in value]
+            match value:
+                case [str(name), str(item)] if kind is None and not name.count(" ") and (named := is_secret_key(name)):
+                    # `["authorization", "…"]`, as in lists of headers; a list of words stays as it is.
+                    return [self.mask_text(name), self._whole(named, item) if self._is_pair(name, item) else self.mask_text(item)]
+                case _:
+                    return [self._json(item, kind, depth + 1) for item in value]
         if isinstance(value, dict):
             # `{"name": "API_TOKEN", "value": "…"}`, as in lists of headers and variables.
             told = next((name for label in ("name", "key", "Name", "Key") if isinstance(name := value.get(label), str)), "")
@@ -193,9 +205,14 @@ class Masker:
             masked: dict[str, JsonValue] = {}
             for key, item in value.items():
                 shown, secret = self._key_of(key)
+                if secret is None and isinstance(item, str) and is_login(key, item):
+                    secret = "auth"  # noqa: S105 - the kind of secret
                 masked[shown] = self._json(item, named if named and key.lower() == "value" else secret, depth + 1)
             return masked
         return value
+
+    def _is_pair(self, name: str, value: str) -> bool:
+        return self.mask_text(f"[{json.dumps(name)}, {json.dumps(value)}]") != f"[{json.dumps(name)}, {json.dumps(value)}]"
 
     def _key_of(self, key: str) -> tuple[str, str | None]:
         """Return a key as it is shown, and which kind of secret it names; most keys come again and again."""

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote_plus
 
 from curtainwall.facts import quoted
-from curtainwall.facts.secret_shapes import is_secret_key
+from curtainwall.facts.secret_names import is_secret_key
 from curtainwall.tools.running import CannotDo
 
 Headers = tuple[tuple[str, str], ...]

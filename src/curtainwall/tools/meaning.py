@@ -25,9 +25,10 @@ from curtainwall.facts import (
     quoted,
     writes_what_runs,
 )
-from curtainwall.facts.secret_shapes import is_secret_key
+from curtainwall.facts.secret_names import is_secret_key
 from curtainwall.model import (
     EGRESS_SERVER,
+    FOLLOW_INSTRUCTIONS,
     BadCall,
     CommandFacts,
     Facts,
@@ -85,7 +86,8 @@ def prepare(catalogue: Catalogue, tool: str, arguments: JsonValue, setting: Sett
 
 
 def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -> Prepared:
-    if contains_mask(arguments):
+    # Instructions are masked before anyone sees or follows them, and nothing is written.
+    if entry.itself.value != FOLLOW_INSTRUCTIONS and contains_mask(arguments):
         raise BadCall(
             "masked-arguments",
             "an argument holds a masked secret; writing it would destroy the real one: change the other lines with `filesystem.edit_file`",

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from curtainwall.facts.mask_streams import StreamMasker
 from curtainwall.facts.masks import Masker, contains_mask
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.secret_shapes import is_secret_key
+from curtainwall.facts.secret_names import is_secret_key
 
 MASKER = Masker(b"key")
 LONG = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
@@ -327,6 +327,13 @@ def test_a_stream_never_holds_back_more_than_a_bound() -> None:
         "+" * 600 + "\n-----END PRIVATE KEY-----",
         "A\\n", f"{LONG}\n" * 900 + "-----END PRIVATE KEY-----\n", "password: |\n", "password: |\n  ", "password: |\n  " + "a1\n  " * 70,
         "password: >\n\n\n", 'password:\n"', "password:\n'" + "a" * 4000 + "\n", "password: |\n " + "a" * 4000,
+        "hvs.", "dop_v1_", "LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVkt", f"{'M' * 24}.", ":AA" + "a" * 33, "?sig=a", "--password a", "<password>",
+        '["authorization", ', '"name": "token", "value": ', "machine a login b password ", "machine a\n", "login a\npassword b\n",
+        "mysql -pabc ",
+        "curl -u a:", "a:5432:", "basic YWFh", "auth=", "sshpass -p ", "key.pem:12:-----BEGIN PRIVATE KEY-----\n", "password=/a",
+        "password=$",
+        "a:" * 300 + "\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----\n" + "a-" * 80 + "\n", "\\n\\n-----END PRIVATE KEY-----",
+        "\\t" * 300 + "-----END PRIVATE KEY-----\n", "token='" + "a-" * 200 + "'",
     ],
 )  # fmt: skip
 def test_a_megabyte_of_malice_takes_a_moment(unit: str) -> None:
