@@ -20,6 +20,7 @@ STAYING: Final = Extent(entries=1_000, size=64 * 1024**2)
 """What is looked at when a move stays in the workspace; more is moved unseen, and the card says so."""
 
 _UNSEEN: Final = "something too big or too unusual to look at, so what is in it is not part of this approval"
+_UNREADABLE: Final = "something that cannot be read, or is too much to be read, so nothing will be moved"
 _CONTENTS, _COPIED, _SHOWN = "contents", "copied", "moves"
 
 
@@ -33,13 +34,16 @@ def move_closers(masker: Masker, is_protected: Callable[[str, Place], bool]) -> 
         leaves = _leaves(prepared.subject.resources, place)
         try:
             found = read_contents(source, LEAVING if leaves else STAYING)
+            bound: dict[str, JsonValue] = {_SHOWN: _told(found, masker), _CONTENTS: found.digest, _COPIED: leaves}
         except (Unbound, OSError) as fault:
             if not leaves:
                 return meaning_more(prepared, {_SHOWN: _UNSEEN}, (), masker)
-            why = str(fault) if isinstance(fault, Unbound) else "not all of it can be read"
-            hint = "move it in parts, or leave it to the user"
-            raise BadCall(RULE, f"{quoted(str(prepared.subject.raw['source']))} cannot be moved there: {why}; {hint}") from fault
-        bound: dict[str, JsonValue] = {_SHOWN: _told(found, masker), _CONTENTS: found.digest, _COPIED: leaves}
+            if is_beneath(source, place.workspace.path):
+                why = str(fault) if isinstance(fault, Unbound) else "not all of it can be read"
+                hint = "move it in parts, or leave it to the user"
+                raise BadCall(RULE, f"{quoted(str(prepared.subject.raw['source']))} cannot be moved there: {why}; {hint}") from fault
+            # INVARIANT: an agent is not told what lies outside the workspace before a human has approved that, not even by a refusal.
+            bound = {_SHOWN: _UNREADABLE, _CONTENTS: "", _COPIED: True}
         closer = meaning_more(prepared, bound, (), masker)
         # The digest of a file is a way to guess at a short one, and nobody who reads the log needs it.
         shown = {key: value for key, value in closer.subject.canonical.items() if key not in (_CONTENTS, _COPIED)}
