@@ -10,7 +10,7 @@ from typing import Self, cast
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker
-from curtainwall.host import Bounds
+from curtainwall.host import Bounds, ShareLimits, Shares
 from curtainwall.model import CallId, CallPermitted, Effect, Mode, PermitId, Place, Prepared, SessionId, ToolResult, Verdict, Workspace
 from curtainwall.policy import SECRET_PATTERNS, is_secret_name
 from curtainwall.tools import (
@@ -43,8 +43,8 @@ class Machine:
     place: Place
 
     @classmethod
-    def at(cls, root: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, bounds: Bounds | None = None) -> Self:
-        """Make one below a directory."""
+    def at(cls, root: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, bounds: Bounds | None = None, **limits: int) -> Self:
+        """Make one below a directory; `limits` are those of sessions, where they are not to be those of this machine."""
         root = Path(os.path.realpath(root))
         for name in ("home/work", "home/.ssh", "house"):
             (root / name).mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class Machine:
         (root / "home/.gitconfig").write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n")
         directories = WorkingDirectories()
         environ = {"PATH": os.environ["PATH"], "HOME": str(root / "home")}
-        sandboxes = Sandboxes()
+        sandboxes = Sandboxes(shares=Shares(ShareLimits(**limits))) if limits else Sandboxes()
         runners = {
             **shell_runners(bounds or Bounds(seconds=60), sandboxes),
             **git_runners(
@@ -83,6 +83,10 @@ class Machine:
     def as_(self, mode: Mode) -> Self:
         """Return the same machine with the session in another mode."""
         return replace(self, place=replace(self.place, mode=mode))
+
+    def in_session(self, session: str) -> Self:
+        """Return the same machine as another session has it."""
+        return replace(self, place=replace(self.place, session=SessionId(session)))
 
     def prepare(self, tool: str, **arguments: JsonValue) -> Prepared:
         return self.tools.prepare(tool, arguments, self.place)

@@ -9,6 +9,7 @@ from curtainwall.app.config_cron import JobName, JobSection
 from curtainwall.app.config_kinds import ChannelName, Count, CredentialName, Duration, FileName, ModelName, PathName, Section, written
 from curtainwall.app.config_matrix import MatrixSection
 from curtainwall.app.config_processes import ProcessesSection
+from curtainwall.app.config_sandboxes import SandboxesSection
 from curtainwall.app.config_secrets import SecretSection
 from curtainwall.app.config_serve import NotifySection, ServeSection
 from curtainwall.app.config_servers import ServerSection
@@ -264,6 +265,7 @@ class Config(Section):
     agents: Agents = Field(default_factory=dict[str, AgentSection], description="by the agent's name")
     containers: ContainersSection = ContainersSection.model_construct()
     processes: ProcessesSection = ProcessesSection.model_construct()
+    sandboxes: SandboxesSection = SandboxesSection.model_construct()
     matrix: MatrixSection = MatrixSection.model_construct()
     teams: dict[TeamName, TeamSection] = Field(default_factory=dict[str, TeamSection], description="by the team's name")
     peers: PeersSection = PeersSection.model_construct()

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,6 +24,7 @@ from curtainwall.app.dangling import dangling
 from curtainwall.app.home import Home
 from curtainwall.app.matrix_trouble import matrix_trouble
 from curtainwall.app.models import default_model_name
+from curtainwall.app.sandbox_limits import share_limits
 from curtainwall.app.shared_secrets import faults_in_secrets
 from curtainwall.app.soundness import fault_in_config
 from curtainwall.app.unshown import unshown_targets
@@ -56,7 +58,7 @@ def examine(home: Home) -> Iterator[Finding]:
     """Look at everything that our guarantees rest on."""
     for look in (_python, _kernel, _openat2, _landlock, _docker, _sqlite):
         yield look()
-    yield from _confinement()
+    yield from _confinement(home)
     for look_at in (
         _workers,
         _file_system,
@@ -110,14 +112,17 @@ def _landlock() -> Finding:
     return Finding("landlock", "warn", f"missing ({os.strerror(error)})", "boot with `lsm=landlock,…`, or install bubblewrap")
 
 
-def _confinement() -> Iterator[Finding]:
+def _confinement(home: Home) -> Iterator[Finding]:
     """Say what `host` found out about itself; it tried it."""
     found = find_bubblewrap()
     if isinstance(found, Missing):
         yield Finding("bubblewrap", "warn", f"{found.reason}; shell, git and sandboxed servers are absent", found.remedy)
         return
     yield Finding("bubblewrap", "ok", f"{found.version}: commands run without network, with the workspace alone")
-    for guarantee in confinement_report()[1:]:
+    limits = None
+    with suppress(CurtainwallError):
+        limits = share_limits(load_config(home.config).sandboxes)
+    for guarantee in confinement_report(limits)[1:]:
         yield Finding(guarantee.name, "ok" if guarantee.holds else "warn", guarantee.detail)
 
 

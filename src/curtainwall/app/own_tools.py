@@ -7,7 +7,7 @@ from curtainwall.app.home import Home, user_homes
 from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.app.secret_files import Seen, given
 from curtainwall.facts import Masker
-from curtainwall.host import Bubblewrap, Credentials, find_bubblewrap
+from curtainwall.host import Bubblewrap, Credentials, Shares, find_bubblewrap
 from curtainwall.model import SHELL_RUN, Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
 from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
 from curtainwall.tools import (
@@ -63,12 +63,13 @@ def run_tools(
     teams: Iterable[str] = (),
     closers: Mapping[str, Closer] | None = None,
     on_held: OnHeld | None = None,
+    shares: Shares | None = None,
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined.
 
     Those of teams are there where there is a team to talk to.
     """
-    directories, sandboxes = WorkingDirectories(), Sandboxes(on_held)
+    directories, sandboxes = WorkingDirectories(), Sandboxes(on_held, shares)
     runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again, own_ports), **session}
     names = tuple(teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS

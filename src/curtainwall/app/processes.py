@@ -61,6 +61,7 @@ class Processes:
                 folders_of=partial(folders_of, wired.setup.home),
                 program_of=lambda: find_claude(self._config.processes.program),
                 limits=limits_of(self._config),
+                shares=wired.shares,
             )
             self._agent = ProcessAgent(around)
         return self._agent

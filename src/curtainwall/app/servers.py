@@ -9,6 +9,7 @@ from curtainwall.app.config_servers import ServerSection, ServerToolSection
 from curtainwall.app.home import Home, user_homes
 from curtainwall.facts import Masker
 from curtainwall.facts.secret_shapes import is_secret_key
+from curtainwall.host import Shares
 from curtainwall.model import Broken, Case, Feed, Meaning
 from curtainwall.policy import Protection, host_entry
 from curtainwall.tools.servers import Grounds, Machine, Reviews, Servers, ServerSpec, ToolRoles, Ways, allowed_environment
@@ -77,9 +78,10 @@ def open_servers(
     protection: Protection,
     feed: Feed | None = None,
     ways: Ways | None = None,
+    shares: Shares | None = None,
 ) -> Servers:
     """Return the servers on this machine, which end with their sessions; none is started, and whoever asked must close them."""
-    machine = Machine(user_homes()[0], (*protection.never, str(home.root)), ways=ways)
+    machine = Machine(user_homes()[0], (*protection.never, str(home.root)), ways=ways, shares=shares)
     grounds = Grounds(machine, masker, home.root / "logs", home.root / "servers")
     return Servers(specs, Reviews(home.root / "servers"), grounds, feed)
 

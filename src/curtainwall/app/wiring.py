@@ -27,6 +27,7 @@ from curtainwall.app.own_tools import judged_tools, run_tools
 from curtainwall.app.pairs import HousePeers, Ways, cards_of, terms_of
 from curtainwall.app.protected import led_to, protection_of
 from curtainwall.app.rule_files import known_in, own_cards, own_files, own_policies, rule_sources
+from curtainwall.app.sandbox_limits import share_limits
 from curtainwall.app.secret_places import secret_files, secret_variables
 from curtainwall.app.server_ways import ServerWays
 from curtainwall.app.servers import given_secrets, open_servers, server_specs
@@ -36,7 +37,7 @@ from curtainwall.app.standing import watch_in
 from curtainwall.app.wishes import Wishes
 from curtainwall.channels.teams import Hands, Talk, Tell, team_closers, team_runners
 from curtainwall.facts import Masker, Scene, Unclear, canonical_path, is_beneath
-from curtainwall.host import Credential, Credentials
+from curtainwall.host import Credential, Credentials, Shares
 from curtainwall.model import (
     SYSTEM,
     AddLabels,
@@ -178,6 +179,7 @@ class Wired:
     talk: Talk
     wishes: Wishes
     archive: Archive
+    shares: Shares
 
     @property
     def setup(self) -> Setup:
@@ -347,21 +349,23 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
             **memory_runners(notebook_of(setup.home), masker, touched, taint),
             **of_teams,
         }
-        held = partial(note_held, house, masker)
+        held, shares = partial(note_held, house, masker), Shares(share_limits(setup.config.sandboxes))
         native = (
-            run_tools(setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams, closers, held)
+            run_tools(
+                setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams, closers, held, shares
+            )
             if runners is None
             else judged_tools(setup.home, masker, {**of_teams, **runners}, own_ports=setup.own_ports, teams=teams, closers=closers)
         )
         async with (
             aclosing(ServerWays(setup.home.authority, ask_again, own_ports=setup.own_ports, watch=watch_in(house))) as ways,
-            aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways))) as tools,
+            aclosing(Hub(native, open_servers(setup.home, setup.servers, masker, protection, house.feed, ways, shares))) as tools,
         ):
             around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
             hooks = user_hooks(setup.hooks, around, setup.home, house)
             gate = SessionGate(house, tools, hooks, parts.approver or approver_of(lambda: in_force.setup.config, around, setup.home))
             async with aclosing(lifecycle_of(hooks, setup.home, house)) as lifecycle:
-                yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes, archive)
+                yield Wired(in_force, store, house, tools, gate, hooks, lifecycle, masker, names, peers, talk, wishes, archive, shares)
 
 
 def _teller() -> Tell | None:

@@ -22,6 +22,7 @@ from curtainwall.host.holding import put_back, told_of
 from curtainwall.host.later import Later, TooMany, find_later, set_aside, take_owners_bits
 from curtainwall.host.locks import FileLock, lock_file, locked
 from curtainwall.host.piped import Piped
+from curtainwall.host.shares import Share, ShareLimits, Shares, charged_to, limits_of_this_machine
 from curtainwall.host.wires import Wire
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
@@ -58,6 +59,9 @@ __all__ = [
     "ScopeOf",
     "Secret",
     "Sending",
+    "Share",
+    "ShareLimits",
+    "Shares",
     "SocketFile",
     "Sockets",
     "Source",
@@ -68,6 +72,7 @@ __all__ = [
     "Unreachable",
     "Wire",
     "Worker",
+    "charged_to",
     "confined_worker",
     "confinement_report",
     "delete_entry",
@@ -76,6 +81,7 @@ __all__ = [
     "find_later",
     "find_monty",
     "is_served",
+    "limits_of_this_machine",
     "lock_file",
     "locked",
     "look_for_bubblewrap",

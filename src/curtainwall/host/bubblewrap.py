@@ -7,11 +7,13 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 
+from curtainwall.host.cgroups import holds_memory
 from curtainwall.host.confine_filter import filter_program
-from curtainwall.host.confine_limits import holds_processes
+from curtainwall.host.confine_limits import counts_processes, holds_processes
 from curtainwall.host.confine_mounts import plan_of
 from curtainwall.host.confine_sockets import can_broker
-from curtainwall.host.confine_terms import Confinement, ConfinementFailed
+from curtainwall.host.confine_terms import MIB, Confinement, ConfinementFailed
+from curtainwall.host.shares import ShareLimits, limits_of_this_machine
 
 _NEEDED = ("--disable-userns", "--ro-bind-fd", "--json-status-fd", "--seccomp", "--size", "--perms")
 _GET_IT = "install bubblewrap (on Debian: apt-get install bubblewrap)"
@@ -79,8 +81,8 @@ def look_for_bubblewrap(path: str | None) -> Bubblewrap | Missing:
     return Bubblewrap(path, version[0])
 
 
-def confinement_report() -> tuple[Guarantee, ...]:
-    """Return which guarantees of the confinement hold here, for `doctor`."""
+def confinement_report(limits: ShareLimits | None = None) -> tuple[Guarantee, ...]:
+    """Return which guarantees of the confinement hold here, for `doctor`; `limits` are those of sessions."""
     found = find_bubblewrap()
     if isinstance(found, Missing):
         return (Guarantee("confinement", False, f"{found.reason}; shell, git and sandboxed servers are absent; {found.remedy}"),)
@@ -99,6 +101,19 @@ def confinement_report() -> tuple[Guarantee, ...]:
             "held by the kernel" if counted else "only watched: the kernel does not count root, and its control groups are closed to us",
         ),
         Guarantee("memory limit", True, "each process by the kernel, all together watched from outside five times a second"),
+        _shares(limits or limits_of_this_machine(), is_counted=counted and not counts_processes()),
+    )  # fmt: skip
+
+
+def _shares(limits: ShareLimits, *, is_counted: bool) -> Guarantee:
+    """Say what sessions have, and who holds them to it."""
+    by = {True: "held by the kernel", False: "watched, so a moment late"}
+    memory = holds_memory()
+    return Guarantee(
+        "session limits", memory,
+        f"{limits.session_commands} commands at once for a session and {limits.commands} for all; "
+        f"{limits.session_memory // MIB} and {limits.memory // MIB} MiB of memory, {by[memory]}; "
+        f"{limits.session_processes} and {limits.processes} processes, {by[is_counted]}",
     )  # fmt: skip
 
 

@@ -8,17 +8,19 @@ import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, Self, cast
 
 from curtainwall.host.bridging import Bridge, listen_inside
 from curtainwall.host.bubblewrap import Missing, find_bubblewrap
 from curtainwall.host.cgroups import ProcessGroup
-from curtainwall.host.confine_limits import overuse, set_limits
+from curtainwall.host.confine_limits import overuse, set_limits, usage_of
 from curtainwall.host.confine_mounts import file_of, plan_of
 from curtainwall.host.confine_room import Room
 from curtainwall.host.confine_sockets import broker_words, with_sockets_held
 from curtainwall.host.confine_terms import MIB, Confinement, ConfinementFailed, Finished
 from curtainwall.host.piped import Piped
+from curtainwall.host.shares import CommandPlace, Share, Usage, charged
 
 _CHUNK: Final = 65_536
 _DRAINED: Final = 256
@@ -34,8 +36,12 @@ GATE: Final = 'echo >&"$1"; read -r go <&"$2" || exit 125; r=$1 g=$2 s=$3; shift
 class ConfinedProcess(Piped):
     """A running confined process. Whoever started it must close it; when our own process ends, however it ends, it is killed."""
 
-    def __init__(self, process: Process, outer: int, status: asyncio.StreamReader, child: int, confinement: Confinement) -> None:
+    def __init__(
+        self, process: Process, outer: int, status: asyncio.StreamReader, child: int, confinement: Confinement, charge: "Charge"
+    ) -> None:
         super().__init__(process)
+        self._charge = charge
+        self.usage = Usage()
         self._status = status
         self._child = child
         # INVARIANT: processes are named by descriptor, so that a number used again cannot mislead a kill.
@@ -63,7 +69,11 @@ class ConfinedProcess(Piped):
 
     def bound(self) -> None:
         """Set its bounds, before it does anything."""
-        self._group = set_limits(self._child, self._bounds)
+        self._group = set_limits(self._child, self._bounds, self._charge.share)
+
+    def weigh(self) -> None:
+        """Look at what it uses closely, so that memory which its processes share counts once."""
+        self.usage = usage_of(self._child, self._bounds.processes, is_exact=True)
 
     def kill(self, why: str | None = None) -> None:
         """End it and everything it started at once."""
@@ -102,7 +112,10 @@ class ConfinedProcess(Piped):
                 os.close(one)
             self._first = self._outer = -1
             if self._group is not None:
+                if self.stopped is None and self._group.was_short_of_memory():
+                    self.stopped = self._charge.told_of_memory()
                 self._group.remove()
+            self._charge.end(self)
 
     async def _let_go(self) -> None:
         # INVARIANT: what nobody reads any more is read here, meanwhile: asyncio tells of an end only after the last word.
@@ -138,10 +151,12 @@ class ConfinedProcess(Piped):
             await asyncio.sleep(pause)
             # A server that has lived for long is looked at less often.
             pause = min(pause * 1.02, _LOOK * 5)
-            why = overuse(self._child, self._bounds) or self._room.missing()
+            self.usage = usage_of(self._child, self._bounds.processes)
+            why = overuse(self._child, self._bounds, self.usage) or self._room.missing()
             if why is not None:
                 self.kill(why)
                 return
+            self._charge.look()
 
 
 async def _read_out(reader: asyncio.StreamReader) -> None:
@@ -165,7 +180,9 @@ async def start_confined(
     found = find_bubblewrap()
     if isinstance(found, Missing):
         raise ConfinementFailed(f"nothing can be confined on this machine: {found.reason}; {found.remedy}")
-    starting = asyncio.create_task(_started([found.path, *argv], confinement, stdin=stdin, stdout=stdout))
+    charge = await _charged(confinement)
+    starting = asyncio.create_task(_started([found.path, *argv], confinement, charge, stdin=stdin, stdout=stdout))
+    starting.add_done_callback(lambda task: charge.end() if task.cancelled() or task.exception() is not None else None)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -178,7 +195,45 @@ async def start_confined(
         raise
 
 
-async def _started(argv: Sequence[str], confinement: Confinement, *, stdin: bool, stdout: int | None) -> ConfinedProcess:
+@dataclass(slots=True)
+class Charge:
+    """Whose part of this machine a confined process takes from, and the place that it holds; both None where nobody is charged."""
+
+    share: Share | None = None
+    place: CommandPlace | None = None
+
+    def look(self) -> None:
+        """End what takes more than its part."""
+        if self.share is not None:
+            self.share.shares.end_what_is_too_much(self.share)
+
+    def begin(self, process: ConfinedProcess) -> None:
+        """Count a process that was started."""
+        if self.share is not None:
+            self.share.add(process)
+
+    def end(self, process: ConfinedProcess | None = None) -> None:
+        """Count it no longer; calling it twice is harmless."""
+        if self.place is not None:
+            self.place.free()
+        if self.share is not None and process is not None:
+            self.share.remove(process)
+
+    def told_of_memory(self) -> str:
+        """Return why the kernel ended something in it."""
+        most = "" if self.share is None else f" than the {self.share.limits.session_memory // MIB} MiB"
+        return f"the kernel ended a process of it, because the sandboxes of this session together used more memory{most} that they may have"
+
+
+async def _charged(confinement: Confinement) -> Charge:
+    """Return whom a process is charged to; one that ends by itself waits for a free place."""
+    share = charged()
+    if share is None:
+        return Charge()
+    return Charge(share, None if confinement.bounds.seconds is None else await share.take_place())
+
+
+async def _started(argv: Sequence[str], confinement: Confinement, charge: Charge, *, stdin: bool, stdout: int | None) -> ConfinedProcess:
     """Start bubblewrap, bound what it starts while that waits, and let it go on once it cannot outlive us."""
     confinement = await asyncio.to_thread(with_sockets_held, confinement)
     plan = await asyncio.to_thread(plan_of, confinement)
@@ -207,15 +262,20 @@ async def _started(argv: Sequence[str], confinement: Confinement, *, stdin: bool
         for one in theirs:
             os.close(one)
     try:
-        return await _admitted(process, await _reader(status), await _reader(ready), (bounded, go), confinement)
+        return await _admitted(process, (await _reader(status), await _reader(ready)), (bounded, go), confinement, charge)
     finally:
         os.close(bounded)
         os.close(go)
 
 
 async def _admitted(
-    process: Process, status: asyncio.StreamReader, ready: asyncio.StreamReader, doors: tuple[int, int], confinement: Confinement
+    process: Process,
+    voices: tuple[asyncio.StreamReader, asyncio.StreamReader],
+    doors: tuple[int, int],
+    confinement: Confinement,
+    charge: Charge,
 ) -> ConfinedProcess:
+    status, ready = voices
     outer = os.pidfd_open(process.pid)
     try:
         async with asyncio.timeout(_SETUP):
@@ -227,7 +287,8 @@ async def _admitted(
         os.close(outer)
         _, complaint = await process.communicate()
         raise ConfinementFailed(_complaint(complaint))
-    running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), confinement)
+    running = ConfinedProcess(process, outer, status, cast("int", json.loads(line)["child-pid"]), confinement, charge)
+    charge.begin(running)
     try:
         running.bound()
         os.write(doors[0], b"1")

@@ -8,6 +8,7 @@ from typing import Final
 
 from curtainwall.host.cgroups import ProcessGroup, make_group
 from curtainwall.host.confine_terms import Bounds
+from curtainwall.host.shares import Share, Usage
 
 _OPEN_FILES: Final = 4096
 _PAGE: Final = resource.getpagesize()
@@ -20,7 +21,7 @@ def counts_processes(release: str = os.uname().release, uid: int = -1) -> bool:
     return uid != 0 and tuple(int(part) for part in number[:2] if part.isdigit()) >= (5, 14)
 
 
-def set_limits(pid: int, bounds: Bounds) -> ProcessGroup | None:
+def set_limits(pid: int, bounds: Bounds, share: Share | None = None) -> ProcessGroup | None:
     """Bound a process and all that it will start, and return the group that was made for it; in need of memory the kernel ends these first.
 
     The group is to be removed when they are gone.
@@ -44,12 +45,18 @@ def set_limits(pid: int, bounds: Bounds) -> ProcessGroup | None:
         os.setpriority(os.PRIO_PROCESS, pid, 5)
     with suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w") as file:
         file.write("1000")
-    if counts_processes():
-        return None
+    is_counted = counts_processes()
     # One more for bubblewrap's own.
-    group = make_group(bounds.processes + 1)
+    group = make_group(None if is_counted else bounds.processes + 1, share)
     if group is not None:
-        group.add(pid)
+        try:
+            group.add(pid)
+        except OSError:
+            group.remove()
+            # An ordinary user may be allowed to make groups and not to move anybody there.
+            if not is_counted:
+                raise
+            return None
     return group
 
 
@@ -63,19 +70,27 @@ def holds_processes() -> bool:
     return group is not None
 
 
-def overuse(pid: int, bounds: Bounds) -> str | None:
+def overuse(pid: int, bounds: Bounds, usage: Usage | None = None) -> str | None:
     """Return in words what a family uses too much of, or None; looks from outside, so a moment late."""
-    pids: list[int] = []
-    tasks = 0
-    for member, threads in _family(pid):
-        pids.append(member)
-        tasks += threads
-        # The first two are bubblewrap's own.
-        if tasks > bounds.processes + 2:
-            return f"it had more than {bounds.processes} processes"
-    if sum(map(_resident, pids)) > bounds.memory and sum(map(_proportional, pids)) > bounds.memory:
+    usage = usage or usage_of(pid, bounds.processes)
+    if usage.processes > bounds.processes:
+        return f"it had more than {bounds.processes} processes"
+    if usage.memory > bounds.memory and usage_of(pid, bounds.processes, is_exact=True).memory > bounds.memory:
         return f"it used more than {bounds.memory // (1024 * 1024)} MiB of memory"
     return None
+
+
+def usage_of(pid: int, most: int, *, is_exact: bool = False) -> Usage:
+    """Return what a family uses; one that has too many processes is not counted to the end. Exactly, what they share counts once."""
+    tasks = memory = 0
+    weigh = _proportional if is_exact else _resident
+    for member, threads in _family(pid):
+        tasks += threads
+        memory += weigh(member)
+        # The first two are bubblewrap's own.
+        if tasks > most + 2:
+            break
+    return Usage(max(tasks - 2, 0), memory)
 
 
 def _family(pid: int) -> Iterator[tuple[int, int]]:

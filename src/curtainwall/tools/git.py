@@ -110,7 +110,8 @@ def _runner(deed: Deed, house: House) -> Runner:
     async def run(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
         call = Call(prepared, place, house, [], was_asked=bool(permit.answered_by))
         try:
-            value = await deed(call)
+            with house.sandboxes.charged_to(place.session):
+                value = await deed(call)
         except (CannotDo, Unclear) as fault:
             raise CannotDo("\n".join((str(fault), *call.notes))) from fault
         except OSError as fault:

@@ -2,13 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
 from curtainwall.facts import is_beneath, quoted
-from curtainwall.host import MOST_FIFOS, Confinement, Later, Sockets, TooMany, TooManyFifos, find_fifos, find_later, set_aside, told_of
+from curtainwall.host import (
+    MOST_FIFOS,
+    Confinement,
+    Later,
+    Shares,
+    Sockets,
+    TooMany,
+    TooManyFifos,
+    charged_to,
+    find_fifos,
+    find_later,
+    set_aside,
+    told_of,
+)
 from curtainwall.model import HeldFile, Mode, Place, SessionId
 from curtainwall.tools.running import CannotDo
 
@@ -36,9 +49,14 @@ class Sandboxes:
     one of these.
     """
 
-    def __init__(self, on_held: OnHeld | None = None) -> None:
+    def __init__(self, on_held: OnHeld | None = None, shares: Shares | None = None) -> None:
         self._on_held = on_held
+        self._shares = shares or Shares()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def charged_to(self, session: SessionId) -> AbstractContextManager[None]:
+        """Have what is started in here count as the session's."""
+        return charged_to(self._shares.of(session))
 
     @asynccontextmanager
     async def open(self, place: Place, root: str, *, write: bool, git_works: bool = False) -> AsyncGenerator[Opened]:
@@ -46,8 +64,8 @@ class Sandboxes:
         own = place.workspace.own and is_beneath(root, place.workspace.path)
         if own:
             # Nobody but its agents puts anything there, so its sockets and pipes are their own.
-            given = {"writable": (root,)} if write else {"readable": ((root, root),)}
-            yield Opened(Confinement(cwd=root, sockets=Sockets.ANY, **given))
+            given = Confinement(cwd=root, writable=(root,)) if write else Confinement(cwd=root, readable=((root, root),))
+            yield Opened(replace(given, sockets=Sockets.ANY))
         elif not write:
             yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)))
         elif place.mode is Mode.BYPASS:

@@ -28,9 +28,9 @@ def shell_runners(bounds: Bounds | None = None, sandboxes: Sandboxes | None = No
         arguments = prepared.arguments
         command, cwd = cast("str", arguments["command"]), cast("str", arguments["cwd"])
         timeout = cast("int | None", arguments.get("timeout"))
-        return ToolResult(
-            ok=True, value=await _run(command, cwd, place, rooms, limits if timeout is None else replace(limits, seconds=timeout))
-        )
+        with rooms.charged_to(place.session):
+            value = await _run(command, cwd, place, rooms, limits if timeout is None else replace(limits, seconds=timeout))
+        return ToolResult(ok=True, value=value)
 
     return {SHELL_RUN: run}
 

@@ -45,7 +45,7 @@ def test_the_one_of_this_machine_is_found_once() -> None:
     found = find_bubblewrap()
     assert isinstance(found, Bubblewrap)
     assert found is find_bubblewrap()
-    names = ["confinement", "system-call filter", "Unix sockets", "process limit", "memory limit"]
+    names = ["confinement", "system-call filter", "Unix sockets", "process limit", "memory limit", "session limits"]
     assert [one.name for one in confinement_report()] == names
     assert confinement_report()[0].holds
 

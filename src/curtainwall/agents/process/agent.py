@@ -27,7 +27,7 @@ class ProcessAgent:
 
     def __init__(self, around: Around) -> None:
         self._around = around
-        self._pool = Pool(Means(around.outside, around.limits, os.getuid()))
+        self._pool = Pool(Means(around.outside, around.limits, os.getuid(), around.shares))
         self._known: dict[SessionId, Past] = {}
 
     @property

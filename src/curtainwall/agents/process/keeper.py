@@ -17,6 +17,7 @@ from curtainwall.agents.process.pool import Pool, Seat
 from curtainwall.agents.process.running import Running
 from curtainwall.agents.process.terms import BETWEEN_TURNS, EXTENSION, Folders, Limits, Outside
 from curtainwall.facts import Masker
+from curtainwall.host import Shares
 from curtainwall.model import Clock, ExtensionNoted, Feed, Gate, HistoryCompacted, Journal, SessionId, TurnAt, TurnId, Workspace
 
 _BYTES_PER_TOKEN: Final = 4
@@ -35,6 +36,7 @@ class Around:
     folders_of: Callable[[SessionId, Workspace], Folders]
     program_of: Callable[[], Path]
     limits: Limits = field(default_factory=Limits)
+    shares: Shares | None = None
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from curtainwall.agents.foreign import Lines
 from curtainwall.agents.process.launching import PROVIDER, Start, command, confinement, prepare
 from curtainwall.agents.process.terms import HOW_TO_SIGN_IN, ConversationTaken, Limits, LoginNeeded, Outside, Reach
 from curtainwall.agents.process.wire import Answered, Listener, Signal, ping
-from curtainwall.host import ConfinedProcess, FileLock, lock_file, start_confined
+from curtainwall.host import ConfinedProcess, FileLock, Shares, charged_to, lock_file, start_confined
 from curtainwall.model import SessionId
 
 _CHUNK: Final = 256 * 1024
@@ -25,11 +25,12 @@ _HAND_OVER: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What every process needs: whoever opens its ways out, and its limits."""
+    """What every process needs: whoever opens its ways out, its limits, and the parts of this machine that sessions have."""
 
     outside: Outside
     limits: Limits
     user: int
+    shares: Shares | None = None
 
 
 class Running:
@@ -154,7 +155,8 @@ class Running:
         if not reach.keys.get(PROVIDER):
             raise LoginNeeded(f"there is no key for `{PROVIDER}`; {HOW_TO_SIGN_IN}")
         await asyncio.to_thread(prepare, start.folders, reach)
-        confined = await start_confined(command(start, reach.hosts), confinement(start, reach, means.limits))
+        with charged_to(None if means.shares is None else means.shares.of(self.session)):
+            confined = await start_confined(command(start, reach.hosts), confinement(start, reach, means.limits))
         self._process = await stack.enter_async_context(confined)
         self._ended = asyncio.create_task(confined.wait())
         reading = asyncio.create_task(self._read_errors(confined))

@@ -18,8 +18,10 @@ from curtainwall.host import (
     ConfinementFailed,
     Missing,
     Piped,
+    Shares,
     TooMany,
     TooManyFifos,
+    charged_to,
     find_bubblewrap,
     find_fifos,
     find_later,
@@ -76,12 +78,15 @@ class ServerProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What starting depends on besides the server: what `~` means, what no server may see, our environment, and ways to the network."""
+    """What starting depends on besides the server: what `~` means, what no server may see, our environment, ways to the network, and
+    the parts of this machine that sessions have.
+    """
 
     home: str
     never: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     ways: Ways | None = None
+    shares: Shares | None = None
 
 
 async def launch(spec: ServerSpec, place: Place | None, machine: Machine) -> ServerProcess:
@@ -96,11 +101,14 @@ async def launch(spec: ServerSpec, place: Place | None, machine: Machine) -> Ser
     confinement = await asyncio.to_thread(confinement_of, spec, place, machine)
     if not any(is_beneath(argv[0], seen) for seen in (*_SYSTEM, *confinement.writable, *(inside for _, inside in confinement.readable))):
         raise CannotStart(f"`{argv[0]}` is not in the sandbox of `{spec.name}`; add its directory to `servers.{spec.name}.read`")
+    # A server that sessions share has a part of its own, so that none of them pays for it.
+    share = None if machine.shares is None else machine.shares.of(f"server {spec.name}" if place is None else place.session)
     try:
-        if not spec.network or machine.ways is None or place is None:
-            # Without a session nobody could be asked, so the server finds no network at all.
-            return await start_confined(argv, confinement)
-        return await start_bridged(argv, confinement, spec, place.session, machine.ways)
+        with charged_to(share):
+            if not spec.network or machine.ways is None or place is None:
+                # Without a session nobody could be asked, so the server finds no network at all.
+                return await start_confined(argv, confinement)
+            return await start_bridged(argv, confinement, spec, place.session, machine.ways)
     except ConfinementFailed as fault:
         raise CannotStart(f"`{spec.name}` cannot be started: {fault}") from fault
 
