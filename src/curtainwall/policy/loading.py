@@ -15,6 +15,7 @@ from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, RuleSets
 from curtainwall.policy.rules import STRUCTURAL, Rule, is_free_for_all, read_rule
 from curtainwall.policy.sources import SCHEMA, Source
+from curtainwall.policy.trees import named_paths
 
 
 def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, schema: str | None = None) -> Policy:
@@ -29,6 +30,7 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
             raise Broken(f"`{source.name}`, line {line}, rule `{name}` does not fit the schema: {fault}; correct it or take it away")
     judging = [rule for rule in rules if rule.label is None]
     permits = [rule for rule in judging if rule.expr["effect"] == "permit"]
+    forbids = [rule for rule in judging if rule.expr["effect"] == "forbid"]
     naming = [rule for rule in judging if forbids_by_name(rule.expr)]
     labelling = {rule.card.id: rule for rule in rules if rule.label is not None}
     return Policy(
@@ -41,6 +43,7 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
         sets=RuleSets(
             judging=RuleSet((rule.written for rule in judging), grammar),
             permits=RuleSet((rule.written for rule in permits), grammar),
+            forbids=RuleSet((rule.written for rule in forbids), grammar),
             naming=RuleSet((rule.written for rule in naming), grammar),
             labelling=RuleSet((rule.written for rule in labelling.values()), grammar),
         ),
@@ -48,6 +51,7 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
         labelled_paths=tuple(sorted({name for rule in labelling.values() for kind, name in entities_in(rule.expr) if kind == "Path"})),
         permitted_hosts=tuple(dict.fromkeys(name for rule in permits for kind, name in entities_in(rule.expr) if kind == "Host")),
         forbidden_programs=named_programs(rule.expr for rule in naming),
+        forbidden_paths=named_paths(rule.expr for rule in forbids),
     )
 
 
