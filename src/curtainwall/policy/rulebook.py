@@ -53,6 +53,8 @@ class Policy:
     """Programs that forbids name; a command that cannot be parsed is looked through for them."""
     forbidden_paths: tuple[str, ...] = ()
     """Paths that forbids name, or one that matches; a directory that is moved or deleted is looked through for them."""
+    denies_paths: bool = False
+    """Whether a rule of the user's denies to read, write or delete something."""
     closed: Verdict | None = None
     """What every subject gets, whatever the rules say; nothing where they are asked."""
     findings: Cache[Key, Found] = field(default_factory=lambda: Cache[Key, Found](_REMEMBERED), repr=False)
