@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.model import BadCall, Broken, Case, Effect, Meaning, Mode, Role, ToolEffect
+from curtainwall.model import BadCall, Broken, CallRequest, Case, Effect, Meaning, Mode, Role, ToolEffect
 from curtainwall.tools import NATIVE_TOOLS, team_tools
 from curtainwall.tools.servers import CannotStart, Review, Reviews, ServerSpec, Shelf, Standing, ToolRoles, allowed_environment
 from curtainwall.tools.servers.link import MOST_TOOLS, ServerRefused, ServerSilent
@@ -53,6 +53,39 @@ def test_a_value_that_is_not_exactly_the_harmless_one_is_judged_by_the_strictest
                 assert roles({"op": value}) == {Role.READ_PATH, Role.DELETE_PATH}, value
             assert roles({}) == {Role.READ_PATH, Role.DELETE_PATH}
             assert roles({"Op": "list"}) == {Role.READ_PATH, Role.DELETE_PATH}
+
+    run(story())
+
+
+@covers("servers.left-out-arguments")
+def test_a_tool_that_changes_does_not_run_unasked_because_the_argument_that_says_what_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "tools.json"
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in ("source", "destination", "cwd", "command", "op")}}
+    file.write_text(json.dumps([{"name": name, "inputSchema": schema} for name in ("copy_file", "run")]))
+    listing = Case(argument="op", equals=("list",), roles=(Role.READ_PATH,))
+    source = Meaning(argument="source", roles=(Role.READ_PATH,))
+    destination = Meaning(argument="destination", roles=(Role.READ_PATH, Role.WRITE_PATH), cases=(listing,))
+    cwd, command = Meaning(argument="cwd", roles=(Role.READ_PATH,)), Meaning(argument="command", roles=(Role.RUN_COMMAND,))
+    tools = {"copy_file": ToolRoles(ToolEffect.MODIFY, (source, destination)), "run": ToolRoles(ToolEffect.EXECUTE, (cwd, command))}
+
+    async def story() -> None:
+        (spec,) = await review(tmp_path, bad_server("bad", "--tools", str(file), read=(str(file),), tools=tools, timeout=1.0))
+        calls: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("bad.copy_file", {"source": "a"}),
+            ("bad.copy_file", {"source": "a", "op": "list"}),
+            ("bad.run", {"cwd": "."}),
+        )
+        for mode, verdict in ((Mode.DEFAULT, (Effect.ASK, ("unjudged-tool",))), (Mode.PLAN, (Effect.DENY, ("plan-tools",)))):
+            async with desk(tmp_path, spec, mode=mode) as at:
+                for tool, arguments in calls:
+                    answer = await at.gate.request(at.session, CallRequest(tool=tool, arguments=arguments), wait=False)
+                    assert (answer.verdict.effect, answer.verdict.because) == verdict, (tool, arguments)
+                    assert answer.result is None
+        async with desk(tmp_path, spec) as at:
+            # What the user said only reads is free, and what names its destination is judged by that.
+            for arguments in ({"destination": "b", "op": "list"}, {"source": "a", "destination": "b"}):
+                answer = await at.gate.request(at.session, CallRequest(tool="bad.copy_file", arguments=arguments), wait=False)
+                assert answer.verdict.effect is Effect.ALLOW, arguments
 
     run(story())
 

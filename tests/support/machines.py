@@ -18,7 +18,7 @@ from curtainwall.tools import (
     Catalogue,
     NativeTools,
     Sandboxes,
-    SecretNames,
+    Withheld,
     WorkingDirectories,
     git_closers,
     git_runners,
@@ -61,7 +61,7 @@ class Machine:
                 sandboxes=sandboxes,
                 protected=[str(root / "home/.ssh"), str(root / "house")],
                 environ=environ,
-                secret_names=SecretNames(SECRET_PATTERNS, is_secret_name),
+                withheld=Withheld(SECRET_PATTERNS, is_secret_name),
             ),
         }
         masker = Masker(b"k" * 32)

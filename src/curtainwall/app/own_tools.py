@@ -15,12 +15,13 @@ from curtainwall.tools import (
     NATIVE_TOOLS,
     Catalogue,
     Closer,
+    Denials,
     Mounts,
     NativeTools,
     OnHeld,
     Runner,
     Sandboxes,
-    SecretNames,
+    Withheld,
     WorkingDirectories,
     fetch_runners,
     filesystem_runners,
@@ -66,6 +67,7 @@ def run_tools(
     closers: Mapping[str, Closer] | None = None,
     on_held: OnHeld | None = None,
     shares: Shares | None = None,
+    denials: Denials = lambda _tool, _place: None,
 ) -> NativeTools:
     """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined.
 
@@ -76,10 +78,14 @@ def run_tools(
     names = tuple(teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
     if isinstance(find_bubblewrap(), Bubblewrap):
-        secret_names = SecretNames(SECRET_PATTERNS, is_secret_name)
+        withheld = Withheld(SECRET_PATTERNS, is_secret_name, denials)
         git = git_runners(
-            directories, sandboxes=sandboxes, protected=protection.never, own_ports=own_ports, secret_names=secret_names
-        )  # fmt: skip
+            directories,
+            sandboxes=sandboxes,
+            protected=protection.never,
+            own_ports=own_ports,
+            withheld=withheld,
+        )
         runners |= {**shell_runners(sandboxes=sandboxes), **git}
     else:
         specs = tuple(spec for spec in specs if spec.server not in CONFINED)

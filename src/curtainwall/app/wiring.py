@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -61,12 +61,13 @@ from curtainwall.model import (
     UserPromptSubmit,
     Who,
     Workspace,
+    session_stream,
 )
-from curtainwall.policy import Policy, Protection, RuleCard, load
+from curtainwall.policy import Policy, Protection, RuleCard, denies_path, load
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
-from curtainwall.session import BreakerLimits, Rules, Whose, lift
+from curtainwall.session import BreakerLimits, Rules, Whose, fold, lift
 from curtainwall.store import MemoryStore, SqliteStore, loss_of_database
-from curtainwall.tools import Hub, Mounts, Runner
+from curtainwall.tools import Hub, IsDenied, Mounts, Runner
 from curtainwall.tools.hooks import Lifecycle, Settings, Surroundings, UserHooks
 from curtainwall.tools.memory import memory_runners
 from curtainwall.tools.progress import listener
@@ -321,6 +322,14 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         async with house.hold(session) as actor:
             await actor.submit(AddLabels(by=SYSTEM, labels=tuple(labels)))
 
+    def denials(tool: str, place: Place) -> IsDenied | None:
+        state = house.peek(place.session) or fold(lift(entry) for entry in store.log.read(session_stream(place.session)))
+        policy = in_force.rules.of_session(state.opened).policy
+        if not policy.denies_paths:
+            return None
+        facts = replace(state.facts, mode=place.mode)
+        return lambda role, path: denies_path(policy, tool, role, path, facts)
+
     def mounts(place: Place) -> Mounts:
         return ((INSIDE, place.workspace.path),) if names.of(place.session) in contained_agents(setup.config.agents) else ()
 
@@ -358,7 +367,19 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         held, shares = partial(note_held, house, masker), Shares(share_limits(setup.config.sandboxes))
         native = (
             run_tools(
-                setup.home, masker, credentials, protection, ask_again, of_session, mounts, setup.own_ports, teams, closers, held, shares
+                setup.home,
+                masker,
+                credentials,
+                protection,
+                ask_again,
+                of_session,
+                mounts,
+                setup.own_ports,
+                teams,
+                closers,
+                held,
+                shares,
+                denials,
             )
             if runners is None
             else judged_tools(

@@ -3,7 +3,7 @@
 from curtainwall.policy.claude import Imported, import_permissions
 from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
 from curtainwall.policy.explaining import Explanation, explain
-from curtainwall.policy.judging import judge, labels_of
+from curtainwall.policy.judging import denies_path, judge, labels_of
 from curtainwall.policy.lists import Lists, covers_host, host_entry
 from curtainwall.policy.loading import load
 from curtainwall.policy.names import SECRET_PATTERNS, is_secret_name
@@ -31,6 +31,7 @@ __all__ = [
     "Trial",
     "closed",
     "covers_host",
+    "denies_path",
     "explain",
     "host_entry",
     "import_permissions",

@@ -115,7 +115,7 @@ class RuleSet:
 
     def _for(self, action: str) -> cedarpy.PolicySet:
         """Parse the rules that could hold for an action, when it first comes up."""
-        told = "\n".join(rule.text for rule in self._rules if _concerns(rule.expr, action))
+        told = "\n".join(rule.text for rule in self._rules if concerns(rule.expr, action))
         return self._policies.setdefault(action, cedarpy.PolicySet.from_str(told))
 
 
@@ -198,7 +198,7 @@ def _pieces(text: str) -> Iterable[tuple[str, int]]:
             start = found.end()
 
 
-def _concerns(rule: Expr, action: str) -> bool:
+def concerns(rule: Expr, action: str) -> bool:
     """Tell whether a rule's head leaves room for an action; a group of actions is taken to hold every action."""
     head = cast("dict[str, object]", rule["action"])
     if head["op"] == "All":

@@ -4,14 +4,28 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 
-from curtainwall.model import CommandFacts, HostFacts, PathFacts, Resource, Role, Subject, ToolEffect, ToolFacts, ancestors, runs_later
+from curtainwall.model import (
+    CommandFacts,
+    HostFacts,
+    PathFacts,
+    Resource,
+    Role,
+    Subject,
+    ToolEffect,
+    ToolFacts,
+    ancestors,
+    is_external,
+    runs_later,
+)
 from curtainwall.policy.canonical import guessed_scope, host_parents, is_host, is_path, is_sound, split_remote
 from curtainwall.policy.cedar import Grammar, Question, Uid
 from curtainwall.policy.lists import Lists
 from curtainwall.policy.names import is_secret_name
 from curtainwall.policy.sessions import SessionFacts
 
-_SENDING = (Role.FETCH_URL, Role.SEND_URL, Role.READ_REMOTE, Role.WRITE_REMOTE, Role.USE_CREDENTIAL, Role.MESSAGE_TEAM)
+_SENDING = frozenset({Role.FETCH_URL, Role.SEND_URL, Role.READ_REMOTE, Role.WRITE_REMOTE, Role.USE_CREDENTIAL, Role.MESSAGE_TEAM})
+_CHANGING = frozenset({Role.WRITE_PATH, Role.DELETE_PATH, Role.SEND_URL, Role.WRITE_REMOTE, Role.RUN_COMMAND, Role.MESSAGE_TEAM})
+_EVERY_OTHER = frozenset(Role) - {Role.USE_TOOL}
 
 
 class Unfit(ValueError):
@@ -63,10 +77,24 @@ def path_entity(path: str, workspace: str, *, told_to_run_later: bool = False) -
 
 
 def is_judged(subject: Subject) -> bool:
-    """Tell whether what the tool does is also judged by another resource: for a tool that sends, by one that says where to."""
-    if subject.effect is ToolEffect.SEND:
-        return any(resource.role in _SENDING for resource in subject.resources)
-    return any(resource.role is not Role.USE_TOOL for resource in subject.resources)
+    """Tell whether another resource of the call says what the tool does: where it sends to, what it changes, which command it runs.
+
+    INVARIANT: an external tool does not become harmless because the argument that says what it changes was left out.
+    """
+    return any(resource.role in _roles_that_show(subject) for resource in subject.resources)
+
+
+def _roles_that_show(subject: Subject) -> frozenset[Role]:
+    match subject.effect:
+        case ToolEffect.SEND:
+            return _SENDING
+        case ToolEffect.MODIFY if is_external(subject.tool):
+            return _CHANGING
+        case ToolEffect.EXECUTE if is_external(subject.tool):
+            return frozenset({Role.RUN_COMMAND})
+        case _:
+            # Our own tools change nothing beyond what their arguments say: a dry run of `filesystem.edit_file` only reads.
+            return _EVERY_OTHER
 
 
 def question(entity: Entity, action: str, facts: SessionFacts, grammar: Grammar) -> Question:

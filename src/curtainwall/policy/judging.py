@@ -1,5 +1,6 @@
 """Rules in, verdict out. No I/O, no clock; what is remembered changes nothing."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from curtainwall.model import (
@@ -18,15 +19,17 @@ from curtainwall.model import (
     denial,
     is_beneath,
 )
-from curtainwall.policy.cedar import LABEL, Question, Reply
-from curtainwall.policy.entities import entity_of, is_judged, path_entity, question, surroundings
+from curtainwall.policy.cedar import LABEL, Question, Reply, RuleSet
+from curtainwall.policy.entities import Entity, entity_of, is_judged, path_entity, question, surroundings
 from curtainwall.policy.programs import under_other_names
 from curtainwall.policy.rulebook import Found, Policy
 from curtainwall.policy.rules import NO_RESOURCES, NO_RULE, POLICY_ERROR, PROTECTED_PATH, UNKNOWN_TOOL
 from curtainwall.policy.sessions import SessionFacts
+from curtainwall.policy.trees import paths_beneath
 
 _LABELLED = ("Path", "Host", "Remote", "Tool", "Team")
 _FEW = 8
+_Also = tuple[RuleSet, Question]
 _ERROR: Found = (Effect.DENY, (POLICY_ERROR,))
 
 
@@ -82,6 +85,11 @@ def _judged(policy: Policy, subject: Subject, facts: SessionFacts) -> Verdict:
     return Verdict(effect=effect, because=because, reason=reason_of(policy, because), findings=findings)
 
 
+def denies_path(policy: Policy, tool: str, role: Role, path: str, facts: SessionFacts) -> bool:
+    """Tell whether a tool may not touch one more path that the call did not name."""
+    return policy.closed is not None or _remembered(policy, tool, True, Resource(role=role, value=path), facts)[0] is Effect.DENY
+
+
 def labels_of(policy: Policy, subject: Subject, facts: SessionFacts) -> tuple[tuple[Label, int], ...]:
     """Return the labels that a call brings, each with the index of the first resource, or of what it reads besides, that sets it."""
     brought: dict[Label, int] = {}
@@ -117,8 +125,7 @@ def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: Se
         if resource.role in PATH_ROLES and policy.protection.stops(resource.role, resource.value, facts.workspace):
             return Effect.DENY, (PROTECTED_PATH,)
         asked = question(entity, resource.role.value, facts, policy.grammar)
-        other = under_other_names(entity, resource, policy.forbidden_programs)
-        also = None if other is None else question(other, resource.role.value, facts, policy.grammar)
+        also = _also(policy, tool, entity, resource, facts)
     except ValueError:
         return _ERROR
     context = {**surroundings(facts, tool), "role": resource.role.value, "judged": judged, "approved": False}
@@ -138,18 +145,31 @@ def _find(policy: Policy, tool: str, judged: bool, resource: Resource, facts: Se
     return Effect.ASK, policy.in_order(plain.rules if permitted else (*plain.rules, *approved.rules))
 
 
-def _asked(policy: Policy, asked: Question, also: Question | None, context: dict[str, object]) -> Reply:
-    """Return what the rules say of a resource and, of a command with other names, the forbids that hold for it under those.
+def _also(policy: Policy, tool: str, entity: Entity, resource: Resource, facts: SessionFacts) -> tuple[_Also, ...]:
+    """Return what only forbids are asked about: a command under its other names, and what is named beneath a whole tree."""
+    role, workspace = resource.role.value, facts.workspace.path
+    other = under_other_names(entity, resource, policy.forbidden_programs)
+    beneath = paths_beneath(resource, tool, policy.forbidden_paths)
+    names = () if other is None else ((policy.sets.naming, question(other, role, facts, policy.grammar)),)
+    inner = (path_entity(path, workspace) for path in beneath)
+    return (*names, *((policy.sets.forbids, question(each, role, facts, policy.grammar)) for each in inner))
 
-    INVARIANT: other names only ever add a forbid. What a rule permits by name is that name alone.
+
+def _asked(policy: Policy, asked: Question, also: Iterable[_Also], context: dict[str, object]) -> Reply:
+    """Return what the rules say of a resource, and the forbids that hold for what else it stands for.
+
+    INVARIANT: what else it stands for only ever adds a forbid. What a rule permits by name is that name alone.
     """
     reply = policy.sets.judging.ask(asked, context)
-    if also is None or reply.failed:
-        return reply
-    more = policy.sets.naming.ask(also, context)
-    if more.failed or not more.rules:
-        return more if more.failed else reply
-    return Reply(allowed=False, rules=(*(() if reply.allowed else reply.rules), *more.rules))
+    for rules, other in also:
+        if reply.failed:
+            return reply
+        more = rules.ask(other, context)
+        if more.failed:
+            return more
+        if more.rules:
+            reply = Reply(allowed=False, rules=(*(() if reply.allowed else reply.rules), *more.rules))
+    return reply
 
 
 def _touched(policy: Policy, tool: str, resource: Resource, facts: SessionFacts) -> tuple[Label, ...]:

@@ -1,7 +1,7 @@
 """What a rule names: entities and words that must be spelt exactly, because a forbid on anything else would never hold."""
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 from curtainwall.model import Mode, Role, Scope, ToolEffect
 from curtainwall.policy.canonical import fault_of
@@ -38,6 +38,17 @@ def misspelt(rule: Expr) -> Iterator[str]:
 def labels_awaited(rule: Expr) -> frozenset[str]:
     """Return the labels that a rule asks about."""
     return frozenset(word for node in _nodes(rule) for attribute, word in _compared(node) if attribute == "labels")
+
+
+def texts_in(rule: Expr) -> Iterator[str]:
+    """Yield every text that a rule compares a resource's `text` with; of a pattern, one text that it matches."""
+    for node in _nodes(rule):
+        yield from (word for attribute, word in _compared(node) if attribute == "text")
+        match node.get("like"):
+            case {"left": left, "pattern": list(parts)} if _attribute(cast("object", left)) == "text":
+                yield "".join("_" if part == "Wildcard" else part["Literal"] for part in cast("list[Any]", parts))
+            case _:
+                pass
 
 
 def needs(rule: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from curtainwall.model import Broken, Digest, canonical_json
+from curtainwall.model import PATH_ROLES, Broken, Digest, canonical_json
 from curtainwall.policy.canonical import is_sound
-from curtainwall.policy.cedar import Grammar, RuleSet, parse_rules
+from curtainwall.policy.cedar import Grammar, RuleSet, concerns, parse_rules
 from curtainwall.policy.lists import Lists
 from curtainwall.policy.literals import entities_in, labels_awaited
 from curtainwall.policy.programs import forbids_by_name, named_programs
@@ -15,6 +15,7 @@ from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, RuleSets
 from curtainwall.policy.rules import STRUCTURAL, Rule, is_free_for_all, read_rule
 from curtainwall.policy.sources import SCHEMA, Source
+from curtainwall.policy.trees import named_paths
 
 
 def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, schema: str | None = None) -> Policy:
@@ -29,7 +30,10 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
             raise Broken(f"`{source.name}`, line {line}, rule `{name}` does not fit the schema: {fault}; correct it or take it away")
     judging = [rule for rule in rules if rule.label is None]
     permits = [rule for rule in judging if rule.expr["effect"] == "permit"]
+    forbids = [rule for rule in judging if rule.expr["effect"] == "forbid"]
     naming = [rule for rule in judging if forbids_by_name(rule.expr)]
+    theirs = {source.name for source in sources if source.user or source.narrows}
+    denying = [rule for rule in forbids if rule.card.kind == "deny" and rule.card.source in theirs]
     labelling = {rule.card.id: rule for rule in rules if rule.label is not None}
     return Policy(
         version=_version(sources, schema, lists, protection),
@@ -41,6 +45,7 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
         sets=RuleSets(
             judging=RuleSet((rule.written for rule in judging), grammar),
             permits=RuleSet((rule.written for rule in permits), grammar),
+            forbids=RuleSet((rule.written for rule in forbids), grammar),
             naming=RuleSet((rule.written for rule in naming), grammar),
             labelling=RuleSet((rule.written for rule in labelling.values()), grammar),
         ),
@@ -48,6 +53,8 @@ def load(sources: Sequence[Source], *, lists: Lists, protection: Protection, sch
         labelled_paths=tuple(sorted({name for rule in labelling.values() for kind, name in entities_in(rule.expr) if kind == "Path"})),
         permitted_hosts=tuple(dict.fromkeys(name for rule in permits for kind, name in entities_in(rule.expr) if kind == "Host")),
         forbidden_programs=named_programs(rule.expr for rule in naming),
+        forbidden_paths=named_paths(rule.expr for rule in forbids),
+        denies_paths=any(concerns(rule.expr, role) for rule in denying for role in PATH_ROLES),
     )
 
 

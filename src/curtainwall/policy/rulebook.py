@@ -25,10 +25,11 @@ CallKey = tuple[SubjectKind, str, ToolEffect, tuple[Resource, ...], SessionFacts
 
 @dataclass(frozen=True, slots=True)
 class RuleSets:
-    """The same rules in sets: all that judge, the permits among them, the forbids that name commands, and those that set labels."""
+    """The same rules in sets: all that judge, the permits and the forbids among them, the forbids that name commands, and label rules."""
 
     judging: RuleSet
     permits: RuleSet
+    forbids: RuleSet
     naming: RuleSet
     labelling: RuleSet
 
@@ -50,6 +51,10 @@ class Policy:
     """Hosts that rules which permit something name; whether one is free is another question."""
     forbidden_programs: frozenset[str] = frozenset()
     """Programs that forbids name; a command that cannot be parsed is looked through for them."""
+    forbidden_paths: tuple[str, ...] = ()
+    """Paths that forbids name, or one that matches; a directory that is moved or deleted is looked through for them."""
+    denies_paths: bool = False
+    """Whether a rule of the user's denies to read, write or delete something."""
     closed: Verdict | None = None
     """What every subject gets, whatever the rules say; nothing where they are asked."""
     findings: Cache[Key, Found] = field(default_factory=lambda: Cache[Key, Found](_REMEMBERED), repr=False)

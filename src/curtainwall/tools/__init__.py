@@ -6,7 +6,7 @@ from curtainwall.tools.closer import Closer
 from curtainwall.tools.fetch import fetch_runners, scopes
 from curtainwall.tools.filesystem import filesystem_runners
 from curtainwall.tools.git import git_closers, git_runners
-from curtainwall.tools.git_call import SecretNames
+from curtainwall.tools.git_call import Denials, IsDenied, Withheld
 from curtainwall.tools.host import Mounts, NativeTools, WorkingDirectories
 from curtainwall.tools.hub import Hub
 from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
@@ -26,16 +26,18 @@ __all__ = [
     "Catalogue",
     "Check",
     "Closer",
+    "Denials",
     "Entry",
     "Hub",
+    "IsDenied",
     "Mounts",
     "NativeTools",
     "OnHeld",
     "ProgramApprover",
     "Runner",
     "Sandboxes",
-    "SecretNames",
     "Setting",
+    "Withheld",
     "WorkingDirectories",
     "compile_check",
     "fetch_runners",

@@ -12,7 +12,7 @@ from curtainwall.facts.gitconfig import find_repository
 from curtainwall.model import GIT_PUSH, PUSH_SECRETS, BadCall, CallPermitted, Place, Prepared, ToolEffect, ToolResult
 from curtainwall.tools import git_local, git_remotes
 from curtainwall.tools.closer import Closer, also, meaning_more
-from curtainwall.tools.git_call import Call, Deed, House, SecretNames
+from curtainwall.tools.git_call import Call, Deed, House, Withheld
 from curtainwall.tools.git_network import WayOut
 from curtainwall.tools.host import WorkingDirectories
 from curtainwall.tools.running import CannotDo, Runner
@@ -31,15 +31,15 @@ def git_runners(
     sandboxes: Sandboxes | None = None,
     environ: Mapping[str, str] = os.environ,
     own_ports: frozenset[int] = frozenset(),
-    secret_names: SecretNames | None = None,
+    withheld: Withheld | None = None,
 ) -> Mapping[str, Runner]:
     """Return the runners of `git.*`; where bubblewrap is missing they must not be in the catalogue.
 
-    `protected` are the paths that no agent reads; a repository outside the workspace that contains one is not opened. Files with
-    `secret_names` are shown and staged only where a call names them.
+    `protected` are the paths that no agent reads; a repository outside the workspace that contains one is not opened. Files that
+    are `withheld` are not shown, staged or written.
     """
     way_out = WayOut(environ, own_ports)
-    house = House(directories, tuple(protected), sandboxes or Sandboxes(), way_out, secret_names or SecretNames())
+    house = House(directories, tuple(protected), sandboxes or Sandboxes(), way_out, withheld or Withheld())
     deeds: dict[str, Deed] = {
         "status": git_local.status,
         "diff": git_local.diff,

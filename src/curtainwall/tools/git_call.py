@@ -3,7 +3,7 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, cast
@@ -19,15 +19,24 @@ from curtainwall.tools.host import WorkingDirectories
 from curtainwall.tools.running import CannotDo
 from curtainwall.tools.sandbox import Opened, Sandboxes
 
+_FEW: Final = 5
 _NOBODY: Final = ("Curtainwall", "curtainwall@localhost")
 
 
+IsDenied = Callable[[Role, str], bool]
+"""Tells whether the session's rules deny one more path, in a role."""
+
+Denials = Callable[[str, Place], IsDenied | None]
+"""Gives that for a tool in a session; None where no rule of the user's denies anything."""
+
+
 @dataclass(frozen=True, slots=True)
-class SecretNames:
-    """How files are named that hold secrets: patterns that match all such names, and who knows exactly."""
+class Withheld:
+    """Which files are left out unless a call names them, by patterns of their names and by who knows exactly, and which always are."""
 
     patterns: tuple[str, ...] = ()
     is_one: Callable[[str], bool] = lambda _path: False
+    denials: Denials = lambda _tool, _place: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class House:
     protected: tuple[str, ...]
     sandboxes: Sandboxes
     way_out: WayOut
-    secret_names: SecretNames = SecretNames()
+    withheld: Withheld = Withheld()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +81,13 @@ class Call:
     @property
     def names_secrets(self) -> bool:
         """Tell whether the call itself names a file that holds secrets; then that was judged, and the session has its label."""
-        is_one = self.house.secret_names.is_one
+        is_one = self.house.withheld.is_one
         return any(one.role is Role.READ_PATH and is_one(one.value) for one in self.prepared.subject.resources)
+
+    @property
+    def is_denied(self) -> IsDenied | None:
+        """Return what tells whether a file that the call does not name is denied by the session's rules."""
+        return self.house.withheld.denials(self.prepared.subject.tool, self.place)
 
     def spot(self) -> Spot:
         return find_spot(self.path, self.place)
@@ -155,30 +169,51 @@ async def identity(environ: Mapping[str, str]) -> dict[str, str]:
     return {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", name), ("EMAIL", email))}
 
 
-async def refuse_running(call: Call, spot: Spot, old: str, new: str) -> None:
-    """Refuse to switch a project's files where that would change one that runs later by itself: it would not have been asked about."""
-    if not call.is_careful:
+async def refuse_switch(call: Call, spot: Spot, old: str, new: str) -> None:
+    """Refuse to switch files where that would change one that the rules deny, or that runs later by itself: nobody was asked about it."""
+    if not looks_at_names(call):
         return
     async with call.open(spot, write=False) as confinement:
         if (await try_git(["rev-parse", "--quiet", "--verify", "HEAD"], confinement)).code != 0:
-            done = await try_git(["ls-tree", "-r", "-z", "--name-only", new, "--"], confinement)
+            done = await try_git(["ls-tree", "-r", "-z", "--full-tree", "--name-only", new, "--"], confinement)
         else:
-            done = await try_git(
-                ["diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "--no-renames", old, new, "--"], confinement
-            )
-    refuse_names(call, spot.top, done)
+            words = ["diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--name-only", "-z", "--no-renames", old, new, "--"]
+            done = await try_git(words, confinement)
+    await asyncio.to_thread(refuse_names, call, spot.top, done)
+
+
+def looks_at_names(call: Call) -> bool:
+    """Tell whether it matters which files a call would write."""
+    return call.is_careful or call.is_denied is not None
 
 
 def refuse_names(call: Call, top: str, done: Finished) -> None:
-    """Refuse files, as git listed them, of which one runs later by itself."""
+    """Refuse files, as git listed them, of which the rules deny one to be changed, or one runs later by itself."""
     if done.code != 0 or done.cut:
         raise CannotDo(done.err.decode(errors="replace").strip() or "too much would change to look through")
-    names = [name for name in done.out.decode(errors="replace").split("\0") if name]
+    names = [name for name in os.fsdecode(done.out).split("\0") if name]
+    denied = denied_names(call, top, names, (Role.WRITE_PATH, Role.DELETE_PATH))
+    if denied:
+        raise CannotDo(f"this would change {shown_names(denied, _FEW)}, which the rules of this session deny")
+    if not call.is_careful:
+        return
     running = [name for name in names if runs_later(f"{top}/{name}", call.place.workspace.path)]
     running += _heads_of_repositories(names)
     if running:
-        listed = ", ".join(quoted(name) for name in running[:5])
-        raise CannotDo(f"this would change {listed}, which run later by themselves; a human must do it, or give the mode `bypass`")
+        raise CannotDo(
+            f"this would change {shown_names(running, _FEW)}, which run later by themselves; a human must do it, or give the mode `bypass`"
+        )
+
+
+def shown_names(names: Sequence[str], most: int) -> str:
+    """Return file names as a sentence may hold them."""
+    return ", ".join(quoted(os.fsencode(name).decode(errors="replace")) for name in names[:most])
+
+
+def denied_names(call: Call, top: str, names: Iterable[str], roles: tuple[Role, ...]) -> list[str]:
+    """Return those of a repository's files that the session's rules deny in one of these roles."""
+    is_denied = call.is_denied
+    return [] if is_denied is None else [name for name in names if any(is_denied(role, f"{top}/{name}") for role in roles)]
 
 
 def _heads_of_repositories(names: list[str]) -> list[str]:

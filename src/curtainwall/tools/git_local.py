@@ -12,13 +12,17 @@ from pydantic import JsonValue
 
 from curtainwall.facts import quoted
 from curtainwall.host import Confinement
-from curtainwall.tools.git_call import Call, identity, make_directory, refuse_running
+from curtainwall.model import Role
+from curtainwall.tools.git_call import Call, denied_names, identity, make_directory, refuse_switch, shown_names
 from curtainwall.tools.git_confined import LOCAL, run_git, try_git
 from curtainwall.tools.running import CannotDo
 
 _MOST_TOLD: Final = 20
 # As `add` tells what it would do.
 _NAMED: Final = re.compile(r"(?:add|remove) '(.*)'")
+
+# A file that was renamed is shown under both names.
+_LISTED: Final = ("--name-only", "--no-renames", "--no-relative", "-z")
 
 # Looking
 
@@ -31,31 +35,44 @@ async def _ask(call: Call, *words: str) -> str:
 
 
 async def _ask_about(call: Call, *words: str, listed: Sequence[str], files: Sequence[str] = ()) -> str:
-    """Run git without the files that are named like secrets, where the call names none of those, and say which they are.
+    """Run git without the files that the rules deny, or that are named like secrets where the call names none of those; say which.
 
-    INVARIANT: what is shown or staged was judged by its name, or sets no label. A directory, and a commit, hold what nobody named.
+    INVARIANT: what is shown or staged was judged by its name, or is not denied and sets no label. A directory, and a commit, hold what
+    nobody named.
     """
-    if call.names_secrets:
-        return await _ask(call, *words, "--", *files)
-    patterns = await asyncio.to_thread(_patterns, call, files)
-    without = [f":(exclude,top,icase,glob)**/{each}" for each in patterns]
-    async with call.open(call.spot()) as confinement:
+    spot = call.spot()
+    patterns = [] if call.names_secrets else await asyncio.to_thread(_patterns, call, files)
+    async with call.open(spot) as confinement:
+        names = await _names(call, confinement, [words[0], *listed, *words[1:], "--", *files]) if listed else []
+        denied = await asyncio.to_thread(denied_names, call, spot.top, names, (Role.READ_PATH,))
+        without = [f":(exclude,top,icase,glob)**/{each}" for each in patterns] + [f":(exclude,top,literal){name}" for name in denied]
         open_ = replace(confinement, environment={**confinement.environment, "GIT_LITERAL_PATHSPECS": "0"})
         done = await run_git([*words, "--", *(f":(literal){path}" for path in files), *without], open_)
-        every = await try_git([words[0], *listed, *words[1:], "--", *files], confinement) if listed else None
-    lines = every.out.decode(errors="replace").splitlines() if every is not None else []
-    names = dict.fromkeys(_NAMED.sub(r"\1", line) for line in lines)
     left_out = [name for name in names if any(fnmatchcase(os.path.basename(name).lower(), each) for each in patterns)]
-    if left_out:
-        told = ", ".join(quoted(name) for name in left_out[:_MOST_TOLD])
-        call.notes.append(f"left out, because of names that secrets have: {told}; whatever is named by its path is there")
+    _note(call, "left out, because of names that secrets have: {}; whatever is named by its path is there", left_out)
+    _note(call, "left out, because the rules of this session deny reading them: {}", denied)
     return done.out.decode(errors="replace")
+
+
+async def _names(call: Call, confinement: Confinement, words: Sequence[str]) -> list[str]:
+    """Return the files that git would show or stage; raise `CannotDo` where that matters and git cannot tell."""
+    done = await (try_git if call.is_denied is None else run_git)(words, confinement)
+    if done.cut and call.is_denied is not None:
+        raise CannotDo("too many files to look through; name some of them")
+    text = os.fsdecode(done.out)
+    lines = text.split("\0") if "-z" in words else text.splitlines()
+    return list(dict.fromkeys(name for line in lines if (name := _NAMED.sub(r"\1", line).strip("\n"))))
+
+
+def _note(call: Call, words: str, names: Sequence[str]) -> None:
+    if names:
+        call.notes.append(words.format(shown_names(names, _MOST_TOLD)))
 
 
 def _patterns(call: Call, files: Sequence[str]) -> list[str]:
     """Return the patterns of secrets, but for those that a file matches which the call names and which is none."""
     named = [os.path.basename(path).lower() for path in files if not os.path.isdir(path)]
-    return [each for each in call.house.secret_names.patterns if not any(fnmatchcase(name, each) for name in named)]
+    return [each for each in call.house.withheld.patterns if not any(fnmatchcase(name, each) for name in named)]
 
 
 async def _refuse_bare_files(call: Call, ref: str) -> str:
@@ -83,7 +100,7 @@ async def diff(call: Call) -> JsonValue:
     if ref:
         await _refuse_bare_files(call, ref)
     words = ["--no-ext-diff", "--no-textconv", "--ignore-submodules=all", *staged, *([ref] if ref else [])]
-    return await _ask_about(call, "diff", *words, listed=("--name-only",), files=files)
+    return await _ask_about(call, "diff", *words, listed=_LISTED, files=files)
 
 
 async def log(call: Call) -> JsonValue:
@@ -96,7 +113,7 @@ async def show(call: Call) -> JsonValue:
     """Show one commit or object."""
     ref = call.text("ref") or "HEAD"
     kind = await _refuse_bare_files(call, ref)
-    listed = () if kind in ("blob", "tree") else ("--name-only", "--format=")
+    listed = () if kind in ("blob", "tree") else (*_LISTED, "--format=")
     return await _ask_about(call, "show", "--no-ext-diff", "--no-textconv", "--no-show-signature", ref, listed=listed)
 
 
@@ -134,7 +151,7 @@ async def checkout(call: Call) -> JsonValue:
     ref, create = call.text("ref") or "", bool(call.prepared.arguments.get("create"))
     spot = call.spot()
     if not create:
-        await refuse_running(call, spot, "HEAD", ref)
+        await refuse_switch(call, spot, "HEAD", ref)
     async with call.open(spot) as confinement:
         done = await run_git(["checkout", "--no-recurse-submodules", *(["-b", ref] if create else [ref]), "--"], confinement)
     return done.err.decode(errors="replace") + done.out.decode(errors="replace")

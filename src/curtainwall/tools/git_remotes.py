@@ -13,7 +13,7 @@ from curtainwall.facts import canonical_remotes, quoted
 from curtainwall.facts.gitconfig import find_repository
 from curtainwall.host import Confinement
 from curtainwall.model import Mode, Role
-from curtainwall.tools.git_call import Call, identity, make_directory, refuse_names, refuse_running
+from curtainwall.tools.git_call import Call, identity, looks_at_names, make_directory, refuse_names, refuse_switch
 from curtainwall.tools.git_confined import LOCAL, Spot, run_git, try_git
 from curtainwall.tools.git_network import Clean, Target, WayOut, clean_repository, go_out, reading, shown
 from curtainwall.tools.running import CannotDo
@@ -34,9 +34,9 @@ async def clone(call: Call) -> JsonValue:
     async with clean_repository() as clean:
         await go_out(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.house.way_out)
         head = await _head_of(clean, target, call.house.way_out)
-        if head is not None and call.is_careful:
+        if head is not None and looks_at_names(call):
             words = ["-C", clean.repository, "ls-tree", "-r", "-z", "--name-only", f"refs/heads/{head}", "--"]
-            refuse_names(call, path, await try_git(words, clean.alone))
+            await asyncio.to_thread(refuse_names, call, path, await try_git(words, clean.alone))
         made = await make_directory(call, path)
         try:
             await _unpack(path, clean, target, head)
@@ -119,7 +119,7 @@ async def pull(call: Call) -> JsonValue:
         branch = await _current_branch(call, spot)
     said = await _brought(call, spot, branch)
     source = f"refs/remotes/{name}/{branch}" if name else "FETCH_HEAD"
-    await refuse_running(call, spot, "HEAD", source)
+    await refuse_switch(call, spot, "HEAD", source)
     async with call.open(spot) as confinement:
         named = replace(confinement, environment=await identity(call.house.way_out.environ))
         done = await run_git(["merge", "--no-edit", "--no-verify", "--no-gpg-sign", source], named)
@@ -192,7 +192,7 @@ async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> No
 
 async def _refuse_secrets(call: Call, clean: Clean, target: Target, commit: str) -> None:
     """Refuse a push that brings files named like secrets and was judged as one that does not: what it stood on is the agent's word."""
-    names = call.house.secret_names
+    names = call.house.withheld
     if "secrets" in call.prepared.arguments or not names.patterns:
         return
     told = await go_out(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)

@@ -39,6 +39,8 @@ from curtainwall.model import (
     Role,
     Subject,
     SubjectKind,
+    ToolEffect,
+    ToolFacts,
     runs_later,
     subject_digest,
 )
@@ -53,6 +55,7 @@ _QUOTABLE = 8_192
 _LOOKED_AT = 1_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
+_READING: Final = frozenset({Role.READ_PATH, Role.FETCH_URL, Role.READ_REMOTE})
 _OURS = frozenset(spec.server for spec in NATIVE_TOOLS)
 
 # In the sandbox these are nobody's files, and every second command line sends something to one of them.
@@ -95,8 +98,9 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
     reading = _Reading(entry, arguments, setting)
     for meaning in entry.spec.meanings:
         reading.take(meaning)
-    canonical, resources = reading.canonical, tuple(reading.resources.values())
-    name = entry.itself.value
+    itself = _reduced(entry.itself) if reading.only_reads else entry.itself
+    canonical, resources = reading.canonical, (itself, *reading.resources.values())
+    name = itself.value
     kind = _kind(entry, resources)
     raw = {key: _masked(_said_of(entry, key), value, setting.masker) for key, value in arguments.items()}
     shown = {
@@ -118,6 +122,13 @@ def _prepared(entry: Entry, arguments: dict[str, JsonValue], setting: Setting) -
         hidden={**setting.masker.outlines(arguments, raw), **setting.masker.outlines(canonical, shown)} if is_masked else {},
     )
     return Prepared(subject=subject, arguments=canonical)
+
+
+def _reduced(itself: Resource) -> Resource:
+    """Return an external tool as it is in a call that, by a case of the user's, only reads; one that sends may send what it reads."""
+    if not isinstance(itself.facts, ToolFacts) or itself.facts.effect is ToolEffect.SEND:
+        return itself
+    return itself.model_copy(update={"facts": itself.facts.model_copy(update={"effect": ToolEffect.INSPECT})})
 
 
 def _kind(entry: Entry, resources: tuple[Resource, ...]) -> SubjectKind:
@@ -166,14 +177,15 @@ def _is_plain(key: str) -> bool:
 class _Reading:
     """One call being read: what stands canonical so far, and which resources that names."""
 
-    __slots__ = ("arguments", "canonical", "is_ours", "resources", "setting")
+    __slots__ = ("arguments", "canonical", "is_ours", "only_reads", "resources", "setting")
 
     def __init__(self, entry: Entry, arguments: Mapping[str, JsonValue], setting: Setting) -> None:
         self.arguments = arguments
         self.setting = setting
         self.is_ours = entry.spec.server in _OURS
         self.canonical: dict[str, JsonValue] = dict(arguments)
-        self.resources: dict[tuple[Role, str, Facts | None], Resource] = {(Role.USE_TOOL, entry.itself.value, None): entry.itself}
+        self.only_reads = False
+        self.resources: dict[tuple[Role, str, Facts | None], Resource] = {}
 
     def take(self, meaning: Meaning) -> None:
         """Read one argument."""
@@ -181,6 +193,7 @@ class _Reading:
         if value is None and meaning.argument not in self.canonical:
             return
         roles = _roles(meaning, self.arguments)
+        self.only_reads |= not self.is_ours and _READING.issuperset(roles) and not _READING.issuperset(meaning.roles)
         read = _read_revision if meaning.revision else _READERS[roles[0]]
         if isinstance(value, str):
             self.canonical[meaning.argument] = read(self, value, meaning, roles)
@@ -201,7 +214,7 @@ class _Reading:
         key = (role, value, facts)
         if key in self.resources:
             return
-        if len(self.resources) >= MAX_RESOURCES:
+        if len(self.resources) + 1 >= MAX_RESOURCES:
             raise BadCall(RULE, f"the call touches more than {MAX_RESOURCES} things; ask for fewer at once")
         self.resources[key] = Resource(role=role, value=value, facts=facts)
 
