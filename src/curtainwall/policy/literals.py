@@ -1,7 +1,7 @@
 """What a rule names: entities and words that must be spelt exactly, because a forbid on anything else would never hold."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 from curtainwall.model import Mode, Role, Scope, ToolEffect
 from curtainwall.policy.canonical import fault_of
@@ -44,11 +44,10 @@ def texts_in(rule: Expr) -> Iterator[str]:
     """Yield every text that a rule compares a resource's `text` with; of a pattern, one text that it matches."""
     for node in _nodes(rule):
         yield from (word for attribute, word in _compared(node) if attribute == "text")
-        match node.get("like"):
-            case {"left": left, "pattern": list(parts)} if _attribute(cast("object", left)) == "text":
-                yield "".join("_" if part == "Wildcard" else part["Literal"] for part in cast("list[Any]", parts))
-            case _:
-                pass
+        like = cast("dict[str, object]", node.get("like") or {})
+        if _attribute(like.get("left")) == "text":
+            parts = cast("list[str | dict[str, str]]", like["pattern"])
+            yield "".join("_" if isinstance(part, str) else part["Literal"] for part in parts)
 
 
 def needs(rule: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -43,11 +43,15 @@ async def _ask_about(call: Call, *words: str, listed: Sequence[str], files: Sequ
     spot = call.spot()
     patterns = [] if call.names_secrets else await asyncio.to_thread(_patterns, call, files)
     async with call.open(spot) as confinement:
-        names = await _names(call, confinement, [words[0], *listed, *words[1:], "--", *files]) if listed else []
+        listing = [words[0], *listed, *words[1:], "--", *files] if listed else []
+        names = await _names(call, confinement, listing) if listed and call.is_denied is not None else []
         denied = await asyncio.to_thread(denied_names, call, spot.top, names, (Role.READ_PATH,))
         without = [f":(exclude,top,icase,glob)**/{each}" for each in patterns] + [f":(exclude,top,literal){name}" for name in denied]
         open_ = replace(confinement, environment={**confinement.environment, "GIT_LITERAL_PATHSPECS": "0"})
         done = await run_git([*words, "--", *(f":(literal){path}" for path in files), *without], open_)
+        if listed and call.is_denied is None:
+            # A filter of the repository may spoil it, so what was asked for comes first where nothing depends on the names.
+            names = await _names(call, confinement, listing)
     left_out = [name for name in names if any(fnmatchcase(os.path.basename(name).lower(), each) for each in patterns)]
     _note(call, "left out, because of names that secrets have: {}; whatever is named by its path is there", left_out)
     _note(call, "left out, because the rules of this session deny reading them: {}", denied)
