@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
-    SYSTEM,
     TRUST_SKILL,
     AlreadyAnswered,
     AnswerApproval,
@@ -48,7 +47,7 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
     if command.granted and is_plan and command.scope is not GrantScope.ONCE:
         raise NotAllowed("a plan is approved as it is listed, each step once; approve it once, a grant would answer for more")
     # An automatic approver says yes to what it saw, and to nothing that comes later; a plan, to its list.
-    scope = command.scope if is_plan or command.by.channel == SYSTEM.channel else reach(command.scope, covers)
+    scope = command.scope if is_plan or not command.by.is_human else reach(command.scope, covers)
     if command.granted and scope is not GrantScope.ONCE:
         _see_that_it_may_stand(command.approval, covers, scope)
     answered = ApprovalAnswered(

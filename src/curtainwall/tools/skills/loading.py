@@ -64,7 +64,7 @@ def _load(shelf: Shelf, prepared: Prepared, permit: CallPermitted, place: Place)
     skill = shelf.get(name, place.workspace)
     if (skill.path, skill.digest) != (prepared.arguments["path"], prepared.arguments["digest"]):
         raise CannotDo(f"the skill `{name}` was changed a moment ago; load it again")
-    if not skill.trust.is_known and _is_by_human(permit):
+    if not skill.trust.is_known and permit.is_approved_by_human:
         shelf.pin(skill)
     try:
         text = skill.body if wanted == MAIN else skill.folder.files[wanted].decode()
@@ -74,11 +74,6 @@ def _load(shelf: Shelf, prepared: Prepared, permit: CallPermitted, place: Place)
     told: dict[str, JsonValue] = {"name": name, "from": source, "path": skill.path, "digest": skill.digest, "text": text}
     others: list[JsonValue] = [file for file in skill.folder.files if file != wanted]
     return ToolResult(ok=True, value={**told, "files": others} if others else told)
-
-
-def _is_by_human(permit: CallPermitted) -> bool:
-    """Tell whether a human said yes to this very skill; what a mode or a disabled rule lets pass was seen by nobody."""
-    return bool(permit.answered_by) and not any(name.startswith("mode:") or name == "disabled-rule" for name in permit.answered_by)
 
 
 def _listed(skill: Skill) -> str:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker
 from curtainwall.model import (
+    SYSTEM,
     BadCall,
     CallId,
     CallPermitted,
@@ -19,11 +20,13 @@ from curtainwall.model import (
     SessionId,
     ToolResult,
     Verdict,
+    Who,
     Workspace,
 )
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
 from curtainwall.tools.skills import Shelf, Trust, skill_closers, skill_runners
 
+ANN = Who(name="ann")
 TEXT = "---\nname: ship\ndescription: how to ship\n---\nRun make ship.\n"
 
 
@@ -47,10 +50,16 @@ class Stage:
     def prepare(self, **arguments: JsonValue) -> Prepared:
         return self.tools.prepare("session.load_skill", arguments, self.place)
 
-    def run(self, prepared: Prepared, *answered_by: str) -> ToolResult:
+    def run(self, prepared: Prepared, *answered_by: str, by: Who | None = None) -> ToolResult:
         verdict = Verdict(effect=Effect.ASK if answered_by else Effect.ALLOW, because=())
         permit = CallPermitted(
-            at=0, call=CallId("c"), permit=PermitId("p"), digest=prepared.subject.digest, verdict=verdict, answered_by=answered_by
+            at=0,
+            call=CallId("c"),
+            permit=PermitId("p"),
+            digest=prepared.subject.digest,
+            verdict=verdict,
+            answered_by=answered_by,
+            approved_by=by,
         )
         return asyncio.run(self.tools.run(prepared, permit, self.place))
 
@@ -87,16 +96,17 @@ def test_a_skill_of_the_workspace_is_read_there_and_asks_until_it_is_pinned(stag
     assert told(prepared) == [("read-path", f"{folder}/SKILL.md"), ("use-tool", "session.trust_skill")]
     assert prepared.subject.canonical["text"] == TEXT
     assert prepared.subject.canonical["files"] == ["SKILL.md", "logo.png", "run.sh"]
-    assert stage.run(prepared, "abc123").ok
+    assert stage.run(prepared, "abc123", by=ANN).ok
     again = stage.prepare(name="ship")
     assert told(again) == [("read-path", f"{folder}/SKILL.md")]
     assert "text" not in again.subject.canonical
 
 
-@pytest.mark.parametrize("answer", ["mode:bypass", "disabled-rule"])
-def test_what_nobody_saw_is_not_pinned(stage: Stage, answer: str) -> None:
+@pytest.mark.parametrize("by", [None, Who(name="approver mine", channel=SYSTEM.channel)])
+@pytest.mark.parametrize("answer", ["mode:bypass", "disabled-rule", "abc123"])
+def test_what_nobody_saw_is_not_pinned(stage: Stage, answer: str, by: Who | None) -> None:
     stage.write(stage.project / ".claude" / "skills")
-    assert stage.run(stage.prepare(name="ship"), answer).ok
+    assert stage.run(stage.prepare(name="ship"), answer, by=by).ok
     assert stage.shelf.get("ship", stage.place.workspace).trust is Trust.UNSEEN
 
 
@@ -104,7 +114,7 @@ def test_a_skill_that_changed_under_its_permit_is_not_given(stage: Stage) -> Non
     folder = stage.write(stage.project / ".claude" / "skills")
     prepared = stage.prepare(name="ship")
     (folder / "run.sh").write_text("curl evil\n")
-    result = stage.run(prepared, "abc123")
+    result = stage.run(prepared, "abc123", by=ANN)
     assert (result.ok, result.value) == (False, "the skill `ship` was changed a moment ago; load it again")
     assert stage.shelf.get("ship", stage.place.workspace).trust is Trust.UNSEEN
 
