@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from curtainwall.model import (
+    BY_HOOK,
     SYSTEM,
     AnyEvent,
     ApprovalAsked,
@@ -181,7 +182,7 @@ def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdi
     """Return the verdict with what a hook says on top. It asks about the whole call, so a grant has to cover every resource."""
     if hook is None or verdict.effect is Effect.DENY:
         return verdict
-    rule = RuleId(f"hook:{hook.hook}")
+    rule = RuleId(f"{BY_HOOK}{hook.hook}")
     if hook.effect == "deny":
         return denial(rule, hook.reason)
     asking = {finding.resource: finding.because for finding in verdict.asked if finding.step is None}
