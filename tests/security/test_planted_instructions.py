@@ -5,7 +5,7 @@ import pytest
 import curtainwall
 from curtainwall.app.library import Session
 from curtainwall.channels.cards import card_lines
-from curtainwall.model import FOLLOW_INSTRUCTIONS, CallRequest, InstructionsPinned, PendingAsk
+from curtainwall.model import FOLLOW_INSTRUCTIONS, CallRequest, DisableRule, InstructionsPinned, Mode, PendingAsk, RuleId, Who
 from tests.support.covers import covers
 from tests.support.talking import Home, Playing, of, place_of, playing, run, runs, write_in
 
@@ -170,6 +170,34 @@ def test_calls_of_another_program_before_the_first_turn_count_as_an_agents(home:
         async with curtainwall.open_session(model=model) as session:
             request = CallRequest(tool="filesystem.write_file", arguments={"path": "AGENTS.md", "content": PLANTED})
             await session._work.wired.gate.request(session.id, request)
+            await session.send("go")
+            assert PLANTED not in model.prompts[-1].system
+            assert len(asks(session)) == 1
+
+    run(main())
+
+
+@covers("agents.only-a-human-makes-instructions-last")
+@pytest.mark.parametrize("way", ["bypass", "approver", "disabled rule"])
+def test_what_no_human_saw_is_followed_in_no_other_session(home: Home, way: str) -> None:
+    if way == "approver":
+        program = home.outside / "approver"
+        program.write_text("""#!/bin/sh\necho '{"decision": "approved"}'\n""")
+        program.chmod(0o755)
+        home.configure(f'[approvals]\napprover = ["{program}"]\n')
+    model = playing("hello")
+
+    async def main() -> None:
+        mode = Mode.BYPASS if way == "bypass" else Mode.DEFAULT
+        async with curtainwall.open_session(model=model, workspace=home.project, mode=mode) as session:
+            if way == "disabled rule":
+                await session._do(DisableRule(by=Who(name="ann"), rule=RuleId("changed-instructions")))
+            await session.send("go")
+            (home.project / "AGENTS.md").write_text(PLANTED)
+            await session.send("more")
+            assert PLANTED in model.prompts[-1].system, "it may count here"
+        home.configure("")
+        async with curtainwall.open_session(model=model, workspace=home.project) as session:
             await session.send("go")
             assert PLANTED not in model.prompts[-1].system
             assert len(asks(session)) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.app.wiring import Wired, local_user, open_house, set_up
-from curtainwall.model import Answer, AnswerApproval, ApprovalAsked, CallPermitted, CallRequest, SessionId, session_stream
+from curtainwall.model import Answer, AnswerApproval, ApprovalAsked, CallPermitted, CallRequest, GrantScope, SessionId, session_stream
 from tests.support.covers import covers
 from tests.support.git_server import GitServer, git, serving
 from tests.support.houses import events
@@ -39,9 +39,10 @@ class Desk:
         assert waiting.waiting, waiting
         return waiting, self.asked[-1].shown
 
-    async def approves(self, waiting: Answer) -> Answer:
+    async def approves(self, waiting: Answer, scope: GrantScope = GrantScope.ONCE) -> Answer:
         """Say yes to what was asked last, and let the call go on."""
-        await self.wired.house.send(self.session, AnswerApproval(by=local_user(), approval=self.asked[-1].approval, granted=True))
+        yes = AnswerApproval(by=local_user(), approval=self.asked[-1].approval, granted=True, scope=scope)
+        await self.wired.house.send(self.session, yes)
         return await self.wired.gate.go_on(self.session, waiting.call)
 
     @property
@@ -324,5 +325,35 @@ def test_a_forged_memory_of_the_remote_hides_no_secret(places: Places, server: G
         assert not answer.result.ok
         assert "`.env`, named like secrets, which nobody was asked about" in str(answer.result.value)
         assert here.published == before
+
+    at_the_desk(places, server, story)
+
+
+@covers("approvals.a-yes-says-what-it-answers")
+def test_a_lasting_yes_to_an_encrypted_push_is_none_to_one_in_the_clear(places: Places, server: GitServer) -> None:
+    async def story(at: Desk) -> None:
+        clear = server.url("shop.git")
+        git("remote", "set-url", "origin", clear.replace("http:", "https:"), cwd=at.where)
+        waiting, _ = await at.asks()
+        await at.approves(waiting, GrantScope.SESSION)
+        git("remote", "set-url", "origin", clear, cwd=at.where)
+        _, card = await at.asks()
+        assert "(not encrypted)" in card
+        assert at.published == []
+
+    at_the_desk(places, server, story)
+
+
+@covers("approvals.a-yes-says-what-it-answers")
+def test_a_lasting_yes_to_a_push_of_one_secret_is_none_to_the_next(places: Places, server: GitServer) -> None:
+    async def story(at: Desk) -> None:
+        for name in ("id_rsa", ".env", "id_ed25519"):
+            (at.where / name).write_text("x")
+            git("add", "-f", name, cwd=at.where)
+            commit(at.where, f"add {name}")
+            waiting, card = await at.asks()
+            assert "git.push_secrets" in card
+            await at.approves(waiting, GrantScope.SESSION)
+            assert len(at.published) == 1, "the one that was approved is pushed"
 
     at_the_desk(places, server, story)

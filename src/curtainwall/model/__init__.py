@@ -1,6 +1,7 @@
 """The words of the house: ids, events, commands, subjects and ports. It knows nobody."""
 
 from curtainwall.model.approvals import (
+    BY_HOOK,
     Cover,
     Grant,
     GrantScope,
@@ -387,6 +388,7 @@ __all__ = [
     "ANSWER",
     "AWAKE",
     "BUILTIN_AGENT",
+    "BY_HOOK",
     "CONNECT_SERVER",
     "EGRESS_SERVER",
     "FOLLOW_INSTRUCTIONS",

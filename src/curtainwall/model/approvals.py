@@ -1,11 +1,15 @@
 """Asks and their answers: approvals, grants, permits."""
 
 from enum import StrEnum
+from typing import Final
 
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import CallId, Digest, GrantId, Label, Millis, RuleId
 from curtainwall.model.people import Who
-from curtainwall.model.subjects import Role, is_external
+from curtainwall.model.subjects import Role
+
+BY_HOOK: Final = "hook:"
+"""How the rule ids begin under which hooks ask."""
 
 
 class GrantScope(StrEnum):
@@ -32,11 +36,25 @@ class Cover(Frozen):
     value: str
     rules: tuple[RuleId, ...]
 
+    @property
+    def left_open(self) -> str:
+        """Return what of an approved call role and resource do not say, in words that follow `given`; nothing where they say it all.
+
+        The words of a command run something else in another directory or behind other commands, the name of a tool does not say what it
+        is called with, and a hook may have asked about anything in the call.
+        """
+        if any(rule.startswith(BY_HOOK) for rule in self.rules):
+            return "for a hook's question without the call itself"
+        if self.role is Role.RUN_COMMAND:
+            return "for a command without its directory and limits"
+        return "for a tool without its arguments" if self.role is Role.USE_TOOL else ""
+
 
 class Grant(Frozen):
     """A standing answer. With a digest it answers only that exact subject; `plan` names the plan whose step that is, once.
 
-    Without one it answers for every call that asks about the same things, and for none of an external tool.
+    Without one it answers for every call that asks about the same things, except where these leave open what is approved, and for none of
+    an external tool.
     """
 
     id: GrantId
@@ -50,8 +68,8 @@ class Grant(Frozen):
     @property
     def lapsed(self) -> str:
         """Return why the grant answers nothing any more, in words that can follow a colon; nothing where it answers."""
-        is_whole_tool = self.digest is None and any(cover.role is Role.USE_TOOL and is_external(cover.value) for cover in self.covers)
-        return "it was given for a tool without its arguments; approve the call again" if is_whole_tool else ""
+        left_open = next((cover.left_open for cover in self.covers if cover.left_open), "") if self.digest is None else ""
+        return f"it was given {left_open}; approve the call again" if left_open else ""
 
 
 class LabelSource(Frozen):

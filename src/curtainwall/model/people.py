@@ -2,12 +2,19 @@
 
 from curtainwall.model.frozen import Frozen
 
+_RUNTIME = "runtime"
+
 
 class Who(Frozen):
     """Someone or something that caused an event: a person on a channel, or a part of ours by its name."""
 
     name: str
     channel: str = "local"
+
+    @property
+    def is_human(self) -> bool:
+        """Tell whether this is a person; the runtime itself and an automatic approver are not."""
+        return self.channel != _RUNTIME
 
     def __str__(self) -> str:
         return self.name if self.channel == "local" else f"{self.name} on {self.channel}"
@@ -20,7 +27,7 @@ class Route(Frozen):
     reference: str
 
 
-SYSTEM = Who(name="curtainwall", channel="runtime")
+SYSTEM = Who(name="curtainwall", channel=_RUNTIME)
 
 HOUSE_CHANNELS = ("local", SYSTEM.channel)
 """Where only the user and the house itself speak; no other channel has such a name."""

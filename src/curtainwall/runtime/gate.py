@@ -333,7 +333,7 @@ class SessionGate:
         shown = await record_outcome(actor, permit, result, self._house.stores.blobs, inspects=inspects)
         reply = await self._hooks.after_call(prepared.subject, result, wish.place)
         told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
-        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told), reply)
+        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told, by_human=permit.is_approved_by_human), reply)
 
     def _count(self, actor: Actor) -> None:
         """Past the budget of logged calls: one event for many denials."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from curtainwall.model import SYSTEM, Feed, MessageAccepted, MessageWithdrawn, StreamId
+from curtainwall.model import Feed, MessageAccepted, MessageWithdrawn, StreamId
 from curtainwall.session import Rules
 
 MOST_MESSAGES: Final = 20
@@ -29,7 +29,7 @@ def human_words(feed: Feed, stream: StreamId, rules: Rules) -> tuple[str, ...]:
 
 def _is_own(event: MessageAccepted, rules: Rules) -> bool:
     is_said = event.role == "human" and event.peer is None and event.proven
-    return is_said and event.by.channel != SYSTEM.channel and rules.may_control(event.by)
+    return is_said and event.by.is_human and rules.may_control(event.by)
 
 
 def _few_enough(messages: list[str]) -> tuple[str, ...]:

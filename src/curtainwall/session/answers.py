@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
-    SYSTEM,
     TRUST_SKILL,
     AlreadyAnswered,
     AnswerApproval,
@@ -27,9 +26,10 @@ from curtainwall.model import (
     RevokeGrant,
     Role,
     Settlement,
+    Subject,
     denial,
 )
-from curtainwall.session.card import shows_all
+from curtainwall.session.card import shows_all, shows_arguments
 from curtainwall.session.rules import Rules
 from curtainwall.session.standing import is_for_one_call, reach
 from curtainwall.session.state import OpenApproval, SessionState
@@ -48,9 +48,10 @@ def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: M
     if command.granted and is_plan and command.scope is not GrantScope.ONCE:
         raise NotAllowed("a plan is approved as it is listed, each step once; approve it once, a grant would answer for more")
     # An automatic approver says yes to what it saw, and to nothing that comes later; a plan, to its list.
-    scope = command.scope if is_plan or command.by.channel == SYSTEM.channel else reach(command.scope, covers)
+    scope = command.scope if is_plan or not command.by.is_human else reach(command.scope, covers)
     if command.granted and scope is not GrantScope.ONCE:
         _see_that_it_may_stand(command.approval, covers, scope)
+        _require_shown_arguments(command.approval, state.calls[approval.calls[0]].subject, covers)
     answered = ApprovalAnswered(
         at=moment.at,
         approval=command.approval,
@@ -81,6 +82,12 @@ def _see_that_it_may_stand(approval: ApprovalId, covers: Sequence[Cover], scope:
         raise NotAllowed("a budget is raised once at a time; the grant would answer for any later amount")
     if any(cover.value in _ONE_TEXT for cover in covers):
         raise NotAllowed("this is a yes to one text, which is given once at a time; the grant would answer for any later text")
+
+
+def _require_shown_arguments(approval: ApprovalId, subject: Subject, covers: Sequence[Cover]) -> None:
+    """Refuse a lasting yes to an exact call of which the card left something out."""
+    if is_for_one_call(subject.tool, covers) and not shows_arguments(subject):
+        raise NotAllowed(f"approval `{approval}` was too long to be shown whole, so it can be granted once alone")
 
 
 def expire(state: SessionState, command: ExpireApprovals, moment: Moment) -> tuple[AnyEvent, ...]:

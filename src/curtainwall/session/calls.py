@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from curtainwall.model import (
+    BY_HOOK,
     SYSTEM,
     AnyEvent,
     ApprovalAsked,
@@ -40,6 +41,7 @@ from curtainwall.model import (
     Subject,
     ToolEffect,
     Verdict,
+    Who,
     denial,
     may_change_files,
 )
@@ -114,7 +116,7 @@ def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Mom
     case = _Case(state, command.call, command.subject, rules, moment)
     if verdict.effect is Effect.ALLOW or still_covers(command.subject, covers_of(verdict, command.subject), call.covers):
         steps = step_grants(command.subject, verdict, call.answered_by or SYSTEM, command.call, moment)
-        return (_permit(case, verdict, (str(call.approval),)), *steps)
+        return (_permit(case, verdict, (str(call.approval),), call.answered_by), *steps)
     events = _answer_or_ask(case, verdict)
     return (*events, *_followed(events, _joined_to(state, command.call)))
 
@@ -180,7 +182,7 @@ def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdi
     """Return the verdict with what a hook says on top. It asks about the whole call, so a grant has to cover every resource."""
     if hook is None or verdict.effect is Effect.DENY:
         return verdict
-    rule = RuleId(f"hook:{hook.hook}")
+    rule = RuleId(f"{BY_HOOK}{hook.hook}")
     if hook.effect == "deny":
         return denial(rule, hook.reason)
     asking = {finding.resource: finding.because for finding in verdict.asked if finding.step is None}
@@ -199,7 +201,9 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
         once = [grant for grant in state.grants.values() if grant.id == answer and grant.scope is GrantScope.ONCE]
         # A human's yes to this very plan, kept while its agent was gone, is a yes to its steps; no other standing answer is.
         steps = (given for grant in once for given in step_grants(case.subject, verdict, grant.by, case.call, case.moment))
-        return (*(GrantUsed(at=at, grant=grant.id) for grant in once), _permit(case, verdict, (answer,)), *steps)
+        # Every other standing answer was given for another call.
+        kept = next((grant.by for grant in once if grant.digest == case.subject.digest), None)
+        return (*(GrantUsed(at=at, grant=grant.id) for grant in once), _permit(case, verdict, (answer,), kept), *steps)
     if any(each.masked and not each.hidden for each in case.subject.steps or (case.subject,)):
         # INVARIANT: nobody is asked about what they cannot be shown, not even in outline.
         unseen = "it needs a human's answer and holds a part that no human would be shown; leave that part to the human"
@@ -237,7 +241,7 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
     )
 
 
-def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...]) -> CallPermitted:
+def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...], approved_by: Who | None = None) -> CallPermitted:
     brought = dict[Label, LabelSource]()
     for label, place in labels_of(case.rules.policy, case.subject, case.state.facts):
         brought.setdefault(label, LabelSource(label=label, call=case.call, origin=case.subject.origin_of(place)))
@@ -249,6 +253,7 @@ def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...]) -> Call
         verdict=verdict,
         answered_by=answered_by,
         labels=tuple(brought.values()),
+        approved_by=approved_by,
     )
 
 

@@ -88,8 +88,17 @@ def label_words(source: LabelSource) -> str:
 def shows_all(covers: Sequence[Cover]) -> bool:
     """Tell whether a card shows every role and resource that is asked for, uncut; only then may an answer stand for longer."""
     wants = _wants(covers)
-    whole = all(len(visible(in_order(cover.value))) <= _VALUE_LIMIT and _MASK_START not in cover.value for cover in covers)
+    whole = all(_is_whole(cover.value) and _MASK_START not in cover.value for cover in covers)
     return whole and _cut_lines(wants, _WANTS_LIMIT) == wants
+
+
+def shows_arguments(subject: Subject) -> bool:
+    """Tell whether a card shows every argument uncut, as written and as it would run, with the outline of everything that is masked."""
+    hidden = hidden_lines(subject)
+    told = [text for arguments in (subject.raw, subject.canonical) for name, value in arguments.items() for text in (name, _json(value))]
+    whole = all(map(_is_whole, (*told, *subject.hidden, *subject.hidden.values())))
+    cut = (len(_arguments("", arguments)) != len(arguments) + 1 for arguments in (subject.raw, subject.canonical))
+    return whole and not any(cut) and _cut_lines(hidden, _HIDDEN_LIMIT) == hidden
 
 
 def inert(text: str) -> str:
@@ -109,6 +118,11 @@ def spelt(text: str) -> str:
     return inert(in_order(text))
 
 
+def spelt_whole(text: str) -> str:
+    """Return text in the order in which it is used, with everything visible and nothing cut."""
+    return visible(in_order(text))
+
+
 def visible(text: str) -> str:
     """Return text with everything escaped that is not seen, or not seen where it stands; nothing is cut."""
     if text.isascii() and text.isprintable():
@@ -123,12 +137,21 @@ def visible(text: str) -> str:
     return "".join(shown)
 
 
+def _is_whole(text: str) -> bool:
+    # Spelling out never makes a text shorter, and spelling out megabytes takes seconds.
+    return len(text) <= _VALUE_LIMIT and len(spelt_whole(text)) <= _VALUE_LIMIT
+
+
+def _json(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _wants(covers: Iterable[Cover]) -> list[str]:
     return [f"wants {cover.role} {spelt(cover.value)} ({inert(', '.join(cover.rules))})" for cover in covers]
 
 
 def _arguments(title: str, arguments: Mapping[str, JsonValue]) -> list[str]:
-    told = [f"  {spelt(name)}: {spelt(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()]
+    told = [f"  {spelt(name)}: {spelt(_json(value))}" for name, value in arguments.items()]
     return [f"{title}:", *_cut_lines(told, _ARGUMENTS_LIMIT)]
 
 

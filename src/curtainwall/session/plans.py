@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from curtainwall.model import SHELL_RUN, CallId, Grant, GrantGiven, GrantScope, Label, LabelSource, Mode, Moment, Subject, Verdict, Who
-from curtainwall.session.card import READ_ONLY, hidden_lines, label_lines, visible
+from curtainwall.session.card import READ_ONLY, hidden_lines, label_lines, spelt_whole
 from curtainwall.session.standing import covers_of
 
 LONGEST_PLAN: Final = 32_000
@@ -18,11 +18,11 @@ _WAITS = "plan mode is on: nothing of this runs before somebody has changed the 
 def plan_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSource], mode: Mode, *, read_only: bool) -> str:
     """Return what the approval of a plan shows: every step as it would run, uncut, what it asks for and because of which rules."""
     # INVARIANT: each line starts with a word of ours, so nothing that an agent wrote can pass for another line.
-    lines = [f"tool: {visible(subject.tool)}", f"plan of {_counted(len(subject.steps))}: {_TERMS}"]
+    lines = [f"tool: {spelt_whole(subject.tool)}", f"plan of {_counted(len(subject.steps))}: {_TERMS}"]
     if mode is Mode.PLAN:
         lines.append(_WAITS)
     if verdict.reason:
-        lines.append(f"because {visible(verdict.reason)}")
+        lines.append(f"because {spelt_whole(verdict.reason)}")
     lines += label_lines(labels)
     for place, step in enumerate(subject.steps):
         lines += _step_lines(place, step, verdict, subject)
@@ -53,10 +53,10 @@ def _of_step(verdict: Verdict, place: int) -> Verdict:
 
 def _step_lines(place: int, step: Subject, verdict: Verdict, plan: Subject) -> Iterator[str]:
     covers = covers_of(_of_step(verdict, place), plan)
-    yield f"step {place + 1}: {visible(step.tool)}, {'which asks' if covers else 'which is allowed anyway'}"
-    yield from (f"wants {cover.role} {visible(cover.value)} ({visible(', '.join(cover.rules))})" for cover in covers)
+    yield f"step {place + 1}: {spelt_whole(step.tool)}, {'which asks' if covers else 'which is allowed anyway'}"
+    yield from (f"wants {cover.role} {spelt_whole(cover.value)} ({spelt_whole(', '.join(cover.rules))})" for cover in covers)
     yield from hidden_lines(step)
-    yield from (f"with {visible(name)}: {visible(json.dumps(value, ensure_ascii=False))}" for name, value in step.canonical.items())
+    yield from (f"with {spelt_whole(name)}: {spelt_whole(json.dumps(value, ensure_ascii=False))}" for name, value in step.canonical.items())
 
 
 def _counted(steps: int) -> str:

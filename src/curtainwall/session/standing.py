@@ -4,12 +4,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from curtainwall.model import (
+    BY_HOOK,
     PATH_ROLES,
     CallPermitted,
     Cover,
     Effect,
     Grant,
     GrantScope,
+    HostFacts,
     Label,
     Mode,
     PathFacts,
@@ -25,8 +27,9 @@ from curtainwall.policy import NEVER_BYPASSED, PROJECT_EDIT, judge
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
+_REMOTE_ROLES = (Role.READ_REMOTE, Role.WRITE_REMOTE)
 _CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
-_DISABLED, _BY_MODE, _BY_HOOK = "disabled-rule", "mode:", "hook:"
+_DISABLED, _BY_MODE = "disabled-rule", "mode:"
 
 
 def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
@@ -36,8 +39,14 @@ def covers_of(verdict: Verdict, subject: Subject) -> tuple[Cover, ...]:
 
 
 def _asked_value(resource: Resource) -> str:
-    """Return a resource as people are asked about it. INVARIANT: no path is written as a whole tree is: a yes to it would be to both."""
+    """Return a resource as people are asked about it.
+
+    INVARIANT: no path is written as a whole tree is, and no repository reached in the clear as one that is not.
+    A yes to one would be to both.
+    """
     value = resource.value
+    if resource.role in _REMOTE_ROLES and isinstance(resource.facts, HostFacts) and not resource.facts.secure:
+        return f"{value} (not encrypted)"
     if isinstance(resource.facts, PathFacts) and resource.facts.whole:
         return f"{value.rstrip('/')}/**"
     is_path = resource.role in PATH_ROLES
@@ -60,12 +69,11 @@ def reach(wanted: GrantScope, covers: Sequence[Cover]) -> GrantScope:
 
 
 def is_for_one_call(tool: str, covers: Iterable[Cover]) -> bool:
-    """Tell whether a yes that lasts is for the exact call alone.
+    """Tell whether a yes that lasts is for the exact call alone, because the resources do not say what was approved.
 
-    The words of a command run something else in another directory or behind other commands, and what an external tool does is in its
-    arguments. In both cases the resources do not say what was approved.
+    What an external tool does is in its arguments, whatever else is asked about.
     """
-    return is_external(tool) or any(cover.role is Role.RUN_COMMAND for cover in covers)
+    return is_external(tool) or any(cover.left_open for cover in covers)
 
 
 def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rules: Rules) -> str | None:
@@ -120,12 +128,12 @@ def _hook_asked(permit: CallPermitted) -> bool:
     """Tell whether somebody besides the rules asked; after a wait that is seen by an answer to what the rules allow."""
     verdict = permit.verdict
     is_more = verdict.effect is Effect.ALLOW and bool(permit.answered_by)
-    return is_more or any(rule.startswith(_BY_HOOK) for rule in verdict.because)
+    return is_more or any(rule.startswith(BY_HOOK) for rule in verdict.because)
 
 
 def _answers(grant: Grant, subject: Subject, asked: tuple[Cover, ...]) -> bool:
-    # INVARIANT: what a call of an external tool does is in its arguments, which no role names. A yes to one is a yes to no other.
-    if grant.lapsed or (grant.digest is None and is_external(subject.tool)):
+    # INVARIANT: where resources leave open what a call does, a yes to one call is a yes to no other.
+    if grant.lapsed or (grant.digest is None and is_for_one_call(subject.tool, asked)):
         return False
     if grant.digest is not None and grant.digest != subject.digest:
         return False

@@ -1,6 +1,7 @@
 """Answers: the first one wins, late ones hear the truth, deadlines pass, grants are taken back."""
 
 import pytest
+from pydantic import JsonValue
 
 from curtainwall.model import (
     SYSTEM,
@@ -26,6 +27,7 @@ from curtainwall.model import (
     RevokeGrant,
     Role,
     RuleId,
+    ToolEffect,
     denial,
 )
 from curtainwall.session import SETTLED_KEPT, Standing, reach
@@ -46,6 +48,7 @@ from tests.support.given import (
     raise_of,
     read,
     ready,
+    subject,
     wish,
 )
 
@@ -278,3 +281,16 @@ def test_a_raise_of_a_budget_is_granted_once_at_a_time() -> None:
     raising = wish("c1", raise_of("tokens", 2_000_000))
     asked_for = given(ready(), asked(raising))
     asked_for.when(answer(raising, scope=GrantScope.SESSION)).then_refused("once at a time", NotAllowed)
+
+
+@covers("session.a-scope-covers-only-what-was-shown-whole")
+@pytest.mark.parametrize("scope", [GrantScope.SESSION, GrantScope.PROJECT])
+@pytest.mark.parametrize(
+    "arguments", [{"text": "x" * 3_000}, {f"a{number}": "x" * 1_000 for number in range(10)}, {"text": "\u05d0" * 400}]
+)
+def test_a_call_whose_arguments_were_cut_is_granted_once_alone(arguments: dict[str, JsonValue], scope: GrantScope) -> None:
+    words = f"approval `{wish('c1', read('/a')).approval}` was too long to be shown whole, so it can be granted once alone"
+    pay = wish("c1", subject("pay.echo", ToolEffect.SEND, **arguments))
+    here = given(ready(), asked(pay))
+    here.when(answer(pay, scope=scope)).then_refused(words, NotAllowed)
+    here.when(answer(pay)).then(ApprovalAnswered)

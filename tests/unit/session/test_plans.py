@@ -253,3 +253,12 @@ def test_a_plan_that_means_something_else_by_now_is_dropped() -> None:
 def test_a_plan_of_too_many_resources_is_refused() -> None:
     many = plan(*(read(*(f"/srv/project/{step}-{number}" for number in range(60))) for step in range(5)))
     given(ready(PROJECT)).when(requested(wish("p", many))).then(CallRequested, like(CallDenied, verdict__because=("too-many-resources",)))
+
+
+@covers("session.cards-are-in-order")
+@pytest.mark.parametrize("letters", ["\u05d0\u05d1", "\u0627\u0628", "\u0661\u0662"])
+def test_letters_from_right_to_left_move_nothing_in_a_plan(letters: str) -> None:
+    here = given(ready(PROJECT), requested(wish("p", plan(write(f"/srv/project/{letters}/1/x", f"{letters} 1"), run(f"rm {letters} 1 x")))))
+    (open_,) = here.state.approvals.values()
+    assert letters not in open_.asked.shown
+    assert f"rm {letters.encode('unicode_escape').decode()} 1 x" in open_.asked.shown

@@ -300,3 +300,31 @@ def test_what_a_hook_asked_about_holds_by_a_yes_of_a_person_alone() -> None:
     assert holds(granted_before, call="c2")
     assert not holds(granted_before, Since(is_revoked=True), call="c2")
     assert not holds(given(ready(mode=Mode.BYPASS), requested(wish("c1", write("/srv/own/a"), hook=hook))))
+
+
+@covers("approvals.a-yes-says-what-it-answers")
+@pytest.mark.parametrize("scope", [GrantScope.SESSION, GrantScope.PROJECT])
+def test_a_lasting_yes_to_what_a_hook_asked_about_is_for_that_call(scope: GrantScope) -> None:
+    hook = HookSays(hook="mine", effect="ask", reason="look at the content")
+    first = wish("g1", write("/srv/own/a", "harmless"), hook=hook)
+    here = given(ready(), asked(first), answer(first, scope=scope), proceed(first))
+    here.when(requested(wish("c1", write("/srv/own/a", "harmful"), hook=hook))).then(CallRequested, ApprovalAsked)
+    here.when(requested(wish("c2", first.subject, hook=hook))).then(CallRequested, like(CallPermitted, answered_by=(first.grant,)))
+
+
+@covers("approvals.a-yes-says-what-it-answers")
+@pytest.mark.parametrize(
+    ("role", "value", "rule", "why"),
+    [
+        (Role.WRITE_PATH, "/srv/own/a", "hook:mine", "for a hook's question without the call itself"),
+        (Role.USE_TOOL, "session.remember_for_all", "general-note", "for a tool without its arguments"),
+        (Role.USE_TOOL, "git.push_secrets", "secrets-pushed", "for a tool without its arguments"),
+        (Role.RUN_COMMAND, "make", "command-asks", "for a command without its directory and limits"),
+        (Role.FETCH_URL, "https://example.org", "unlisted-host", ""),
+    ],
+)
+def test_an_old_grant_that_leaves_open_what_was_approved_answers_nothing(role: Role, value: str, rule: str, why: str) -> None:
+    cover = Cover(role=role, value=value, rules=(RuleId(rule),))
+    grant = Grant(id=GrantId("g0"), scope=GrantScope.SESSION, covers=(cover,), by=ANN, at=NOW)
+    assert grant.lapsed == (f"it was given {why}; approve the call again" if why else "")
+    assert not grant.model_copy(update={"digest": wish("c", read("/a")).subject.digest}).lapsed

@@ -18,6 +18,7 @@ from curtainwall.facts import Masker, contains_mask
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
     AgentSpoke,
+    Answer,
     AnyEvent,
     Basis,
     Broken,
@@ -205,7 +206,8 @@ class Turn:
         """Pin the instruction files of the workspace.
 
         What lies there before the agent has done anything is the user's. What appears or changes later counts only after a yes, since the
-        agent, or whatever it fetched, may have written it.
+        agent, or whatever it fetched, may have written it. INVARIANT: other sessions go by it only after a human's yes to that very text; a
+        mode, a rule or an automatic approver lets this session follow it, and no other.
         """
         workspace, remembered = self.talk.workspace, self.around.remembered
         assert workspace is not None
@@ -223,22 +225,31 @@ class Turn:
             last = pinned[0] if pinned else remembered.known(workspace.path, found.path)
             if pinned and last == digest:
                 continue
-            if last == digest or (last is None and is_untouched) or await self._may_follow(found.path, text, digest):
-                kept = await self.around.journal.keep(text)
+            is_users = last == digest or (last is None and is_untouched)
+            answer = None if is_users else await self._ask_to_follow(found.path, text, digest)
+            if is_users or (answer is not None and answer.by_human):
                 remembered.remember(workspace.path, found.path, digest)
+            elif remembered.known(workspace.path, found.path) is None:
+                # Otherwise the next session would take it for something that the user left there.
+                remembered.remember(workspace.path, found.path, NONE)
+            if is_users or answer is not None:
+                kept = await self.around.journal.keep(text)
                 await self.record(InstructionsPinned(at=self.around.clock.now(), path=found.path, digest=digest, text=kept))
 
-    async def _may_follow(self, path: str, text: str, digest: Digest) -> bool:
-        """Ask, once, whether new or changed instructions count. Nobody waits for the answer: until then it is the old ones, or none."""
+    async def _ask_to_follow(self, path: str, text: str, digest: Digest) -> Answer | None:
+        """Ask, once, whether new or changed instructions count, and return the answer if it is yes.
+
+        Nobody waits for it: until then it is the old ones, or none.
+        """
         call = self.talk.following.get((path, digest))
         if call is None:
             request = CallRequest(tool=FOLLOW_INSTRUCTIONS, arguments={"path": path, "content": text}, turn=self.at.turn, by_house=True)
             answer = await self.around.gate.request(self.at.session, request, wait=False)
         elif call in self.talk.refused:
-            return False
+            return None
         else:
             answer = await self.around.gate.go_on(self.at.session, call)
-        return answer.result is not None and answer.result.ok
+        return answer if answer.result is not None and answer.result.ok else None
 
     async def _run_programs(self, calls: TurnCalls) -> Parked | None:
         """Run what the model wants to run, one program after the other; stop where one has to wait."""

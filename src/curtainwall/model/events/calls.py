@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from curtainwall.model.approvals import Cover, Grant, GrantScope, LabelSource
 from curtainwall.model.blobs import Payload
 from curtainwall.model.events.event import Event
@@ -9,6 +11,11 @@ from curtainwall.model.ids import ApprovalId, CallId, Digest, GrantId, Millis, P
 from curtainwall.model.people import Who
 from curtainwall.model.subjects import Subject
 from curtainwall.model.verdicts import Verdict
+
+
+def _is_none(value: Who | None) -> bool:
+    # What is written where nobody was asked stays as it was.
+    return value is None
 
 
 class CallRequested(Event):
@@ -102,6 +109,13 @@ class CallPermitted(Event):
     verdict: Verdict
     answered_by: tuple[str, ...] = ()
     labels: tuple[LabelSource, ...] = ()
+    approved_by: Who | None = Field(default=None, exclude_if=_is_none)
+    """Who said yes to this very call; nobody did where a rule, a mode or an answer to other calls let it pass."""
+
+    @property
+    def is_approved_by_human(self) -> bool:
+        """Tell whether a person saw this very call and said yes; only then may anything of it be trusted later on."""
+        return self.approved_by is not None and self.approved_by.is_human
 
 
 class CallFinished(Event):

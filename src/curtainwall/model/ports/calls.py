@@ -103,7 +103,8 @@ class CallRequest(Frozen):
 class Answer:
     """What the gate says back: a result, a refusal with its rules, or that a human has to be waited for.
 
-    `context` is what hooks want the agent to know besides; `stopped` is why, by a hook's word, it must not go on.
+    `context` is what hooks want the agent to know besides; `stopped` is why, by a hook's word, it must not go on. `by_human` tells that a
+    person said yes to this very call.
     """
 
     call: CallId
@@ -112,6 +113,7 @@ class Answer:
     waiting: bool = False
     context: str = ""
     stopped: str | None = None
+    by_human: bool = False
 
 
 Save = Callable[[], Awaitable[SavedProgram]]

@@ -15,7 +15,7 @@ MAIN: Final = "SKILL.md"
 _MOST_FILES: Final = 200
 _MOST_LISTED: Final = 4_096
 MOST_BYTES: Final = 8 * 1024 * 1024
-_BIGGEST_MAIN: Final = 64 * 1024
+BIGGEST_SHOWN: Final = 64 * 1024
 _DEEPEST: Final = 8
 _TOP: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _DIRECTORY: Final = _TOP | os.O_NOFOLLOW
@@ -90,8 +90,8 @@ def read_folder(path: str, most: int = MOST_BYTES) -> Folder:
 
 
 def _see_main(main: bytes | None) -> None:
-    if main is None or len(main) > _BIGGEST_MAIN:
-        raise Unusable(f"it has no {MAIN}" if main is None else f"its {MAIN} is bigger than {_BIGGEST_MAIN // 1024} KiB")
+    if main is None or len(main) > BIGGEST_SHOWN:
+        raise Unusable(f"it has no {MAIN}" if main is None else f"its {MAIN} is bigger than {BIGGEST_SHOWN // 1024} KiB")
     try:
         main.decode()
     except UnicodeDecodeError:

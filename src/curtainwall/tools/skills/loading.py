@@ -22,7 +22,7 @@ from curtainwall.model import (
 from curtainwall.tools.closer import Closer, also, meaning_more
 from curtainwall.tools.running import CannotDo, Runner
 from curtainwall.tools.schema_check import RULE
-from curtainwall.tools.skills.folders import MAIN
+from curtainwall.tools.skills.folders import BIGGEST_SHOWN, MAIN
 from curtainwall.tools.skills.shelf import Shelf, Skill
 
 
@@ -41,9 +41,10 @@ def skill_closers(shelf: Shelf, masker: Masker) -> Mapping[str, Closer]:
         touched: list[Resource] = []
         if skill.is_of_workspace:
             touched.append(Resource(role=Role.READ_PATH, value=f"{skill.path}/{wanted}"))
-        if not skill.trust.is_known:
-            # Whoever is asked sees what the agent would go by, and what else a yes is about.
-            more |= {"stands": skill.trust.value, "text": skill.folder.main, "files": list(skill.folder.files)}
+        trust = skill.trust_in(wanted)
+        if not trust.is_known:
+            # INVARIANT: a human is shown the file that the agent would get, and trusts no other by it.
+            more |= {"stands": trust.value, "shows": wanted, "text": _shown(skill, wanted), "files": list(skill.folder.files)}
             touched.append(also(TRUST_SKILL, ToolEffect.INSPECT))
         return meaning_more(prepared, more, tuple(touched), masker)
 
@@ -64,21 +65,23 @@ def _load(shelf: Shelf, prepared: Prepared, permit: CallPermitted, place: Place)
     skill = shelf.get(name, place.workspace)
     if (skill.path, skill.digest) != (prepared.arguments["path"], prepared.arguments["digest"]):
         raise CannotDo(f"the skill `{name}` was changed a moment ago; load it again")
-    if not skill.trust.is_known and _is_by_human(permit):
-        shelf.pin(skill)
     try:
         text = skill.body if wanted == MAIN else skill.folder.files[wanted].decode()
     except UnicodeDecodeError:
         raise CannotDo(f"`{wanted}` of the skill `{name}` is no text") from None
+    if not skill.trust_in(wanted).is_known and permit.is_approved_by_human:
+        shelf.pin(skill, wanted)
     source = "the workspace" if skill.is_of_workspace else "the user"
     told: dict[str, JsonValue] = {"name": name, "from": source, "path": skill.path, "digest": skill.digest, "text": text}
     others: list[JsonValue] = [file for file in skill.folder.files if file != wanted]
     return ToolResult(ok=True, value={**told, "files": others} if others else told)
 
 
-def _is_by_human(permit: CallPermitted) -> bool:
-    """Tell whether a human said yes to this very skill; what a mode or a disabled rule lets pass was seen by nobody."""
-    return bool(permit.answered_by) and not any(name.startswith("mode:") or name == "disabled-rule" for name in permit.answered_by)
+def _shown(skill: Skill, file: str) -> str:
+    content = skill.folder.files[file]
+    if len(content) > BIGGEST_SHOWN:
+        raise BadCall(RULE, f"`{file}` of the skill `{skill.name}` is bigger than {BIGGEST_SHOWN // 1024} KiB, too big to be approved")
+    return content.decode(errors="backslashreplace")
 
 
 def _listed(skill: Skill) -> str:

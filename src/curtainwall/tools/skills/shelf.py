@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from curtainwall.model import Digest, NotFound, Workspace
 from curtainwall.tools.hooks import Pins
-from curtainwall.tools.skills.folders import MOST_BYTES, Folder, Unusable, folders_in, read_folder
+from curtainwall.tools.skills.folders import MAIN, MOST_BYTES, Folder, Unusable, folders_in, read_folder
 from curtainwall.tools.skills.front_matter import NoHead, split_head
 
 WORKSPACE_ROOTS: Final = (".curtainwall/skills", ".claude/skills", ".agents/skills")
@@ -46,6 +46,12 @@ class Skill:
     path: str
     folder: Folder
     trust: Trust
+    others: Mapping[str, Trust] = field(default_factory=dict[str, Trust])
+    """How every file but SKILL.md stands."""
+
+    def trust_in(self, file: str) -> Trust:
+        """Return how one file stands: a yes is for the file that was shown, as long as nothing in the folder changes."""
+        return self.trust if file == MAIN else self.others[file]
 
     @property
     def digest(self) -> Digest:
@@ -104,9 +110,9 @@ class Shelf:
         known = ", ".join(f"`{skill.name}`" for skill in skills)
         raise NotFound(f"there is no skill `{name}`; {f'there are {known}' if known else 'there are none here'}")
 
-    def pin(self, skill: Skill) -> None:
-        """Keep that a human has seen this skill exactly as it is; several processes may do so at once."""
-        self._pins.set(skill.path, skill.digest)
+    def pin(self, skill: Skill, file: str = MAIN) -> None:
+        """Keep that a human has seen a file of this skill exactly as it is; several processes may do so at once."""
+        self._pins.set(_pinned_as(skill.path, file), skill.digest)
 
     def _folders(self, workspace: Workspace) -> Iterator[tuple[str, bool]]:
         yield from ((path, True) for path in folders_in(self._own, _MOST))
@@ -129,7 +135,15 @@ def _skill(path: str, folder: Folder, *, is_own: bool, pins: Mapping[str, str]) 
     name = head.get("name") or path.rpartition("/")[2]
     if not _NAME.fullmatch(name):
         raise Unusable("its name must have letters, digits, `_`, `.` and `-` alone, at most 64")
-    pinned = pins.get(path)
-    seen = Trust.UNSEEN if pinned is None else Trust.PINNED if pinned == folder.digest else Trust.CHANGED
+    digest = folder.digest
+    trusts = {file: Trust.OWN if is_own else _trust(pins.get(_pinned_as(path, file)), digest) for file in folder.files}
     description = " ".join(head.get("description", "").split())[:_LONGEST_DESCRIPTION]
-    return Skill(name, description, body, path, folder, Trust.OWN if is_own else seen)
+    return Skill(name, description, body, path, folder, trusts.pop(MAIN), trusts)
+
+
+def _pinned_as(path: str, file: str) -> str:
+    return path if file == MAIN else f"{path}/{file}"
+
+
+def _trust(pinned: str | None, digest: Digest) -> Trust:
+    return Trust.UNSEEN if pinned is None else Trust.PINNED if pinned == digest else Trust.CHANGED
