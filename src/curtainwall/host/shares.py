@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from curtainwall.host.confine_terms import MIB, ConfinementFailed
 
@@ -92,6 +93,7 @@ class Share:
     def add(self, family: Family) -> None:
         """Count a sandbox that was started."""
         self.families.append(family)
+        self.shares.keep(self)
 
     def remove(self, family: Family) -> None:
         """Count a sandbox no longer."""
@@ -119,12 +121,21 @@ class Shares:
 
     def __init__(self, limits: ShareLimits | None = None) -> None:
         self.limits = limits or limits_of_this_machine()
+        # INVARIANT: a session has one part for as long as anybody holds it, also while nothing of it is in use.
+        self._known: WeakValueDictionary[str, Share] = WeakValueDictionary()
         self._shares: dict[str, Share] = {}
         self._running = 0
 
     def of(self, session: str) -> Share:
         """Return the part of a session."""
-        return self._shares.setdefault(session, Share(session, self))
+        known = self._known.get(session)
+        if known is None:
+            known = self._known[session] = Share(session, self)
+        return known
+
+    def keep(self, share: Share) -> None:
+        """Hold on to a part that something uses."""
+        self._shares[share.session] = share
 
     def forget(self, share: Share) -> None:
         """Let go of a part that nothing uses."""
@@ -133,7 +144,7 @@ class Shares:
 
     async def wait_for_place(self, share: Share) -> None:
         """Wait until a command of a session may start."""
-        self._shares[share.session] = share
+        self.keep(share)
         turn = asyncio.get_running_loop().create_future()
         share.waiting.append(turn)
         self._give_places()

@@ -94,6 +94,22 @@ def test_a_wait_that_is_cancelled_leaves_its_turn_to_the_next() -> None:
     asyncio.run(story())
 
 
+def test_a_session_has_one_part_also_where_somebody_held_it_while_nothing_was_in_use() -> None:
+    async def story() -> None:
+        shares = Shares(ShareLimits(session_commands=2, commands=8))
+        early = shares.of("a")
+        (await shares.of("a").take_place()).free()
+        places = [await shares.of("a").take_place() for _ in range(2)]
+        waiting = asyncio.create_task(early.take_place())
+        await soon()
+        assert not waiting.done(), "both places of the session are taken"
+        places[0].free()
+        (await waiting).free()
+        places[1].free()
+
+    asyncio.run(story())
+
+
 def test_the_biggest_of_a_session_that_uses_too_much_is_ended() -> None:
     shares = Shares(LIMITS)
     small, big, other = (Sandbox(Usage(2, size * MIB)) for size in (40, 70, 39))
