@@ -83,7 +83,8 @@ def test_a_tool_that_changes_does_not_run_unasked_because_the_argument_that_says
                     assert answer.result is None
         async with desk(tmp_path, spec) as at:
             # What the user said only reads is free, and what names its destination is judged by that.
-            for arguments in ({"destination": "b", "op": "list"}, {"source": "a", "destination": "b"}):
+            given: tuple[dict[str, Any], ...] = ({"destination": "b", "op": "list"}, {"source": "a", "destination": "b"})
+            for arguments in given:
                 answer = await at.gate.request(at.session, CallRequest(tool="bad.copy_file", arguments=arguments), wait=False)
                 assert answer.verdict.effect is Effect.ALLOW, arguments
 
