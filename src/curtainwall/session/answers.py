@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from curtainwall.model import (
-    FOLLOW_INSTRUCTIONS,
-    TRUST_SKILL,
     AlreadyAnswered,
     AnswerApproval,
     AnyEvent,
@@ -31,10 +29,8 @@ from curtainwall.model import (
 )
 from curtainwall.session.card import shows_all, shows_arguments
 from curtainwall.session.rules import Rules
-from curtainwall.session.standing import is_for_one_call, reach
+from curtainwall.session.standing import ONE_TEXT, is_for_one_call, reach
 from curtainwall.session.state import OpenApproval, SessionState
-
-_ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
 
 
 def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -80,7 +76,7 @@ def _see_that_it_may_stand(approval: ApprovalId, covers: Sequence[Cover], scope:
         raise NotAllowed(f"approval `{approval}` is about a credential, which is granted for one session at most")
     if any(cover.role is Role.RAISE_BUDGET for cover in covers):
         raise NotAllowed("a budget is raised once at a time; the grant would answer for any later amount")
-    if any(cover.value in _ONE_TEXT for cover in covers):
+    if any(cover.value in ONE_TEXT for cover in covers):
         raise NotAllowed("this is a yes to one text, which is given once at a time; the grant would answer for any later text")
 
 

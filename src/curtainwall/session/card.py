@@ -19,7 +19,7 @@ from curtainwall.model import (
     Verdict,
     in_order,
 )
-from curtainwall.session.standing import covers_of, is_for_one_call, reach
+from curtainwall.session.standing import ONE_TEXT, covers_of, is_for_one_call, reach
 
 _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000
@@ -53,7 +53,7 @@ def card_text(subject: Subject, verdict: Verdict, labels: Mapping[Label, LabelSo
     lines += [f"{key} {spelt(str(subject.canonical[key]))}" for key in _LOOKED_AT.get(subject.tool, ()) if key in subject.canonical]
     if reach(GrantScope.ONCE, covers) is GrantScope.SESSION:
         lines.append("a yes holds for the rest of this session")
-    if is_for_one_call(subject.tool, covers):
+    if is_for_one_call(subject.tool, covers) and not any(cover.value in ONE_TEXT for cover in covers):
         lines.append(_ONE_CALL)
     if verdict.reason:
         lines.append(f"because {spelt(verdict.reason)}")

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 from curtainwall.model import (
     BY_HOOK,
+    FOLLOW_INSTRUCTIONS,
     PATH_ROLES,
+    TRUST_SKILL,
     CallPermitted,
     Cover,
     Effect,
@@ -26,6 +28,9 @@ from curtainwall.model import (
 from curtainwall.policy import NEVER_BYPASSED, PROJECT_EDIT, judge
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
+
+ONE_TEXT = frozenset({FOLLOW_INSTRUCTIONS, TRUST_SKILL})
+"""What a yes to one text is about, which is given once at a time."""
 
 _REMOTE_ROLES = (Role.READ_REMOTE, Role.WRITE_REMOTE)
 _CREDENTIAL_RULES = frozenset({RuleId("credential-asks")})
