@@ -315,8 +315,8 @@ def test_a_symlink_that_was_retargeted_while_a_human_thought_is_judged_anew_and_
     run(story())
 
 
-def test_a_link_that_became_a_loop_is_refused_after_the_answer(workspace: Path, far: FarSide, tmp_path: Path) -> None:
-    link = tmp_path / "link"
+def test_a_link_that_became_a_loop_is_refused_after_the_answer(workspace: Path, far: FarSide) -> None:
+    link = workspace / "link"
     link.symlink_to("/etc/hostname")
 
     async def story() -> None:
