@@ -56,8 +56,11 @@ MOST_BLOCK_LINES: Final = 64
 """How many lines a secret below its name may have."""
 
 _HEADERS = frozenset(("authorization", "cookie", "cookies"))
-_HEADER = re.compile(r"((?:Basic|Bearer|Token|Digest|Negotiate|ApiKey|AWS4-HMAC-SHA256)[ \t]+)?([^\n\"'`\\]{6,8192})", re.IGNORECASE)
-_OF_MANY_WORDS = ("digest", "aws4-hmac-sha256")
+# Behind most schemes there is one word.
+_HEADER = re.compile(
+    r"(?:(?:Basic|Bearer|Token|Negotiate|ApiKey)[ \t]+([^\s\"'`\\]{6,8192}+)|((?:Digest|AWS4-HMAC-SHA256)[ \t]+)?([^\n\"'`\\]{6,8192}+))",
+    re.IGNORECASE,
+)
 _HEADER_QUOTE = re.compile(r"\\{0,4}[\"']")
 _COOKIES = re.compile(r"[!#$%&*+.^_|~\w-]{1,256}=[^\s;,\"'()\[\]{}]{2,}(?:;[ \t]*[\w-]{1,64}(?:=[^;\r\n]*)?)*;?[ \t\r]*")
 _CREDENTIALS = re.compile(r"(?=[^\s]*[0-9])[A-Za-z0-9_.~+/=:-]{8,}")
@@ -270,20 +273,21 @@ def _header(text: str, key: _Key, at: int) -> tuple[Span | None, int]:
     if MASK_START in header[0]:
         # Whatever else begins before that mask would run into it as well.
         return None, header.start() + header[0].index(MASK_START)
-    secret = _of_header(header)
-    if _is_header(secret, key.kind, has_scheme=bool(header[1])):
-        return Span(header.start(2), header.start(2) + len(secret), 2, key.kind, secret), header.end()
-    return None, header.end()
+    span = _in_header(header, key.kind)
+    return span, header.end()
 
 
-def _of_header(header: re.Match[str]) -> str:
-    """Return the secret part of a header; behind most schemes that is one word."""
-    is_word = header[1] and header[1].strip().lower() not in _OF_MANY_WORDS
-    return header[2].split(maxsplit=1)[0] if is_word and header[2].strip() else header[2].rstrip()
+def _in_header(header: re.Match[str], kind: str) -> Span | None:
+    """Return the secret part of a header, if it is one."""
+    group = 1 if header[1] else 3
+    secret = header[group].rstrip()
+    if not _is_header(secret, kind, has_scheme=bool(header[1] or header[2])):
+        return None
+    return Span(header.start(group), header.start(group) + len(secret), 2, kind, secret)
 
 
 def _is_header(secret: str, kind: str, *, has_scheme: bool) -> bool:
-    if PLACEHOLDER.fullmatch(secret) or _is_dull(secret):
+    if _is_dull(secret) or secret.endswith(":"):
         return False
     if kind == "authorization":
         return has_scheme or bool(_CREDENTIALS.fullmatch(secret) and not _IDENTIFIER.fullmatch(secret))
@@ -379,10 +383,7 @@ def _paired(text: str, key: _Key) -> Span | None:
     start, end, value = found
     if key.kind in _HEADERS:
         header = _HEADER.match(text, start, end)
-        secret = "" if header is None else _of_header(header)
-        if header is None or MASK_START in header[0] or not _is_header(secret, key.kind, has_scheme=bool(header[1])):
-            return None
-        return Span(header.start(2), header.start(2) + len(secret), 2, key.kind, secret)
+        return None if header is None or MASK_START in header[0] else _in_header(header, key.kind)
     if is_tuple and not (_PAIR_CLOSES.match(text, end) and any(letter.isdigit() for letter in value)):
         # A list of words may begin with the name of a secret as well.
         return None

