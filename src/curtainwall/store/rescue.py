@@ -87,7 +87,7 @@ def rescue(root: Path, clock: Clock, decode: Decode) -> Rescued | None:
     damage = damage_in(home.database) or (CUT_OFF if name_aside(home.database) else "")
     if not damage:
         return None
-    with _alone(home.database, f"the database is damaged ({damage})"):
+    with _alone(home.database, f"is damaged ({damage})"):
         _put_back(home.database)
         return _rescued(home, clock.now(), decode)
 
@@ -99,7 +99,7 @@ def accept_loss(root: Path, clock: Clock) -> Loss | None:
     if gone is not None:
         make_audit_key(home.audit_key)
     key = read_audit_key(home.audit_key)
-    with _alone(home.database, "the log has lost entries", "`curtainwall audit accept-loss`"):
+    with _alone(home.database, "has lost entries", "`curtainwall audit accept-loss`"):
         pass  # nobody else is in it, who would hold entries that are gone
     create(home.database, lambda db: chain.write_seal(db, key))
     with CommitNote(home.last_commit, key) as note:
@@ -135,7 +135,7 @@ def _alone(database: Path, trouble: str, remedy: str = "`curtainwall audit rescu
     descriptor = private_file(Path(f"{database}{_SHARED}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         if not lock_byte(descriptor, _CONNECTED):
-            raise TryLater(f"{trouble}, and another process uses the database `{database}`: end that process, then run {remedy}")
+            raise TryLater(f"the database `{database}` {trouble}, and another process uses it: end that process, then run {remedy}")
         yield
     finally:
         os.close(descriptor)

@@ -111,6 +111,8 @@ def test_an_interrupt_at_a_card_leaves_the_ask_open(program: Program) -> None:
     model = script(program, {"code": reads(*outside(program, "recipe"))}, {"text": "I have it."})
     with program.terminal("start", "--model", model, "go") as screen:
         screen.until("┃ tool: filesystem.read_file")
+        # A turn that is still at work would be interrupted, and take its ask along.
+        until(lambda: [row["status"] for row in program.sessions()] == ["waiting"])
         screen.press("C-c")
         screen.press("C-c")
         assert screen.exit_code() == 130
