@@ -134,6 +134,60 @@ def test_a_git_directory_that_lies_elsewhere_in_the_project_keeps_its_config(pro
     assert not (project / "store/hooks/pre-commit").exists()
 
 
+def _git_project(project: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(project)], check=True)
+    for name in (".claude/settings.json", ".husky/pre-push", ".git/hooks/pre-commit.sample"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("the user's")
+
+
+@pytest.mark.parametrize("git_works", [False, True])
+@pytest.mark.parametrize("target", [".claude/settings.json", ".husky/pre-push", ".git/objects", ".git/hooks/pre-commit.sample", ".git"])
+def test_a_link_to_what_a_command_cannot_rename_does_not_have_us_rename_it(project: Path, target: str, git_works: bool) -> None:
+    _git_project(project)
+    before = find_later(str(project))
+    (project / ".bashrc").symlink_to(target)
+    (project / "sub").mkdir()
+    (project / "sub/.git").symlink_to(project / target)
+    held = set_aside(str(project), before, before.fixed(git_works=git_works))
+    assert {path for path, _ in held} == {f"{project}/.bashrc", f"{project}/sub/.git"}
+    assert (project / target).exists()
+    subprocess.run(["git", "status"], cwd=project, capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("elsewhere", [".claude", "plain"])
+def test_a_link_of_the_users_that_is_led_elsewhere_is_set_aside_itself(project: Path, elsewhere: str) -> None:
+    _git_project(project)
+    for name in ("way", "plain"):
+        (project / name).mkdir()
+        (project / name / "settings.json").write_text("the user's")
+    (project / ".envrc").symlink_to("way/settings.json")
+    before = find_later(str(project))
+    (project / "way").rename(project / "old")
+    (project / "way").symlink_to(elsewhere)
+    held = set_aside(str(project), before, before.fixed(git_works=False))
+    assert [path for path, _ in held] == [f"{project}/.envrc"]
+    assert (project / elsewhere / "settings.json").exists()
+
+
+def test_what_is_made_where_a_link_of_the_users_led_to_nothing_is_set_aside(project: Path) -> None:
+    (project / "ok").mkdir()
+    (project / ".envrc").symlink_to("ok/new.txt")
+    before = find_later(str(project))
+    (project / "ok/new.txt").write_text("evil")
+    held = set_aside(str(project), before, before.fixed(git_works=False))
+    assert held == ((f"{project}/ok/new.txt", f"{project}/ok/new.txt.held"),)
+
+
+def test_what_is_made_in_an_open_git_directory_takes_the_link_to_it_away(project: Path) -> None:
+    _git_project(project)
+    (project / ".envrc").symlink_to(".git/new.txt")
+    before = find_later(str(project))
+    (project / ".git/new.txt").write_text("evil")
+    held = set_aside(str(project), before, before.fixed(git_works=True))
+    assert [path for path, _ in held] == [f"{project}/.envrc"]
+
+
 def test_a_link_put_in_the_way_of_its_bits_has_nothing_outside_changed(tmp_path: Path, project: Path) -> None:
     outside = tmp_path.resolve() / "outside"
     outside.mkdir()

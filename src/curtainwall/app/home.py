@@ -85,6 +85,11 @@ class Home:
         return self.root / "ca"
 
     @property
+    def watched(self) -> Path:
+        """Return the directory with what was in projects before commands could write there."""
+        return self.root / "watched"
+
+    @property
     def sessions(self) -> Path:
         """Return the directory with one directory per session."""
         return self.root / "sessions"

@@ -7,7 +7,7 @@ from curtainwall.app.home import Home, user_homes
 from curtainwall.app.knowledge import notebook_of, shelf_of
 from curtainwall.app.secret_files import Seen, given
 from curtainwall.facts import Masker
-from curtainwall.host import Bubblewrap, Credentials, Shares, find_bubblewrap
+from curtainwall.host import Bubblewrap, Credentials, Shares, WatchRecords, find_bubblewrap
 from curtainwall.model import SHELL_RUN, Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
 from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
 from curtainwall.tools import (
@@ -73,7 +73,7 @@ def run_tools(
 
     Those of teams are there where there is a team to talk to.
     """
-    directories, sandboxes = WorkingDirectories(), Sandboxes(on_held, shares)
+    directories, sandboxes = WorkingDirectories(), Sandboxes(on_held, shares, WatchRecords(home.watched))
     runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again, own_ports), **session}
     names = tuple(teams)
     specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS

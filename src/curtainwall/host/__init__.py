@@ -24,6 +24,7 @@ from curtainwall.host.later import Later, TooMany, find_later, set_aside, take_o
 from curtainwall.host.locks import FileLock, lock_file, locked
 from curtainwall.host.piped import Piped
 from curtainwall.host.shares import Share, ShareLimits, Shares, charged_to, limits_of_this_machine
+from curtainwall.host.watch_record import HeldRecord, WatchRecord, WatchRecords
 from curtainwall.host.wires import Wire
 from curtainwall.host.workers import How, Worker, confined_worker, find_monty
 
@@ -53,6 +54,7 @@ __all__ = [
     "FromFile",
     "FromKeyring",
     "Guarantee",
+    "HeldRecord",
     "How",
     "Later",
     "LinkInTheWay",
@@ -75,6 +77,8 @@ __all__ = [
     "Unavailable",
     "Unbound",
     "Unreachable",
+    "WatchRecord",
+    "WatchRecords",
     "Wire",
     "Worker",
     "charged_to",

@@ -45,6 +45,10 @@ class Later:
     ways: Mapping[str, tuple[int, ...]]
     git: tuple[str, ...]
     configs: Mapping[str, str] = field(default_factory=dict[str, str])
+    links: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where each link leads in the project, also where nothing is there yet."""
+    linked: tuple[str, ...] = ()
+    """Those found that run later only because a link leads to them."""
 
     def fixed(self, *, git_works: bool) -> tuple[str, ...]:
         """Return the paths to keep by mounts; where git works, its directories are open but for what it runs."""
@@ -61,8 +65,26 @@ def find_later(root: str, most: int | None = MAX_ENTRIES, *, lifted: list[tuple[
     With a list for what had to be `lifted` we insist: a directory that cannot be listed is opened, one too deep to be named is moved up.
     """
     found: dict[str, str] = {}
+    links: dict[str, str] = {}
+    targets: dict[str, str] = {}
     git: list[str] = []
     insist = lifted is not None
+
+    def note(path: str) -> None:
+        try:
+            found[path] = _likeness(path)
+            target = os.path.realpath(path)
+            if target != path and target.startswith(f"{root}/"):
+                links[path] = target
+                targets[target] = _likeness(target)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:
+            if not insist:
+                raise
+            # Nothing that was looked at before is like this.
+            found[path] = _UNSEEN
+
     for path, is_directory in _named_so(root, most, lifted):
         with suppress(FileNotFoundError):
             if path.endswith("/HEAD"):
@@ -70,34 +92,20 @@ def find_later(root: str, most: int | None = MAX_ENTRIES, *, lifted: list[tuple[
                 above = path.removesuffix("/HEAD")
                 found[path] = f"git {os.lstat(above).st_ino}"
                 for name in _HOT:
-                    _note(f"{above}/{name}", root, found, insist=insist)
+                    note(f"{above}/{name}")
             elif is_directory and path.casefold().endswith((".git", "git~1")):
                 git.append(path)
                 if insist:
                     _listed(path, insist=True)
                 found[path] = f"git {os.lstat(path).st_ino}"
                 for name in _HOT:
-                    _note(f"{path}/{name}", root, found, insist=insist)
+                    note(f"{path}/{name}")
             else:
-                _note(path, root, found, insist=insist)
+                note(path)
     configs = {path: text for path in (f"{each}/config" for each in git) if path in found and (text := _text_of(path)) is not None}
-    return Later(found, {path: _way_to(path, root) for path in found}, tuple(git), configs)
-
-
-def _note(path: str, root: str, found: dict[str, str], *, insist: bool) -> None:
-    """Note what a path is like, and where it is a link, also what that leads to in the project."""
-    try:
-        found[path] = _likeness(path)
-        target = os.path.realpath(path)
-        if target != path and target.startswith(f"{root}/"):
-            found[target] = _likeness(target)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError:
-        if not insist:
-            raise
-        # Nothing that was looked at before is like this.
-        found[path] = _UNSEEN
+    linked = tuple(target for target in targets if target not in found)
+    found |= {target: targets[target] for target in linked}
+    return Later(found, {path: _way_to(path, root) for path in found}, tuple(git), configs, links, linked)
 
 
 def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[str, str | None], ...]:
@@ -110,10 +118,11 @@ def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[s
     while waiting:
         here = waiting.pop()
         # However much was made, and however it was closed, it is looked through.
-        for path, likeness in find_later(here, None, lifted=held).found.items():
-            if path in kept or before.found.get(path) == likeness or not gone.isdisjoint(_lineage(path)) or _is_tracking(path, before):
+        now = find_later(here, None, lifted=held)
+        for path, can_move in _changed(now, before, kept):
+            if not gone.isdisjoint(_lineage(path)):
                 continue
-            aside = renamed(path)
+            aside = renamed(path) if can_move else None
             held.append((path, aside))
             gone.add(path)
             if aside is not None and path in before.configs:
@@ -124,6 +133,38 @@ def set_aside(root: str, before: Later, fixed: tuple[str, ...]) -> tuple[tuple[s
             if aside is not None and os.path.isdir(aside) and not os.path.islink(aside):
                 waiting.append(aside)
     return tuple(held)
+
+
+def _changed(now: Later, before: Later, kept: set[str]) -> Iterator[tuple[str, bool]]:
+    """Yield what came or changed, each with whether it may be renamed."""
+    linked = {*now.linked}
+    for path, likeness in now.found.items():
+        if path in kept or before.found.get(path) == likeness or _is_tracking(path, before):
+            continue
+        if path not in linked:
+            yield path, True
+            continue
+        for link in (link for link, target in now.links.items() if target == path):
+            if before.found.get(link) == now.found[link]:
+                yield from _changed_behind(link, path, before, kept)
+
+
+def _changed_behind(link: str, target: str, before: Later, kept: set[str]) -> Iterator[tuple[str, bool]]:
+    """Yield what is to be set aside where something came or changed behind a link that is as it was.
+
+    INVARIANT: a target is never renamed where the confined process could not have done so itself, or the process would only have to
+    lead a link there. A link that came or changed is set aside itself, and its target left alone.
+    """
+    leads_as_before = before.links.get(link) == target
+    is_kept = not kept.isdisjoint(_lineage(target))
+    if leads_as_before and is_kept:
+        return
+    can_move_target = not is_kept and before.found.keys().isdisjoint(_lineage(target.rpartition("/")[0]))
+    can_move_link = kept.isdisjoint(_lineage(link))
+    if can_move_target and (leads_as_before or not can_move_link):
+        yield target, True
+    else:
+        yield link, can_move_link
 
 
 def take_owners_bits(root: str, since: int) -> tuple[str, ...]:

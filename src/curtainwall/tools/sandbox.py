@@ -11,11 +11,13 @@ from curtainwall.facts import is_beneath, quoted
 from curtainwall.host import (
     MOST_FIFOS,
     Confinement,
-    Later,
+    HeldRecord,
     Shares,
     Sockets,
     TooMany,
     TooManyFifos,
+    WatchRecord,
+    WatchRecords,
     charged_to,
     find_fifos,
     find_later,
@@ -46,12 +48,13 @@ class Sandboxes:
     """Directories opened for confined processes.
 
     A project is given for writing to one process at a time: another one could exchange what is about to be mounted. So shell and git share
-    one of these.
+    one of these. With `records`, what a process that died left in a project is set aside when the project is next opened.
     """
 
-    def __init__(self, on_held: OnHeld | None = None, shares: Shares | None = None) -> None:
+    def __init__(self, on_held: OnHeld | None = None, shares: Shares | None = None, records: WatchRecords | None = None) -> None:
         self._on_held = on_held
         self._shares = shares or Shares()
+        self._records = records
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def charged_to(self, session: SessionId) -> AbstractContextManager[None]:
@@ -66,32 +69,56 @@ class Sandboxes:
             # Nobody but its agents puts anything there, so its sockets and pipes are their own.
             confined = Confinement(cwd=root, sockets=Sockets.ANY)
             yield Opened(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
-        elif not write:
-            yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)))
+            return
+        workspace = place.workspace.path
+        turn = self._turns.setdefault(workspace if is_beneath(root, workspace) else root, asyncio.Lock())
+        async with turn:
+            notes = await asyncio.shield(self._taken_up(place.session, root))
+        if not write:
+            yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)), notes)
         elif place.mode is Mode.BYPASS:
-            yield Opened(Confinement(cwd=root, writable=(root,), hidden=await _fifos(root)))
+            yield Opened(Confinement(cwd=root, writable=(root,), hidden=await _fifos(root)), notes)
         else:
-            workspace = place.workspace.path
-            turn = self._turns.setdefault(workspace if is_beneath(root, workspace) else root, asyncio.Lock())
             async with turn:
                 try:
                     before = await asyncio.to_thread(find_later, root)
                 except TooMany:
                     note = "the project has too many files to be watched, so it is read-only here"
-                    yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)), [note])
+                    yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)), [*notes, note])
                     return
-                opened = _watched(root, before, await _fifos(root), git_works=git_works)
+                # A mount of its own keeps a git directory from being renamed and replaced by another.
+                pinned = tuple(path for path in before.git if git_works)
+                fixed = before.fixed(git_works=git_works)
+                opened = Opened(Confinement(cwd=root, writable=(root, *pinned), fixed=fixed, hidden=await _fifos(root)), notes)
+                watched = WatchRecord(root, before, fixed)
+                held = await self._written_down(watched)
                 try:
                     yield opened
                 finally:
                     # Also where the process was cancelled: what it left behind must not stay.
-                    opened.notes.extend(await asyncio.shield(self._looked_at_again(place.session, root, before, opened)))
+                    opened.notes.extend(await asyncio.shield(self._looked_at_again(place.session, watched, held)))
 
-    async def _looked_at_again(self, session: SessionId, root: str, before: Later, opened: Opened) -> list[str]:
+    async def _written_down(self, watched: WatchRecord) -> HeldRecord | None:
+        try:
+            return None if self._records is None else await asyncio.to_thread(self._records.add, watched)
+        except OSError as fault:
+            why = (fault.strerror or str(fault)).lower()
+            raise CannotDo(f"{quoted(watched.root)} is not given for writing, because nothing can be written down of it: {why}") from None
+
+    async def _taken_up(self, session: SessionId, root: str) -> list[str]:
+        """Set aside what processes of ours that died left in a project, and return what is to be said of it."""
+        notes = list[str]()
+        for watched, held in () if self._records is None else await asyncio.to_thread(list, self._records.abandoned(root)):
+            notes += await self._looked_at_again(session, watched, held)
+        return notes
+
+    async def _looked_at_again(self, session: SessionId, watched: WatchRecord, record: HeldRecord | None) -> list[str]:
         """Set aside what came or changed, have it heard of, and return what is to be said to the agent."""
-        held = await asyncio.to_thread(set_aside, root, before, opened.confinement.fixed)
+        held = await asyncio.to_thread(set_aside, watched.root, watched.before, watched.fixed)
+        if record is not None:
+            await asyncio.to_thread(record.remove)
         if held and self._on_held is not None:
-            await self._on_held(session, await asyncio.to_thread(told_of, held, before))
+            await self._on_held(session, await asyncio.to_thread(told_of, held, watched.before))
         return [_told(*one) for one in held]
 
 
@@ -101,12 +128,6 @@ async def _fifos(root: str) -> tuple[str, ...]:
         return await asyncio.to_thread(find_fifos, root)
     except TooManyFifos:
         raise CannotDo(f"{quoted(root)} holds more than {MOST_FIFOS} named pipes, too many to be kept from a command") from None
-
-
-def _watched(root: str, before: Later, hidden: tuple[str, ...], *, git_works: bool) -> Opened:
-    # A mount of its own keeps a git directory from being renamed and replaced by another.
-    pinned = tuple(path for path in before.git if git_works)
-    return Opened(Confinement(cwd=root, writable=(root, *pinned), fixed=before.fixed(git_works=git_works), hidden=hidden))
 
 
 def _told(path: str, aside: str | None) -> str:

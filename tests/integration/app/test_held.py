@@ -1,7 +1,10 @@
 """A file that runs by itself and is saved by the user while a command of the agent's runs: they are told, and can put it back."""
 
 import json
+import os
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,12 +26,15 @@ def project(tmp_path: Path) -> Path:
     return where
 
 
-def begin(program: Program, project: Path, command: str = WAITS) -> Running:
+def scripted(program: Program, command: str) -> tuple[str, ...]:
     script = program.scratch / "work.jsonl"
     calls = ({"tool": "shell.run", "arguments": {"command": command}}, {"text": "that is all"})
     script.write_text("\n".join(map(json.dumps, calls)))
-    words = ("--model", f"script:{script}", "--mode", "accept-edits", "--workspace", project, "work")
-    running = program.begin("start", *words)
+    return ("--model", f"script:{script}", "--mode", "accept-edits")
+
+
+def begin(program: Program, project: Path, command: str = WAITS) -> Running:
+    running = program.begin("start", *scripted(program, command), "--workspace", project, "work")
     until((project / "begun").exists)
     return running
 
@@ -98,3 +104,58 @@ def test_nothing_is_put_back_over_another_file_nor_while_an_agent_works_there(pr
     program("sessions", "restore", project / ".envrc")
     assert (project / ".envrc").read_text() == OURS
     assert "nothing is set aside at" in program("sessions", "restore", project / ".envrc", fails=True).stderr
+
+
+PLANTS = "A=.en; B=vrc; echo evil | tee $A$B; touch begun; sleep 300"
+
+
+@covers("app.held-files")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_ends_a_task_leaves_nothing_planted(program: Program, project: Path, number: signal.Signals, code: int) -> None:
+    running = begin(program, project, PLANTS)
+    running.child.send_signal(number)
+    assert running.code() == code
+    assert not (project / ".envrc").exists()
+    assert (project / ".envrc.held").read_text() == "evil\n"
+    assert "interrupted" in running.err
+    assert not list((program.home / "watched").iterdir())
+
+
+@covers("app.held-files")
+def test_what_was_planted_before_our_process_died_is_set_aside_before_the_next_command(program: Program, project: Path) -> None:
+    running = begin(program, project, PLANTS)
+    running.kill_everything()
+    assert (project / ".envrc").exists()
+    (project / "begun").unlink()
+    (project / "go").touch()
+    told = end(project, begin(program, project))
+    assert not (project / ".envrc").exists()
+    assert (project / ".envrc.held").read_text() == "evil\n"
+    assert f"`{project}/.envrc`, now `.envrc.held`" in told
+    assert not list((program.home / "watched").iterdir())
+
+
+def _started_in(project: Path) -> int:
+    """Return the process of the conversation in a project."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if words[1:4] == [b"-m", b"curtainwall", b"start"] and os.fsencode(project) in words:
+                return int(path.parent.name)
+    raise AssertionError("there is no conversation")
+
+
+@covers("app.held-files")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_ends_a_conversation_leaves_nothing_planted(
+    program: Program, project: Path, number: signal.Signals, code: int
+) -> None:
+    with program.terminal("start", *scripted(program, PLANTS), "--workspace", project) as screen:
+        screen.until("write what you want done")
+        screen.enter("work")
+        until((project / "begun").exists)
+        os.kill(_started_in(project), number)
+        assert screen.exit_code() == code
+    assert not (project / ".envrc").exists()
+    assert (project / ".envrc.held").read_text() == "evil\n"
+    assert not list((program.home / "watched").iterdir())

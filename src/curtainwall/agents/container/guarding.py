@@ -5,16 +5,14 @@ written down beside the session meanwhile, so that after a crash of ours its nex
 """
 
 import asyncio
-import json
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from curtainwall.agents.container.terms import Folders
 from curtainwall.facts import quoted
-from curtainwall.host import MOST_FIFOS, Later, TooMany, TooManyFifos, find_fifos, find_later, set_aside, take_owners_bits, told_of
+from curtainwall.host import MOST_FIFOS, TooMany, TooManyFifos, WatchRecord, find_fifos, find_later, set_aside, take_owners_bits, told_of
 from curtainwall.model import HeldFile, TurnFailed
 
 _RECORD = "watched.json"
@@ -58,11 +56,12 @@ async def guarded(folders: Folders, end_leftovers: Callable[[], Awaitable[object
     fixed = before.fixed(git_works=True)
     # A mount of its own keeps a git directory from being renamed and replaced by another.
     guard = Guarded(replace(folders, pinned=tuple(before.git), fixed=fixed), left, held, is_watched=True)
-    await asyncio.to_thread(_write_down, record, root, before, fixed)
+    watched = WatchRecord(root, before, fixed)
+    await asyncio.to_thread(watched.write, record)
     try:
         yield guard
     finally:
-        notes, held = await asyncio.shield(asyncio.to_thread(_looked_through, record, root, before, fixed))
+        notes, held = await asyncio.shield(asyncio.to_thread(_looked_through, record, watched))
         guard.notes += notes
         guard.held += held
 
@@ -75,38 +74,23 @@ def _services(root: str) -> tuple[str, ...]:
         raise TurnFailed(f"the project holds more than {MOST_FIFOS} sockets and named pipes, too many to be kept from an agent") from None
 
 
-def _write_down(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> None:
-    """Keep what was there before the turn, durably."""
-    draft = record.with_suffix(".new")
-    draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with draft.open("w", encoding="ascii") as file:
-        json.dump({"root": root, "before": asdict(before), "fixed": fixed}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(record)
-
-
 def _taken_up(record: Path) -> tuple[list[str], list[HeldFile]]:
     """Set aside what came since a turn that broke off with our process, and return what is to be said of it."""
-    kept = json.loads(record.read_text(encoding="ascii"))
-    # A record of an earlier version says less of which files there were.
-    ways = {path: tuple(numbers) for path, numbers in kept["before"].get("ways", {}).items()}
-    before = Later(kept["before"]["found"], ways, tuple(kept["before"]["git"]), kept["before"].get("configs", {}))
-    return _looked_through(record, kept["root"], before, tuple(kept["fixed"]))
+    return _looked_through(record, WatchRecord.read(record))
 
 
-def _looked_through(record: Path, root: str, before: Later, fixed: tuple[str, ...]) -> tuple[list[str], list[HeldFile]]:
+def _looked_through(record: Path, watched: WatchRecord) -> tuple[list[str], list[HeldFile]]:
     """Set aside what came since a record was written and runs by itself, and take from files what has others run them as their owner."""
-    held = set_aside(root, before, fixed)
+    held = set_aside(watched.root, watched.before, watched.fixed)
     # Deep ones have been lifted by now, so that all can be named. The disk's own clock tells what came since.
-    taken = take_owners_bits(root, record.stat().st_mtime_ns if record.exists() else 0)
+    taken = take_owners_bits(watched.root, record.stat().st_mtime_ns if record.exists() else 0)
     record.unlink(missing_ok=True)
     notes = [
         *(_told(path, aside) for path, aside in held),
         *([_IF_YOURS] if any(aside is not None for _, aside in held) else []),
         *(f"{quoted(path)} would run as its owner, whoever starts it; it no longer does" for path in taken),
     ]
-    return notes, [*told_of(held, before)]
+    return notes, [*told_of(held, watched.before)]
 
 
 def _told(path: str, aside: str | None) -> str:

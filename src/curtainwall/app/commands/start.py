@@ -22,7 +22,7 @@ from curtainwall.app.screen import Misuse, card_text, confirm, note, see_that_it
 from curtainwall.app.wiring import Setup, hooks_of, local_user, open_house, set_up
 from curtainwall.app.working import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.channels.counting import counted
-from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, one_shot, wants_colour
+from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, on_end_signal, one_shot, wants_colour
 from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, SessionId, Who
 from curtainwall.session import inert
 
@@ -116,7 +116,7 @@ def start(
         told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
         on_ask or (OnAsk.WAIT if is_seen else OnAsk.PARK), is_terminal, is_seen,
     )  # fmt: skip
-    return asyncio.run(_started(wish, setup))
+    return asyncio.run(_until_ended(wish, setup))
 
 
 def _see_that_it_fits(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str | None) -> None:
@@ -147,6 +147,25 @@ def _is_nothing() -> bool:
         return os.path.samestat(os.fstat(0), os.stat(os.devnull))
     except OSError:
         return True
+
+
+async def _until_ended(wish: _Wish, setup: Setup) -> int:
+    """Work until it is done; where a signal ends it, close everything first, because a command may have left something in a project."""
+    codes: list[int] = []
+    work = asyncio.ensure_future(_started(wish, setup))
+
+    def end(code: int) -> None:
+        if not codes:
+            work.cancel()
+        codes.append(code)
+
+    on_end_signal(end)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not codes:
+            raise
+        return codes[0]
 
 
 async def _started(wish: _Wish, setup: Setup) -> int:

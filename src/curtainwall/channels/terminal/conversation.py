@@ -12,6 +12,7 @@ from curtainwall.channels.terminal.looks import Looks
 from curtainwall.channels.terminal.parting import parting_words, silence_words
 from curtainwall.channels.terminal.scene import Scene
 from curtainwall.channels.terminal.settings import Conversing
+from curtainwall.channels.terminal.signals import on_end_signal
 from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.terminal.stage import Left, Pressed, Stage, Stopped, TookBack, Typed
 from curtainwall.model import (
@@ -59,6 +60,7 @@ class Conversation:
         work = (self._watch(), self._serve(), self._keep_looking(), self._tick(), self._stay())
         async with asyncio.TaskGroup() as tasks:
             others = [tasks.create_task(each) for each in work]
+            on_end_signal(lambda code: others.append(tasks.create_task(self._end(code))))
             code = await self._stage.run()
             for task in others:
                 task.cancel()
@@ -162,6 +164,14 @@ class Conversation:
         elif turn == self._scene.works():
             self._stopped = turn
             await self._attempt(self._scene.session, InterruptTurn(by=self._who))
+
+    async def _end(self, code: int) -> None:
+        """Interrupt what runs, and leave."""
+        try:
+            if self._scene.works() is not None:
+                await self._attempt(self._scene.session, InterruptTurn(by=self._who))
+        finally:
+            self._stage.leave(code)
 
     async def _typed(self, typed: Typed) -> None:
         about = None if typed.about is None else ApprovalId(typed.about)

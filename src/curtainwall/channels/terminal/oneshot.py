@@ -17,6 +17,7 @@ from curtainwall.channels.terminal.outlet import Outlet
 from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
 from curtainwall.channels.terminal.settings import Telling
+from curtainwall.channels.terminal.signals import on_end_signal
 from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.terminal.writing import Writing
 from curtainwall.model import (
@@ -66,6 +67,7 @@ class OneShot:
         self._end: asyncio.Future[End] | None = None
         self._interrupting: asyncio.Task[None] | None = None
         self._silence = Silence(settings.holding)
+        self._ended_with: int | None = None
 
     async def run(self, task: str | None) -> int:
         """Send the task, or go on with what waits, and return the exit code.
@@ -81,7 +83,7 @@ class OneShot:
         self._tell_end(end)
         if self._is_left:
             raise BrokenPipeError
-        return EXIT_CODES[end.status]
+        return EXIT_CODES[end.status] if self._ended_with is None else self._ended_with
 
     async def leave(self, task: str | None, *, interrupted: bool) -> int:
         """Leave the task in the queue for whoever resumes, and return the exit code."""
@@ -253,6 +255,7 @@ class OneShot:
 
     @contextmanager
     def _stopped_by_signal(self) -> Generator[None]:
+        on_end_signal(self._stop_for_good)
         loop = asyncio.get_running_loop()
         try:
             loop.add_signal_handler(signal.SIGINT, self._stop)
@@ -263,6 +266,10 @@ class OneShot:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+
+    def _stop_for_good(self, code: int) -> None:
+        self._ended_with = code
+        self._stop()
 
     def _stop(self) -> None:
         """Interrupt what runs; where nothing does, or it was asked for already, leave everything as it is."""
