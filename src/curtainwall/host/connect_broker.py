@@ -157,11 +157,11 @@ class Broker:
         try:
             # INVARIANT: what was read belongs to whoever waits for us, not to another process that got its number.
             self._ioctl(self._listener, _IS_VALID, struct.pack("=Q", id_))
-            return self._connect_taken(taken, told, task)
+            return self._connect_taken(taken, told, task, id_)
         finally:
             os.close(taken)
 
-    def _connect_taken(self, taken: int, address: bytes, task: int) -> int:
+    def _connect_taken(self, taken: int, address: bytes, task: int, id_: int) -> int:
         kind = _socket.socket(fileno=os.dup(taken))
         domain = kind.getsockopt(_socket.SOL_SOCKET, _socket.SO_DOMAIN)
         kind.close()
@@ -176,6 +176,8 @@ class Broker:
             status = os.fstat(found)
             if status.st_dev not in self._own_devices(task) and (status.st_dev, status.st_ino) not in self._given:
                 return self._errno.EACCES
+            # INVARIANT: whoever waits for us is still there, so its number, and with it the root and the mounts, were no other's.
+            self._ioctl(self._listener, _IS_VALID, struct.pack("=Q", id_))
             return _connect(taken, address[:_FAMILY] + f"/proc/self/fd/{found}".encode() + b"\0")
         finally:
             os.close(found)

@@ -37,6 +37,11 @@ _Target = tuple[int, str]
 class Unbound(Exception):
     """The contents cannot be bound to a digest; the message says why, and can follow a path and a colon."""
 
+    @property
+    def is_special(self) -> bool:
+        """Whether a named pipe, a socket or a device is the reason."""
+        return self.args == (_SPECIAL,)
+
 
 class ContentsChanged(Exception):
     """The contents are not those that the digest is of."""

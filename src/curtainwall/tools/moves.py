@@ -37,6 +37,9 @@ def move_closers(masker: Masker, is_protected: Callable[[str, Place], bool]) -> 
             bound: dict[str, JsonValue] = {_SHOWN: _told(found, masker), _CONTENTS: found.digest, _COPIED: leaves}
         except (Unbound, OSError) as fault:
             if not leaves:
+                if isinstance(fault, Unbound) and fault.is_special and not place.workspace.own:
+                    # A command that starts meanwhile has the pipes of a project covered where they are, and would find this one elsewhere.
+                    raise BadCall(RULE, f"{quoted(str(prepared.subject.raw['source']))} cannot be moved: {fault}") from fault
                 return meaning_more(prepared, {_SHOWN: _UNSEEN}, (), masker)
             if is_beneath(source, place.workspace.path):
                 why = str(fault) if isinstance(fault, Unbound) else "not all of it can be read"

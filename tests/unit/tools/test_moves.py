@@ -90,3 +90,14 @@ def test_a_protected_path_is_not_looked_into(room: Room) -> None:
 def test_a_link_shows_where_it_leads(room: Room) -> None:
     (room.work / "link").symlink_to("/etc/hostname")
     assert moves(room.prepare("link", room.outside / "link")) == "a link to `/etc/hostname`"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_named_pipe_of_a_project_is_not_moved(room: Room, *, inside: bool) -> None:
+    (room.work / "d").mkdir()
+    os.mkfifo(room.work / "d" / "pipe")
+    source = "d" if inside else "d/pipe"
+    assert moves(room.prepare(source, "e")), "in its own workspace nobody but the agent has one"
+    room.place = Place(session=SessionId("s"), workspace=Workspace(path=str(room.work), own=False))
+    with pytest.raises(BadCall, match="something besides files, directories and links"):
+        room.prepare(source, "e")

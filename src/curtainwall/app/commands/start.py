@@ -93,7 +93,8 @@ def start(
 ) -> int:
     """Work with an agent: a conversation, or one task.
 
-    Exit codes: 0 done, 1 failed, 2 usage, 3 parked on an approval or a budget (the message says how to go on), 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 usage, 3 parked on an approval or a budget (the message says how to go on), 130 interrupted,
+    129 and 143 ended by SIGHUP or SIGTERM.
     """
     see_that_it_is_a_directory(workspace, "--workspace")
     _see_that_it_fits(workspace=workspace, repo=repo, resume=resume, fork=fork, agent=agent)
