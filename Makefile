@@ -61,6 +61,6 @@ define install
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "This Python cannot make environments. On Debian: sudo apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -W ignore -m pip install --quiet --require-hashes -r $(1)
+	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --require-hashes -r $(1)
 	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --no-build-isolation -e .
 endef

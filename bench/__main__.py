@@ -13,6 +13,7 @@ from bench.answering import answering
 from bench.appending import appending, many_writers
 from bench.browsing import browsing
 from bench.containing import containing
+from bench.crowd import crowd
 from bench.disk import NotADisk, fresh_directory
 from bench.folding import folding, resuming
 from bench.listing import listing
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "resume": resuming,
     "fold": folding,
     "list": listing,
+    "crowd": crowd,
     "verdict": verdicts,
     "answer": answering,
     "parked": parking,

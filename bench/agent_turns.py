@@ -10,10 +10,10 @@ from bench.disk import settled_size
 from bench.measuring import Figure, Rounds, Seconds, Target, clock, interleave
 from bench.sample import answered, said
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, Prompt, Reply
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import local_user
-from curtainwall.app.working import AtWork
+from curtainwall.compose.agents import AtWork
+from curtainwall.host.account import local_user
 from curtainwall.model import MessageId, SendMessage, SessionId, TurnEnded, TurnStatus, session_stream
+from curtainwall.operations.open import Wanted, open_new
 
 _MESSAGES, _TURNS, _HUNDRED = 5_000, 1_000, 100
 _ROUNDS, _WARM_UP, _EACH = 7, 2, 10
@@ -72,7 +72,7 @@ class _Turns:
 
     async def opened(self) -> SessionId:
         """Open a session that this process looks after, and take it through a first turn."""
-        session = await open_new(self._work.wired, self._wanted, self._by)
+        session = await open_new(self._work.wired.sessions, self._wanted, self._by)
         self._work.turns.attend(session)
         await self.take(session)
         return session

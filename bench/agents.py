@@ -7,10 +7,11 @@ from pathlib import Path
 
 from curtainwall.agents.builtin import Model
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, Program, Prompt, Reply
-from curtainwall.app.openings import Wanted
-from curtainwall.app.wiring import open_house, set_up
-from curtainwall.app.working import AtWork, agents_at_work
+from curtainwall.compose.agents import AtWork, agents_at_work
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import Usage
+from curtainwall.operations.open import Wanted
 
 Script = Callable[[Prompt], AgentSaid]
 """Makes a reply to a prompt."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.team_talk import ask, opened, talk
-from curtainwall.app.callers import OutsideCaller
-from curtainwall.app.wiring import local_user
+from curtainwall.host.account import local_user
+from curtainwall.teams.callers import OutsideCaller
 
 
 async def _main(home: Path, teams: Sequence[str]) -> None:
     async with opened(home) as wired:
-        callers = {team: OutsideCaller(wired, local_user()) for team in teams}
+        callers = {team: OutsideCaller(wired.teams, wired.gate, local_user()) for team in teams}
         loop = asyncio.get_running_loop()
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             if line.strip() == "begin":

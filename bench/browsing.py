@@ -22,13 +22,13 @@ from starlette.routing import Route
 
 from bench.disk import ROOT
 from bench.measuring import Figure, Target
-from curtainwall.app.http_server import listen, serve_pages
-from curtainwall.app.logs import Logbook
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.serving import Serving, serving
-from curtainwall.app.web_people import sign_ins_of
-from curtainwall.app.wiring import set_up
+from curtainwall.compose.setup import set_up
 from curtainwall.model import RenameSession, SessionId, Who
+from curtainwall.operations.open import Wanted, open_new
+from curtainwall.serve.http.server import listen, serve_pages
+from curtainwall.serve.logs import Logbook
+from curtainwall.serve.service import Serving, serving
+from curtainwall.serve.web.sign_in import sign_ins_of
 
 _BROWSERS, _SESSIONS = 200, 50
 _EVENTS_A_SECOND = 50
@@ -58,7 +58,9 @@ async def browsing(home: Path) -> list[Figure]:
     (home / "cw").mkdir(mode=0o700)
     (home / "cw" / "config.toml").write_text(f'[web]\nport = {_PORT}\noperators = ["ann"]\n')
     async with serving(set_up(), Logbook(out=io.StringIO())) as served:
-        sessions = [await open_new(served.wired, Wanted("demo", None, f"s{number}", "nobody"), _ANN) for number in range(_SESSIONS)]
+        sessions = [
+            await open_new(served.wired.sessions, Wanted("demo", None, f"s{number}", "nobody"), _ANN) for number in range(_SESSIONS)
+        ]
         ours = await _ours(served, sessions)
     echo = await _echo()
     growth = median(ours.memory[-3:]) - median(ours.memory[len(ours.memory) // 3 :][:3])

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from bench.measuring import Figure, Rounds, Seconds, Target, clock, interleave
 from bench.processing import Asks, none
-from curtainwall.app.openings import Wanted
-from curtainwall.app.wiring import open_house, set_up
-from curtainwall.app.working import agents_at_work
+from curtainwall.compose.agents import agents_at_work
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import SessionId
+from curtainwall.operations.open import Wanted
 from tests.support.docker_engine import IMAGE, DockerEngine, shared_engine
 
 _ROUNDS, _WARM_UP, _EACH = 9, 2, 5

@@ -12,9 +12,8 @@ from bench.agents import AtOnce, at_work, runs
 from bench.disk import ROOT
 from bench.measuring import Figure, Target, clock
 from curtainwall.agents.builtin.talk import AgentSaid, ProgramEnded, Prompt
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import local_user
-from curtainwall.app.working import AtWork
+from curtainwall.compose.agents import AtWork
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     AnswerApproval,
     ApprovalId,
@@ -26,6 +25,7 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
+from curtainwall.operations.open import Wanted, open_new
 
 _SESSIONS = 500
 _LINGER = 5.0
@@ -90,7 +90,7 @@ def _reply(prompt: Prompt) -> AgentSaid:
 
 async def _parked(work: AtWork, wanted: Wanted) -> SessionId:
     """Open a session and let its program run until a human is asked."""
-    session = await open_new(work.wired, wanted, local_user())
+    session = await open_new(work.wired.sessions, wanted, local_user())
     work.turns.attend(session)
     house = work.wired.house
     await work.desk.send(session, SendMessage(by=local_user(), message=MessageId(house.mint()), text="go"))

@@ -13,14 +13,16 @@ from bench.measuring import Figure, Rounds, Seconds, Target, clock, interleave
 from bench.sample import said
 from bench.staying import staying
 from curtainwall.agents.builtin import Model
-from curtainwall.agents.process import Folders, Limits, Reach
-from curtainwall.agents.process.launching import Start, command, confinement, prepare
-from curtainwall.app.config_processes import LOCAL
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import local_user, open_house, set_up
-from curtainwall.app.working import AtWork, agents_at_work
+from curtainwall.agents.external.process import Folders, Limits, Reach
+from curtainwall.agents.external.process.launch import Start, command, confinement, prepare
+from curtainwall.compose.agents import AtWork, agents_at_work
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.config.agents import LOCAL
 from curtainwall.host import ConfinedProcess, start_confined
+from curtainwall.host.account import local_user
 from curtainwall.model import MessageId, SendMessage, SessionId, TurnEnded, TurnStatus, session_stream
+from curtainwall.operations.open import Wanted, open_new
 
 _ROUNDS, _WARM_UP, _EACH, _PAIRS = 9, 2, 40, 9
 _COLD_ROUNDS = 5
@@ -65,7 +67,7 @@ class Asks:
 
     async def made(self) -> SessionId:
         """Open a session that this process looks after; its agent does not live yet."""
-        session = await open_new(self._work.wired, self._wanted, self._by)
+        session = await open_new(self._work.wired.sessions, self._wanted, self._by)
         self._work.turns.attend(session)
         return session
 

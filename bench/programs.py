@@ -14,10 +14,10 @@ from curtainwall.agents.builtin.history import Conversation
 from curtainwall.agents.builtin.program import Ended
 from curtainwall.agents.builtin.stubs import surface_of
 from curtainwall.agents.builtin.talk import Program
-from curtainwall.app.openings import open_new
-from curtainwall.app.wiring import local_user
-from curtainwall.app.working import AtWork, code_limits, worker_launcher
+from curtainwall.compose.agents import AtWork, code_limits, worker_launcher
+from curtainwall.host.account import local_user
 from curtainwall.model import SYSTEM, CallId, MessageId, SendMessage, SessionId, StartTurn, TurnId
+from curtainwall.operations.open import open_new
 
 _EACH = 40
 _PLAIN = "total = 0\nfor number in range(100):\n    total += number * number\nprint(total)\ntotal"
@@ -33,7 +33,7 @@ async def programs(home: Path) -> list[Figure]:
         work, wanted = await stack.enter_async_context(at_work(home, AtOnce(lambda prompt: runs(_PLAIN, prompt))))
         pool = await stack.enter_async_context(AsyncMonty(min_processes=1))
         setup = work.wired.setup
-        session = await open_new(work.wired, wanted, local_user())
+        session = await open_new(work.wired.sessions, wanted, local_user())
         (setup.home.session(session).workspace / "notes.txt").write_text(_NOTES, encoding="utf-8")
         workers = await stack.enter_async_context(_kept(Workers(lambda: worker_launcher(setup), code_limits(setup))))
 

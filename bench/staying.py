@@ -4,8 +4,8 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from curtainwall.app.staying import stay
 from curtainwall.runtime import Stores
+from curtainwall.serve.process import stay
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from bench.measuring import Figure, Seconds, Target, clock, interleave
 from bench.processing import PROGRAM, bare, none, round_trip, started
 from bench.staying import staying
 from bench.team_talk import ask, rate_of
-from curtainwall.app.callers import OutsideCaller
-from curtainwall.app.config_processes import LOCAL
-from curtainwall.app.openings import Wanted
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up
-from curtainwall.app.working import agents_at_work
+from curtainwall.compose.agents import agents_at_work
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.config.agents import LOCAL
+from curtainwall.host.account import local_user
+from curtainwall.operations.open import Wanted
+from curtainwall.teams.callers import OutsideCaller
 
 _ROUNDS, _WARM_UP, _EACH, _PAIRS = 7, 2, 40, 9
 
@@ -21,7 +23,7 @@ _ROUNDS, _WARM_UP, _EACH, _PAIRS = 7, 2, 40, 9
 async def team_programs(home: Path) -> list[Figure]:
     """One asker and one team, then nine pairs at once, then pairs that never talked."""
     async with _teams(home) as wired:
-        callers = [OutsideCaller(wired, local_user()) for _ in range(_PAIRS)]
+        callers = [OutsideCaller(wired.teams, wired.gate, local_user()) for _ in range(_PAIRS)]
         for number, caller in enumerate(callers):
             await ask(caller, f"team{number}")
 

@@ -14,10 +14,10 @@ from bench.bare import BareLog
 from bench.disk import ROOT
 from bench.measuring import Figure, Seconds, Target, clock, interleave
 from bench.staying import staying
-from curtainwall.app.callers import OutsideCaller
-from curtainwall.app.crew import Crew
-from curtainwall.app.keeper import Keeper
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up
+from curtainwall.agents.crew import Crew
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     AgentSpoke,
     CallRequest,
@@ -30,6 +30,8 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime import NoHooks, Turns
+from curtainwall.teams.callers import OutsideCaller
+from curtainwall.teams.keeper import Keeper
 
 _EACH = 40
 _PAIRS = 9
@@ -44,7 +46,7 @@ async def team_talk(home: Path) -> list[Figure]:
     async with AsyncExitStack() as stack:
         pipe = await stack.enter_async_context(_echo())
         wired = await stack.enter_async_context(_teams(home))
-        callers = [OutsideCaller(wired, local_user()) for _ in range(_PAIRS)]
+        callers = [OutsideCaller(wired.teams, wired.gate, local_user()) for _ in range(_PAIRS)]
         for number, caller in enumerate(callers):
             await ask(caller, f"team{number}")
 
@@ -240,7 +242,7 @@ async def _teams(home: Path) -> AsyncGenerator[Wired]:
         agent = _Echoing(wired, stack)
         turns = Turns(wired.house, lambda _: agent, NoHooks(), lambda _: "", wired.gate)
         stack.push_async_callback(turns.close)
-        await stack.enter_async_context(Keeper(wired, turns, Crew(lambda _: "echo")).at_work())
+        await stack.enter_async_context(Keeper(wired.teams, turns, Crew(lambda _: "echo")).at_work())
         stack.enter_context(staying(wired.store))
         yield wired
 

@@ -13,8 +13,10 @@ import json
 import sys
 from pathlib import Path
 
-from curtainwall.app.ask_files import files_of
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up, workspace_at
+from curtainwall.compose.ask_files import files_of
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     Answer,
     ApprovalAsked,
@@ -53,7 +55,7 @@ async def open_session(wired: Wired, workspace: Path, *, own: bool) -> SessionId
     session, setup, me = SessionId(wired.house.mint()), wired.setup, local_user()
     setup.home.session(session).prepare()
     opening = OpenSession(
-        by=me, session=session, name="one wish", agent="example", model="none", workspace=workspace_at(workspace, setup, own=own),
+        by=me, session=session, name="one wish", agent="example", model="none", workspace=setup.workspace_at(workspace, own=own),
         mode=Mode.DEFAULT, limits=setup.limits, policy=setup.policy.version,
     )  # fmt: skip
     await wired.house.send(session, opening)

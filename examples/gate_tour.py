@@ -9,8 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from curtainwall.app.screen import card, paint
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up, workspace_at
+from curtainwall.cli.screen import card, paint
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import Answer, ApprovalId, CallRequest, Mode, OpenSession, ReadySession, SessionId, session_stream
 
 
@@ -73,7 +75,7 @@ class Tour:
 async def open_session(wired: Wired, workspace: Path) -> SessionId:
     session, me = SessionId(wired.house.mint()), local_user()
     opening = OpenSession(
-        by=me, session=session, name="tour", agent="guide", model="none", workspace=workspace_at(workspace, wired.setup, own=True),
+        by=me, session=session, name="tour", agent="guide", model="none", workspace=wired.setup.workspace_at(workspace, own=True),
         mode=Mode.DEFAULT, limits=wired.setup.limits, policy=wired.setup.policy.version,
     )  # fmt: skip
     await wired.house.send(session, opening)

@@ -122,3 +122,12 @@ def test_an_unknown_key_has_no_outcome(store: Store) -> None:
     assert store.inbox.outcome(A, "nothing") is None
     run(store.log.append(batch(A, 0, spoke())))
     assert store.inbox.outcome(A, "nothing") is None
+
+
+def test_the_streams_for_which_a_command_waits_are_named(store: Store) -> None:
+    assert list(store.inbox.streams_waiting()) == []
+    for stream, key in ((B, "one"), (A, "one"), (A, "two")):
+        run(store.inbox.post(Post(stream, key, message())))
+    assert list(store.inbox.streams_waiting()) == [A, B]
+    run(store.log.append(Batch(writes=(Write(B, 0, ()),), consumed=(Consumed(B, "one", Outcome(seq=1)),))))
+    assert list(store.inbox.streams_waiting()) == [A]

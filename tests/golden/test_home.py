@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.app.main import main
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.cli.main import main
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import Answer, CallRequest, SessionId, SessionQuery
 from tests.golden.write_home import FOR_PROJECT, FOR_SESSION, OUTSIDE, PROJECT, ROOT, environment
 from tests.support.covers import covers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.completion_table import described
+from curtainwall.cli.completion_table import described
 from tests.support.repository import DOCS, ROOT, name_of
 
 COMMANDS = described()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from curtainwall.facts.commands import Command, parse_script
+from curtainwall.facts.shell.commands import Command, parse_script
 
 PLANTED = "rm x"
 

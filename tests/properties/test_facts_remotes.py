@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curtainwall.facts.gitconfig import find_repository, read_entries
+from curtainwall.facts.git.config import find_repository, read_entries
+from curtainwall.facts.git.remotes import canonical_remotes
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.remotes import canonical_remotes
 from tests.support.remotes import one_remote
 
 

@@ -65,8 +65,9 @@ from curtainwall.model import (
     decode_event,
     encode_event,
 )
-from curtainwall.session import BreakerLimits, SessionState, Standing, decide, evolve, fold, replay, transcript
+from curtainwall.session import BreakerLimits, SessionState, Standing, decide, evolve, fold, is_at_rest, replay, transcript
 from tests.support.covers import covers
+from tests.support.entries import entries_of
 from tests.support.given import (
     ANN,
     BOB,
@@ -352,6 +353,17 @@ class AnySession(RuleBasedStateMachine):
     @invariant()
     def what_is_used_up_is_known(self) -> None:
         assert self.state.totals.calls <= 40
+
+    @invariant()
+    def a_session_that_counts_as_at_rest_has_nothing_to_do(self) -> None:
+        for many in (3, 8, len(self.log)):
+            if is_at_rest(entries_of(self.log[-many:]), is_whole=many >= len(self.log)):
+                assert self.state.ready
+                assert not self.state.queue
+                assert not self.state.owed
+                assert not self.state.can_go_on
+                assert self.state.compaction_asked is None
+                assert self.state.turn is None or self.state.turn_waits
 
     def teardown(self) -> None:
         """Store and read the whole log, and tell it as a conversation."""

@@ -6,7 +6,7 @@ import pytest
 
 import curtainwall
 from curtainwall.agents.builtin.talk import ModelFault
-from curtainwall.app.library import Session
+from curtainwall.library.session import Session
 from curtainwall.model import CallDenied, Live, TurnFailed, TurnStatus
 from tests.support import forks
 from tests.support.covers import covers

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.app import screen
-from curtainwall.channels.cards import card_lines, whole_card
+from curtainwall.channels.asks.cards import card_lines, whole_card
 from curtainwall.channels.terminal.looks import Looks
 from curtainwall.channels.terminal.outlet import Outlet
+from curtainwall.cli import screen
 from curtainwall.model import (
     AlreadyAnswered,
     AnswerApproval,

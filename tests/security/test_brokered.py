@@ -3,13 +3,18 @@
 import json
 import shlex
 import socket
+from pathlib import Path
 
+from curtainwall.agents.external.container.runs import copy_for_root
 from tests.integration.brokered.conftest import SHELL, Brokered, brokered, configuration, docker_engine, short_path
 from tests.integration.container.test_containers import LOOK_AROUND
+from tests.integration.container.test_containers import SHELL as PLAIN_SHELL
+from tests.support.contained import contained
 from tests.support.covers import covers
-from tests.support.docker_engine import IMAGE
+from tests.support.docker_engine import IMAGE, DockerEngine
 from tests.support.ports import free_port
 from tests.support.serving import health
+from tests.support.talking import run
 from tests.support.upstream import KEY, Says
 from tests.support.waiting import until
 
@@ -218,3 +223,36 @@ def test_the_network_is_closed_but_for_models_and_each_try_is_in_the_log(brokere
     assert [(it["kind"], it["tool"], it["canonical"]) for it in tried] == [("egress", "egress.connect", {"url": "https://example.com/"})]
     (denied,) = brokered.told(done["session"], "CallDenied")
     assert denied["verdict"]["effect"] == "deny"
+
+
+CHANGE_IT = """
+stat -c '%u %a' /etc/curtainwall-root /etc/curtainwall-root/ca.pem
+echo mine >/etc/curtainwall-root/ca.pem
+rm -f /etc/curtainwall-root/ca.pem
+ln -s /workspace/mine /etc/curtainwall-root/other
+[ "$(cat /etc/curtainwall/ca.pem)" = "$(cat /etc/curtainwall-root/ca.pem)" ] && echo unchanged
+ls /etc/curtainwall-root
+"""
+
+
+@covers("container.isolated")
+def test_files_that_are_roots_inside_are_out_of_an_agents_reach_and_what_makes_them_has_no_rights(
+    docker_engine: DockerEngine, short_path: Path
+) -> None:
+    async def story() -> None:
+        async with contained(docker_engine, short_path, PLAIN_SHELL) as rig:
+            session = await rig.open("shell")
+            await rig.say(session, "echo hello")
+            container = await rig.container(session)
+            await copy_for_root(rig.engine, container, ("ca.pem",))
+            said = (await rig.say(session, CHANGE_IT)).text
+            assert said.split("\n")[:4] == ["0 755", "0 644", "unchanged", "ca.pem"], said
+            status = b""
+            async with rig.engine.run(container, ("/bin/cat", "/proc/self/status"), {}, as_root=True) as looking:
+                while (piece := await looking.read()) is not None:
+                    status += piece[1]
+            told = dict(line.split(":\t", 1) for line in status.decode().splitlines() if ":\t" in line)
+            assert [told[f"Cap{kind}"] for kind in ("Prm", "Eff", "Bnd", "Amb")] == ["0" * 16] * 4
+            assert (told["NoNewPrivs"], told["Uid"].split()[0]) == ("1", "0")
+
+    run(story())

@@ -202,6 +202,24 @@ def test_no_privileges_and_no_way_to_gain_them(machine: Machine) -> None:
     assert "euid=" not in machine.out("./id")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts commands as somebody else")
+def test_as_root_a_command_of_an_owner_sees_nothing_of_the_closed_directories_around_it(machine: Machine) -> None:
+    os.chown(machine.workspace, 1234, 1234)
+    machine.workspace.chmod(0o700)
+    machine.root.chmod(0o700)
+    assert machine.out("touch mine; stat -c %a:%u .") == "700:1000\n"
+    assert (machine.workspace / "mine").stat().st_uid == 1234
+    limits = machine.out("ulimit -H -c; ulimit -H -f; ulimit -H -n")
+    assert [int(line) for line in limits.split()] == [0, 1024**3 // 1024, 4096]
+    around = str(machine.workspace.relative_to(machine.root)).split("/")[0]
+    assert machine.out(f"ls -A {machine.root}") == f"{around}\n"
+    machine.sh(f"touch {machine.root}/new")
+    assert not (machine.root / "new").exists()
+    test_no_home_no_keys_and_nothing_of_ours(machine)
+    test_no_privileges_and_no_way_to_gain_them(machine)
+    test_no_process_of_this_machine_can_be_seen_signalled_or_traced(machine)
+
+
 def test_system_calls_that_no_namespace_holds_are_refused(machine: Machine) -> None:
     # keyctl, add_key, bpf, userfaultfd, perf_event_open, io_uring_setup; the last does not exist, the others are not permitted.
     tries = "for n in (250, 248, 321, 323, 298, 425):\n c.syscall(n, 0, 0, 0, 0, 0); print(ctypes.get_errno())"

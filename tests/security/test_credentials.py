@@ -14,8 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up, workspace_at
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.facts import Masker
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     Answer,
     AnswerApproval,
@@ -96,7 +98,7 @@ class Stage:
         session, setup, me = SessionId(wired.house.mint()), wired.setup, local_user()
         setup.home.session(session).prepare()
         opening = OpenSession(
-            by=me, session=session, name="keys", agent="test", model="none", workspace=workspace_at(self.workspace, setup, own=True),
+            by=me, session=session, name="keys", agent="test", model="none", workspace=setup.workspace_at(self.workspace, own=True),
             mode=Mode.DEFAULT, limits=setup.limits, policy=setup.policy.version,
         )  # fmt: skip
         await wired.house.send(session, opening)
@@ -303,7 +305,7 @@ def test_no_agent_touches_the_file_and_no_server_gets_the_variable(tmp_path: Pat
     monkeypatch.setenv("CURTAINWALL_HOME", str(stage.home))
     monkeypatch.setenv("API_TOKEN", SECRET)
     with pytest.raises(CommandRefused, match="protected path"):
-        workspace_at(stage.workspace, set_up(), own=True)
+        set_up().workspace_at(stage.workspace, own=True)
     config = stage.home / "config.toml"
     changed = config.read_text().replace(f'file = "{kept}"', 'env = "API_TOKEN"')
     config.write_text(f'{changed}[servers.x]\ncommand = "x"\nenv = ["API_TOKEN"]\n')

@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from curtainwall.host import MIB, Bounds, Confinement, ShareLimits, Shares, charged_to, run_confined, start_confined
-from curtainwall.host.cgroups import holds_memory
+from curtainwall.host.sandbox.cgroups import holds_memory
 from curtainwall.tools.servers.launch import Machine as ServerMachine
 from curtainwall.tools.servers.launch import launch
 from curtainwall.tools.servers.spec import ServerSpec
@@ -95,7 +95,7 @@ def peak_files() -> list[Path]:
 WATCHED = """
 import asyncio, json, sys
 from curtainwall.host import MIB, Bounds, Confinement, ShareLimits, Shares, charged_to, run_confined
-from curtainwall.host.cgroups import holds_memory
+from curtainwall.host.sandbox.cgroups import holds_memory
 FILL = sys.argv[1]
 shares = Shares(ShareLimits(session_commands=8, commands=16, session_memory=300 * MIB, memory=900 * MIB))
 async def fill(session, seconds):

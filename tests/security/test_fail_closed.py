@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import AnswerApproval, Broken, CallRequest, CommandRefused, CurtainwallError, RenameSession, TryLater, Who
 from curtainwall.policy.cache import Cache
 from curtainwall.runtime import SessionGate, SystemClock

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.app.wiring import Wired, open_house, set_up
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import Answer, CallRequest, Effect, Mode, SessionId
 from curtainwall.policy import import_permissions
 from tests.support.covers import covers

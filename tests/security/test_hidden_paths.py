@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.app.home import Home
-from curtainwall.app.own_tools import judged_tools
+from curtainwall.compose.tools import judged_tools
 from curtainwall.facts import Masker
+from curtainwall.host.home import Home
 from curtainwall.model import AnswerApproval, ApprovalQuery, CallDenied, CallRequest, Mode
 from curtainwall.runtime import NoHooks, SessionGate, SystemClock
 from curtainwall.session import Rules

@@ -12,9 +12,9 @@ import pytest
 
 from curtainwall.facts import canonical_remotes
 from curtainwall.model import BadCall, HostFacts, Mode, Scope
-from curtainwall.tools import git_network
-from curtainwall.tools.git_confined import read_marker
-from curtainwall.tools.running import CannotDo
+from curtainwall.tools.git import network as git_network
+from curtainwall.tools.git.confined import read_marker
+from curtainwall.tools.runners import CannotDo
 from tests.support.git_server import GitServer, git, serving
 from tests.support.machines import SECRET, Machine
 from tests.support.waiting import until

@@ -14,9 +14,9 @@ from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import inert
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
-from curtainwall.tools.filesystem import nothing_protected
-from curtainwall.tools.turns import AT_ONCE
-from curtainwall.tools.walks import Walk
+from curtainwall.tools.files.tool import nothing_protected
+from curtainwall.tools.files.walks import Walk
+from curtainwall.tools.threads import AT_ONCE
 from tests.support.git_server import git
 from tests.support.houses import FarSide, house, open_session, run, tools
 from tests.support.machines import Machine

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.home import Home
-from curtainwall.app.mounted import mounted_labels
-from curtainwall.app.own_tools import judged_tools
-from curtainwall.app.secret_files import Seen, secrets_in
+from curtainwall.compose.external.mounted import mounted_labels
+from curtainwall.compose.secret_files import Seen, secrets_in
+from curtainwall.compose.tools import judged_tools
 from curtainwall.facts import Masker
+from curtainwall.host.home import Home
 from curtainwall.model import (
     CallRequest,
     Digest,

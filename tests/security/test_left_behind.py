@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.container.guarding import guarded
-from curtainwall.agents.container.terms import Folders
+from curtainwall.agents.external.container.guard import guarded
+from curtainwall.agents.external.container.terms import Folders
 from curtainwall.host import TooMany, find_later, move_entry, set_aside
-from curtainwall.host.later import take_bits
+from curtainwall.host.files.later import take_bits
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import Broken
-from curtainwall.store.watching import _names_in
+from curtainwall.store.disk.watchers import _names_in
 from tests.unit.app.conftest import Places, Said, opened, read, session_in
 
 Run = Callable[..., Said]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.judging import Judge, judge_for
-from curtainwall.app.wiring import set_up, workspace_at
+from curtainwall.compose.setup import set_up
+from curtainwall.compose.trial import Judge, judge_for
 from curtainwall.model import Mode
 from tests.support.fuzz import frames
 from tests.unit.app.conftest import Places, Said
@@ -26,7 +26,7 @@ def judge(places: Places) -> Judge:
     (places.home / "config.toml").write_text('[lists]\nhosts = ["*", "listed.host"]\nremotes = ["github.com/me/*"]\n')
     (places.user / ".ssh").mkdir()
     setup = set_up()
-    return judge_for(setup, workspace_at(places.workspace, setup, own=True), Mode.DEFAULT, frozenset())
+    return judge_for(setup, setup.workspace_at(places.workspace, own=True), Mode.DEFAULT, frozenset())
 
 
 def effect(judge: Judge, tool: str, **arguments: Any) -> str:

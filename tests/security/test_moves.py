@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     Answer,
     AnswerApproval,

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.metering import TurnMeter
-from curtainwall.app.process_ways import Present
-from curtainwall.app.reaching import AtTheGate
-from curtainwall.app.standing import watch_in
-from curtainwall.app.tunnels import tunnels_of
-from curtainwall.egress import Authority, Decide, Egress, Terms
+from curtainwall.compose.external.meter import TurnMeter
+from curtainwall.compose.external.process_access import Present
+from curtainwall.compose.external.reach import AtTheGate
+from curtainwall.compose.tunnels import tunnels_of
+from curtainwall.egress import Authority, Decide, Egress, SessionProxy, Terms
 from curtainwall.host import Dialler
 from curtainwall.model import (
     AddLabels,
@@ -21,10 +20,13 @@ from curtainwall.model import (
     AnswerApproval,
     AnyCommand,
     ApprovalAsked,
+    ApprovalWithdrawn,
     CallRequest,
     ChangeMode,
     CloseSession,
+    GrantGiven,
     GrantScope,
+    HostFacts,
     Label,
     LabelSource,
     Mode,
@@ -36,6 +38,7 @@ from curtainwall.model import (
 )
 from curtainwall.policy import Lists
 from curtainwall.runtime import House, HouseJournal, SessionGate, Stores, SystemClock
+from curtainwall.runtime.gate.still_permitted import watch_in
 from curtainwall.session import Rules, SessionState, lift
 from curtainwall.store import MemoryStore, SqliteStore
 from tests.support.houses import ANN, FarSide, events, open_session, policy, read, run, tools, until, write
@@ -125,6 +128,7 @@ class Scene:
     house: House
     gate: Gate
     session: SessionId
+    proxy: SessionProxy
     _open: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def connect(self) -> Tunnel:
@@ -169,7 +173,7 @@ async def scene(tmp_path: Path, way: Way, *rules: str, mode: Mode = Mode.DEFAULT
         gate = Gate(opened, tools(FarSide(tmp_path / "far")))
         egress = Egress(Authority(tmp_path / "ca"), Dialler(lambda _address, _port: Scope.PUBLIC, resolve=resolve))
         proxy = await egress.open(Terms((), decide=way(opened, gate, session)), tmp_path / "e.sock")
-        here = Scene(tmp_path, server.sockets[0].getsockname()[1], far, in_force, opened, gate, session)
+        here = Scene(tmp_path, server.sockets[0].getsockname()[1], far, in_force, opened, gate, session, proxy)
         yield here
         here.close()
         await proxy.close()
@@ -283,6 +287,26 @@ def test_a_grant_that_is_revoked_closes_the_tunnels_that_it_opened(tmp_path: Pat
             return here.far.heard
 
     assert run(asyncio.wait_for(work(), 20)) == b"asked granted"
+
+
+@BOTH
+def test_an_ask_outlives_the_process_that_leaves_and_its_answer_counts_for_the_next_try(tmp_path: Path, way: Way) -> None:
+    async def work() -> None:
+        async with scene(tmp_path, way, TUNNELS) as here:
+            trying = asyncio.create_task(here.connect())
+            await until(lambda: any(isinstance(event, ApprovalAsked) for event in events(here.house, here.session)))
+            await here.proxy.close()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await trying
+            await here.answers(GrantScope.ONCE)
+            await until(lambda: any(isinstance(event, GrantGiven) for event in events(here.house, here.session)))
+            asked_for = HostFacts(host="free.example.com", port=here.port, secure=False, scope=Scope.PUBLIC)
+            assert (await way(here.house, here.gate, here.session)(asked_for)).allowed
+            told = events(here.house, here.session)
+            assert not [event for event in told if isinstance(event, ApprovalWithdrawn)]
+            assert len([event for event in told if isinstance(event, ApprovalAsked)]) == 1
+
+    run(asyncio.wait_for(work(), 20))
 
 
 @BOTH

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.app.judging import Judge
+from curtainwall.compose.trial import Judge
 from curtainwall.facts import Masker
 from curtainwall.model import BadCall, Effect, Mode, Workspace
 from curtainwall.policy import SessionFacts, labels_of

@@ -3,8 +3,8 @@
 import pytest
 
 import curtainwall
-from curtainwall.app.library import Session
-from curtainwall.channels.cards import card_lines
+from curtainwall.channels.asks.cards import card_lines
+from curtainwall.library.session import Session
 from curtainwall.model import FOLLOW_INSTRUCTIONS, CallRequest, DisableRule, InstructionsPinned, Mode, PendingAsk, RuleId, Who
 from tests.support.covers import covers
 from tests.support.talking import Home, Playing, of, place_of, playing, run, runs, write_in

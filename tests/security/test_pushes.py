@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import Answer, AnswerApproval, ApprovalAsked, CallPermitted, CallRequest, GrantScope, SessionId, session_stream
 from tests.support.covers import covers
 from tests.support.git_server import GitServer, git, serving

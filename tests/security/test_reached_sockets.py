@@ -392,7 +392,7 @@ for path in ("/tmp/own", "stream"):
 ORDINARY = """
 import asyncio, os, socket, sys
 from curtainwall.host import Confinement, run_confined
-from curtainwall.host.confine_sockets import can_broker
+from curtainwall.host.sandbox.sockets import can_broker
 where, code = sys.argv[1:]
 assert os.geteuid() != 0 and can_broker()
 server = socket.socket(socket.AF_UNIX)

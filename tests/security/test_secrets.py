@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.facts import Masker
 from curtainwall.model import CallRequest, GrantScope, NotAllowed
 from curtainwall.policy import judge
 from curtainwall.session import shows_all
-from curtainwall.session.standing import covers_of
+from curtainwall.session.standing_answers import covers_of
 from tests.support.git_server import git
 from tests.support.given import answer, asked, given, ready, run, wish
 from tests.support.machines import Machine
@@ -62,9 +63,8 @@ def test_what_a_push_would_publish_is_told_without_half_a_secret(tmp_path: Path)
 @pytest.mark.parametrize(
     "command",
     [
-        "git -C authorization: Digest push x=1",
-        "git log authorization: AWS4-HMAC-SHA256 --push origin",
-        "git -C authorization: Digest push token=abc12345",
+        "git -C authorization: Digest username=u, push=x, response=0123456789abcdef",
+        "git -C authorization: Digest realm=r, nonce=abc123, token=abc12345",
     ],
 )
 def test_a_mask_cannot_hide_words_of_a_command_from_a_rule(stage: Stage, command: str) -> None:
@@ -74,6 +74,19 @@ def test_a_mask_cannot_hide_words_of_a_command_from_a_rule(stage: Stage, command
                    '@id("no") forbid(principal, action == Action::"run-command", resource) when { !resource.parsed };')  # fmt: skip
     subject = stage.prepare("shell.run", command=command).subject
     assert judge(rules, subject, session(str(stage.workspace))).effect == "deny"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("git -C authorization: Digest push x=1", ["push", "x=1"]),
+        ("git log authorization: AWS4-HMAC-SHA256 --push origin", ["--push", "origin"]),
+        ("git -C authorization: Digest push token=abc12345", ["push"]),
+    ],
+)
+def test_words_that_are_no_credential_stay_visible_behind_a_scheme(stage: Stage, command: str, words: list[str]) -> None:
+    shown = str(stage.prepare("shell.run", command=command).subject.canonical["command"])
+    assert [word for word in words if word not in shown.split()] == []
 
 
 @pytest.mark.parametrize(

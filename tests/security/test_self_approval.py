@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.ask_files import files_of
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.judging import workspace_for
-from curtainwall.app.wiring import open_house, set_up, workspace_at
-from curtainwall.channels.responses import Response, read_response
+from curtainwall.channels.ask_files.responses import Response, read_response
+from curtainwall.compose.ask_files import files_of
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.compose.trial import workspace_for
+from curtainwall.config.loader import parse_config
 from curtainwall.model import AnswerApproval, ApprovalId, CommandRefused, NotAllowed, Role, Who, Workspace, session_stream
 from curtainwall.session import Rules
 from tests.support.given import EVE, RULES, answer, asked, given, read, ready, wish
@@ -27,13 +28,13 @@ Run = Callable[..., Said]
 def test_a_session_directory_beside_its_workspace_is_no_workspace(places: Places, inside: str) -> None:
     session, _ = session_in(places.workspace)
     with pytest.raises(CommandRefused, match="protected path"):
-        workspace_at(places.home / "sessions" / session / inside, set_up(), own=True)
+        set_up().workspace_at(places.home / "sessions" / session / inside, own=True)
 
 
 def test_the_own_workspace_of_a_session_still_is_one(places: Places) -> None:
     session, _ = session_in(places.workspace)
     place = places.home / "sessions" / session / "workspace"
-    assert workspace_at(place, set_up(), own=True) == Workspace(path=str(place), own=True)
+    assert set_up().workspace_at(place, own=True) == Workspace(path=str(place), own=True)
 
 
 @pytest.mark.parametrize("where", ["", "sessions", "run/watch", "policy"])
@@ -44,7 +45,7 @@ def test_our_home_is_no_workspace_by_any_way(places: Places, where: str) -> None
     for path in (places.home / where, link, places.workspace / ".." / "cw" / where):
         for own in (True, False):
             with pytest.raises(CommandRefused, match="protected path"):
-                workspace_at(path, set_up(), own=own)
+                set_up().workspace_at(path, own=own)
 
 
 def test_an_agent_cannot_write_its_own_answer(places: Places) -> None:
@@ -67,7 +68,7 @@ def test_the_link_that_leads_to_our_home_is_protected(places: Places, monkeypatc
     assert setup.home.root == places.home
     assert setup.policy.protection.stops(Role.DELETE_PATH, str(link), Workspace(path=str(places.user), own=True))
     with pytest.raises(CommandRefused, match="protected path"):
-        workspace_at(places.workspace, setup, own=False)
+        setup.workspace_at(places.workspace, own=False)
 
 
 @pytest.mark.parametrize("name", ["config.toml", "policy/mine.cedar"])
@@ -80,7 +81,7 @@ def test_what_config_and_rule_files_link_to_is_protected(places: Places, name: s
     setup = set_up()
     assert setup.policy.protection.stops(Role.WRITE_PATH, str(dotfiles / "file"), Workspace(path=str(places.workspace), own=True))
     with pytest.raises(CommandRefused, match="protected path"):
-        workspace_at(dotfiles, setup, own=True)
+        setup.workspace_at(dotfiles, own=True)
 
 
 _JOB = '[cron.nightly]\nschedule = "0 3 * * *"\ninstructions = "go"\n'
@@ -127,7 +128,7 @@ def test_every_link_on_the_way_to_what_is_ours_is_protected(places: Places, conf
         assert setup.policy.protection.stops(Role.WRITE_PATH, str(path), elsewhere), path
     assert setup.policy.protection.stops(Role.DELETE_PATH, str(middle), elsewhere)
     with pytest.raises(CommandRefused, match=f"it contains or lies in the protected path `{turn}`"):
-        workspace_at(places.workspace, setup, own=False)
+        setup.workspace_at(places.workspace, own=False)
 
 
 def test_the_interpreter_of_an_approver_can_be_read_by_others_and_changed_by_nobody(places: Places) -> None:
@@ -152,7 +153,7 @@ def test_every_link_on_the_way_to_a_rule_file_that_is_given_is_protected_and_jud
     (places.user / "given.cedar").symlink_to(places.workspace / "current.cedar")
     setup = set_up([places.user / "given.cedar"])
     with pytest.raises(CommandRefused, match=r"protected path `\S+/W/current.cedar`"):
-        workspace_at(places.workspace, setup, own=False)
+        setup.workspace_at(places.workspace, own=False)
     assert workspace_for(setup, None, places.workspace)[0].path == str(places.workspace)
 
 
@@ -162,7 +163,7 @@ def test_every_link_on_the_way_to_our_home_is_protected(places: Places, monkeypa
     (places.user / "first").symlink_to(places.workspace / "middle")
     monkeypatch.setenv("CURTAINWALL_HOME", str(places.user / "first"))
     with pytest.raises(CommandRefused, match=r"protected path `\S+/W/middle`"):
-        workspace_at(places.workspace, set_up(), own=False)
+        set_up().workspace_at(places.workspace, own=False)
 
 
 @pytest.mark.parametrize("name", ["local", "runtime", "", " "])

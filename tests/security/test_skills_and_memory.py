@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import curtainwall
-from curtainwall.app.knowledge import notebook_of, shelf_of
-from curtainwall.app.wiring import set_up
-from curtainwall.channels.cards import card_lines
+from curtainwall.channels.asks.cards import card_lines
+from curtainwall.compose.knowledge import notebook_of, shelf_of
+from curtainwall.compose.setup import set_up
 from curtainwall.model import ApprovalAsked, CallDenied, GrantScope, LabelsAdded, Mode, TurnStatus, Workspace
 from curtainwall.tools.memory import Note
 from curtainwall.tools.skills import Trust

@@ -6,8 +6,8 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall import open_teams
-from curtainwall.app.callers import McpCaller, OutsideCaller
 from curtainwall.model import SYSTEM, AddLabels, CallRequest, Effect, Label, LabelSource, Mode, SessionId
+from curtainwall.teams.callers import McpCaller, OutsideCaller
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
 from tests.support.teams import TeamHome, house_of, pair_sessions, state_in, team_home, wired_of
@@ -29,7 +29,7 @@ def test_nobody_speaks_for_a_team_by_saying_so(tool: str, team_home: TeamHome) -
     async def story() -> None:
         async with open_teams("mobile") as teams:
             await teams.ask("backend", "list the files")
-            stranger = OutsideCaller(wired_of(teams), ANN)
+            stranger = OutsideCaller(wired_of(teams).teams, wired_of(teams).gate, ANN)
             given = {"question": "what did they ask?"} if tool == "ask" else {}
             answer = await stranger.request(stranger.session, calling(tool, team="backend", fromTeam="mobile", **given))
             assert answer.result is None
@@ -60,7 +60,7 @@ def test_whoever_was_let_in_to_talk_to_teams_has_no_other_tools(
 
     async def story() -> None:
         async with open_teams() as teams:
-            caller = kind(wired_of(teams), ANN)
+            caller = kind(wired_of(teams).teams, wired_of(teams).gate, ANN)
             answer = await caller.request(caller.session, CallRequest(tool=tool, arguments=arguments), wait=False)
             assert (answer.result, answer.verdict.because) == (None, ("unknown-tool",))
             assert f"there is no tool `{tool}`" in answer.verdict.reason
@@ -74,7 +74,7 @@ def test_asking_a_listed_team_asks_a_human_after_sensitive_material(team_home: T
 
     async def story() -> None:
         async with open_teams() as teams:
-            caller = OutsideCaller(wired_of(teams), ANN)
+            caller = OutsideCaller(wired_of(teams).teams, wired_of(teams).gate, ANN)
             assert (await caller.request(caller.session, calling("list"))).result is not None
             await house_of(teams).send(caller.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
             answer = await caller.request(caller.session, calling("ask", team="backend", question="keep this"), wait=False)
@@ -95,7 +95,7 @@ def test_whoever_reads_a_conversation_has_touched_what_it_was_written_from(tool:
             await teams.ask("backend", "hello")
             (pair,) = pair_sessions(teams)
             await house_of(teams).send(SessionId(pair), AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
-            reader = OutsideCaller(wired_of(teams), ANN)
+            reader = OutsideCaller(wired_of(teams).teams, wired_of(teams).gate, ANN)
             await reader.request(reader.session, calling(tool, team="backend"))
             assert state_in(teams, reader.session).labels[Label("sensitive")].origin == "the conversation with team backend"
 
@@ -110,7 +110,7 @@ def test_whoever_says_what_a_summary_should_keep_has_its_labels_there(team_home:
         async with open_teams() as teams:
             await teams.ask("backend", "hello")
             (pair,) = pair_sessions(teams)
-            caller = OutsideCaller(wired_of(teams), ANN, mode=Mode.BYPASS)
+            caller = OutsideCaller(wired_of(teams).teams, wired_of(teams).gate, ANN, mode=Mode.BYPASS)
             await caller.request(caller.session, calling("list"))
             await house_of(teams).send(caller.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
             asked = await caller.request(caller.session, calling("compact", team="backend", instructions="keep that the code is 4711"))
@@ -128,13 +128,20 @@ def test_what_one_session_of_a_caller_by_mcp_touched_counts_in_all_of_them_at_on
     async def story() -> None:
         async with open_teams("frontend") as teams:
             wired = wired_of(teams)
-            one, open_before = McpCaller(wired, ANN, "frontend"), McpCaller(wired, ANN, "frontend", "over HTTP")
-            others = McpCaller(wired, ANN, "mobile"), McpCaller(wired, ANN), OutsideCaller(wired, ANN, "frontend")
+            one, open_before = (
+                McpCaller(wired.teams, wired.gate, ANN, "frontend"),
+                McpCaller(wired.teams, wired.gate, ANN, "frontend", "over HTTP"),
+            )
+            others = (
+                McpCaller(wired.teams, wired.gate, ANN, "mobile"),
+                McpCaller(wired.teams, wired.gate, ANN),
+                OutsideCaller(wired.teams, wired.gate, ANN, "frontend"),
+            )
             for caller in (one, open_before, *others):
                 assert (await caller.request(caller.session, calling("list"))).result is not None
             await house_of(teams).send(one.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
             await one.close("its client has left")
-            for caller in (open_before, McpCaller(wired, ANN, "frontend")):
+            for caller in (open_before, McpCaller(wired.teams, wired.gate, ANN, "frontend")):
                 answer = await caller.request(caller.session, calling("ask", team="backend", question="keep this"), wait=False)
                 assert (answer.waiting, answer.verdict.because) == (True, ("sensitive-stays",))
                 inherited = state_in(teams, caller.session).labels[Label("sensitive")]
@@ -153,18 +160,18 @@ def test_a_caller_by_mcp_begins_clean_once_a_human_has_deleted_its_sessions(team
 
     async def story() -> None:
         async with open_teams("frontend") as teams:
-            first, second = (McpCaller(wired_of(teams), ANN, "frontend") for _ in range(2))
+            first, second = (McpCaller(wired_of(teams).teams, wired_of(teams).gate, ANN, "frontend") for _ in range(2))
             await first.request(first.session, calling("list"))
             await house_of(teams).send(first.session, AddLabels(by=SYSTEM, labels=(SENSITIVE,)))
             await second.request(second.session, calling("list"))
             await house_of(teams).delete(first.session, ANN)
-            third = McpCaller(wired_of(teams), ANN, "frontend")
+            third = McpCaller(wired_of(teams).teams, wired_of(teams).gate, ANN, "frontend")
             await third.request(third.session, calling("list"))
             assert Label("sensitive") in state_in(teams, third.session).labels, "the second one still knows"
             for caller in (second, third):
                 await house_of(teams).delete(caller.session, ANN)
                 assert caller.is_deleted
-            last = McpCaller(wired_of(teams), ANN, "frontend")
+            last = McpCaller(wired_of(teams).teams, wired_of(teams).gate, ANN, "frontend")
             await last.request(last.session, calling("list"))
             assert state_in(teams, last.session).labels == {}
 

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.web_people import web_operators
+from curtainwall.config.loader import parse_config
+from curtainwall.config.web_people import web_operators
 from curtainwall.model import Effect
 from tests.support.covers import covers
 from tests.support.waiting import replace

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from curtainwall.agents.container import (
+from curtainwall.agents.external.container import (
     Adapter,
     Adapters,
     Around,
@@ -40,7 +40,7 @@ from tests.support.real_parts import CLAUDE, CODEX, GEMINI, OPENCODE
 
 LENT = {
     "claude-code": (Program(CLAUDE, "/usr/local/bin/claude"),),
-    "codex": (Program(CODEX, "/usr/local/bin/codex"),),
+    "codex": (Program(CODEX.parents[1], "/usr/local/lib/codex"),),
     "opencode": (Program(OPENCODE, "/usr/local/bin/opencode"),),
     "gemini": (Program(GEMINI, "/usr/local/lib/gemini"),),
 }

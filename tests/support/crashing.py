@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import curtainwall
-from curtainwall.app.home import find_home
-from curtainwall.app.wiring import Parts
+from curtainwall.compose.sessions import Parts
+from curtainwall.host.home import find_home
 from curtainwall.model import MessageAccepted, SessionQuery, TurnStatus
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
-from curtainwall.app.views import view_of
 from curtainwall.channels.line import Line
 from curtainwall.model import (
     SYSTEM,
@@ -44,6 +43,7 @@ from curtainwall.model import (
     Who,
     session_of,
 )
+from curtainwall.operations.views import view_of
 from curtainwall.session import Rules, SessionState, decide, fold
 from tests.support.given import NOW, RULES, SESSION, Wish, finished, is_for_project, opened, proceed, wish
 from tests.support.houses import FakeClock
@@ -94,11 +94,11 @@ class MemoryDesk:
 
     # Feed
 
-    def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
+    def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
         session = session_of(stream)
         assert session is not None
         log = self.logs[session]
-        return [Recorded(stream, seq, log[seq - 1]) for seq in range(after + 1, len(log) + 1)]
+        return [Recorded(stream, seq, log[seq - 1]) for seq in range(after + 1, len(log) + 1)][:limit]
 
     async def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
         session = session_of(stream)
@@ -141,9 +141,10 @@ class MemoryDesk:
         finally:
             self._listeners[session].remove(heard)
 
-    def say(self, kind: Literal["text", "doing"], text: str, session: SessionId = SESSION) -> None:
+    def say(self, kind: Literal["text", "doing"], text: str, session: SessionId = SESSION, turn: TurnId | None = None) -> None:
+        """Say something in a turn: the one that runs, where none is named."""
         for heard in self._listeners.get(session, []):
-            heard.put_nowait(Live(kind=kind, text=text))
+            heard.put_nowait(Live(kind=kind, text=text, turn=turn or self.state(session).turn))
 
     # For the test
 

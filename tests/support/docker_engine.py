@@ -133,6 +133,7 @@ def _import(engine: DockerEngine, scratch: Path) -> None:
     gemini = root / "usr/bin/gemini"
     gemini.write_text('#!/bin/sh\nexec node /usr/local/lib/gemini/bundle/gemini.js "$@"\n')
     gemini.chmod(0o755)
+    (root / "usr/bin/codex").symlink_to("/usr/local/lib/codex/bin/codex")
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nagent:x:1000:1000::/home/agent:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\nagent:x:1000:\n")
     packed = subprocess.run(("tar", "-C", str(root), "--numeric-owner", "-c", "."), capture_output=True, check=True).stdout

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, WRITES, FULL, SIGNED_OUT = (
+HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, WRITES, FULL, SIGNED_OUT, LATE = (
     "please hang",
     "please babble",
     "please leave",
@@ -22,6 +22,7 @@ HANGS, GARBAGE, LEAVES, CRASHES, THINKS, ERRS, LOUDLY, ENDLESSLY, SLOWLY, DEAF, 
     "please write only",
     "please be full",
     "please be signed out",
+    "please be late",
 )
 
 
@@ -70,7 +71,8 @@ def answer(text: str, mark: str) -> None:
     is_busy = busy()
     keep(type="user", uuid=mark, message={"role": "user", "content": text})
     tell(type="system", subtype="init", session_id=CONVERSATION, mcp_servers=[{"name": "curtainwall", "status": "connected"}])
-    if HANGS in text or (text.startswith(SUMMARY) and (STATE / HANG_IN_SUMMARY).exists()):
+    tell(type="user", uuid=mark, isReplay="--replay-user-messages" in sys.argv, message={"role": "user", "content": text})
+    if HANGS in text or LATE in text or (text.startswith(SUMMARY) and (STATE / HANG_IN_SUMMARY).exists()):
         (STATE / HANG_IN_SUMMARY).unlink(missing_ok=True)
         piece("half an ")
         (STATE / "hanging").touch()
@@ -123,6 +125,11 @@ def answer(text: str, mark: str) -> None:
     tell(type="result", subtype="success", is_error=False, result=said, session_id=CONVERSATION, usage={}, total_cost_usd=0.0, **size)
 
 
+def late(said: str) -> None:
+    tell(type="assistant", parent_tool_use_id=None, message={"usage": {}, "content": [{"type": "text", "text": said}]})
+    tell(type="result", subtype="success", is_error=False, result=said, session_id=CONVERSATION, usage={}, total_cost_usd=0.0)
+
+
 def piece(text: str) -> None:
     tell(type="stream_event", parent_tool_use_id=None, event={"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}})
 
@@ -133,10 +140,14 @@ def main() -> None:
         sys.exit(1)
     PLACE.parent.mkdir(parents=True, exist_ok=True)
     (STATE / f"started-{os.getpid()}-{time.time_ns()}").touch()
-    is_deaf = False
+    is_deaf = was_late = False
     for line in sys.stdin:
         event = json.loads(line)
         if event["type"] == "user":
+            if was_late:
+                # What it had to say to a message whose turn was interrupted comes only now.
+                late("the late answer")
+            was_late = LATE in event["message"]["content"]
             is_deaf = DEAF in event["message"]["content"]
             answer(event["message"]["content"].replace(DEAF, HANGS), event["uuid"])
         elif event["type"] == "control_request" and not is_deaf:

@@ -17,7 +17,7 @@ from curtainwall.runtime import House, SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
-from curtainwall.tools.fetch import Fetch, FetchLimits, scopes
+from curtainwall.tools.fetch.tool import Fetch, FetchLimits, scopes
 from tests.support.houses import events, house, open_session, policy
 from tests.support.web import PUBLIC, FakeNames
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from curtainwall.agents.process import EGRESS_SOCKET, TOOLS_SOCKET
+from curtainwall.agents.external.process import EGRESS_SOCKET, TOOLS_SOCKET
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,

@@ -14,21 +14,21 @@ from functools import cache
 from pathlib import Path
 from typing import TextIO
 
-from curtainwall.app.main import COMMANDS
-from curtainwall.app.serving import SERVICES
+from curtainwall.cli.main import COMMANDS
+from curtainwall.serve.service import SERVICES
 from tests.support.repository import ROOT
 
 LIBRARY = ("tests.support.warm",)
 """What a process loads that opens a session with our own agent."""
 
 COMMANDS_OF_OURS = (
-    *sorted({f"curtainwall.app.commands.{command.module}" for command in COMMANDS.values()}),
-    *("typer._adapters", "curtainwall.app.helping", "curtainwall.agents.builtin.models.demo"),
+    *sorted({f"curtainwall.cli.commands.{command.module}" for command in COMMANDS.values()}),
+    *("typer._adapters", "curtainwall.cli.help", "curtainwall.agents.builtin.models.demo"),
     *LIBRARY,
 )
 """What `curtainwall` loads, whichever command it is given."""
 
-SERVED = (*(f"curtainwall.app.{name}_service" for name in SERVICES), "uvicorn", "watchfiles")
+SERVED = (*SERVICES.values(), "uvicorn", "watchfiles")
 """What `serve` loads besides."""
 
 PROVIDERS = (

@@ -135,7 +135,7 @@ class _FailingLog:
 class _FailingInbox:
     def __init__(self, store: FailingStore, inner: MemoryStore) -> None:
         self._store, self._inbox = store, inner.inbox
-        self.post, self.outcome = self._inbox.post, self._inbox.outcome
+        self.post, self.outcome, self.streams_waiting = self._inbox.post, self._inbox.outcome, self._inbox.streams_waiting
 
     def waiting(self, stream: StreamId) -> Sequence[Waiting]:
         if self._store.is_busy:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self, cast
 
@@ -11,7 +11,20 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker
 from curtainwall.host import Bounds, ShareLimits, Shares
-from curtainwall.model import CallId, CallPermitted, Effect, Mode, PermitId, Place, Prepared, SessionId, ToolResult, Verdict, Workspace
+from curtainwall.model import (
+    SET_WORKING_DIR,
+    CallId,
+    CallPermitted,
+    Effect,
+    Mode,
+    PermitId,
+    Place,
+    Prepared,
+    SessionId,
+    ToolResult,
+    Verdict,
+    Workspace,
+)
 from curtainwall.policy import SECRET_PATTERNS, is_secret_name
 from curtainwall.tools import (
     NATIVE_TOOLS,
@@ -19,7 +32,6 @@ from curtainwall.tools import (
     NativeTools,
     Sandboxes,
     Withheld,
-    WorkingDirectories,
     git_closers,
     git_runners,
     shell_runners,
@@ -41,6 +53,8 @@ class Machine:
     root: Path
     tools: NativeTools
     place: Place
+    chosen: dict[SessionId, str] = field(default_factory=dict)
+    """Where git works in each session, as its log would say."""
 
     @classmethod
     def at(cls, root: Path, *, own: bool = True, mode: Mode = Mode.DEFAULT, bounds: Bounds | None = None, **limits: int) -> Self:
@@ -51,13 +65,11 @@ class Machine:
         (root / "home/.ssh/id_ed25519").write_text(SECRET)
         (root / "house/curtainwall.db").write_text(SECRET)
         (root / "home/.gitconfig").write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n")
-        directories = WorkingDirectories()
         environ = {"PATH": os.environ["PATH"], "HOME": str(root / "home")}
         sandboxes = Sandboxes(shares=Shares(ShareLimits(**limits))) if limits else Sandboxes()
         runners = {
             **shell_runners(bounds or Bounds(seconds=60), sandboxes),
             **git_runners(
-                directories,
                 sandboxes=sandboxes,
                 protected=[str(root / "home/.ssh"), str(root / "house")],
                 environ=environ,
@@ -70,7 +82,6 @@ class Machine:
             home=str(root / "home"),
             masker=masker,
             runners=runners,
-            directories=directories,
             closers=git_closers(masker, is_secret_name),
         )
         workspace = Workspace(path=str(root / "home/work"), own=own)
@@ -89,10 +100,14 @@ class Machine:
         return replace(self, place=replace(self.place, session=SessionId(session)))
 
     def prepare(self, tool: str, **arguments: JsonValue) -> Prepared:
-        return self.tools.prepare(tool, arguments, self.place)
+        place = replace(self.place, git_directory=self.chosen.get(self.place.session, ""))
+        return self.tools.prepare(tool, arguments, place)
 
     async def run(self, prepared: Prepared) -> ToolResult:
-        return await self.tools.run(prepared, permit(prepared), self.place)
+        result = await self.tools.run(prepared, permit(prepared), self.place)
+        if result.ok and prepared.subject.tool == SET_WORKING_DIR:
+            self.chosen[self.place.session] = str(prepared.arguments["path"])
+        return result
 
     def call(self, tool: str, **arguments: JsonValue) -> ToolResult:
         return asyncio.run(self.run(self.prepare(tool, **arguments)))

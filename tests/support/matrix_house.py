@@ -13,8 +13,7 @@ from pathlib import Path
 from curtainwall.agents.builtin import Model
 from curtainwall.agents.builtin.models.estimates import free_usage
 from curtainwall.agents.builtin.talk import Again, AgentSaid, Delta, HumanSaid, ModelFault, Prompt, Reply
-from curtainwall.app.serving import Serving, serving
-from curtainwall.app.wiring import Parts
+from curtainwall.compose.sessions import Parts
 from curtainwall.model import (
     Blobs,
     Inbox,
@@ -29,6 +28,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime import SystemClock
+from curtainwall.serve.service import Serving, serving
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from tests.support.forks import LIBRARY, Begun, begun

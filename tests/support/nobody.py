@@ -1,8 +1,11 @@
 """Confining something as an ordinary user, where the tests themselves run as root."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 _SCRIPT = """
@@ -42,3 +45,14 @@ def as_nobody(command: str, **bounds: float) -> Told:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return Told(**json.loads(done.stdout))
+
+
+@contextmanager
+def as_somebody_else() -> Iterator[None]:
+    """Look as an ordinary user where the tests run as root, who may look into everything."""
+    before = os.geteuid()
+    try:
+        os.seteuid(before or 65534)
+        yield
+    finally:
+        os.seteuid(before)

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from curtainwall.agents.process import (
+from curtainwall.agents.external.process import (
     EXTENSION,
     Around,
     Folders,

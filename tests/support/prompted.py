@@ -28,6 +28,10 @@ from tests.support.upstream import (
 CALL = re.compile(r"CALL (\w+) (\{.*?\})")
 HEARD = "HEARD: "
 
+_ASIDE = {"system", "developer", "additional_tools", "configuration_update", "reasoning"}
+# Codex offers its own models this one tool, whose scripts call all others.
+_EXEC = "exec@functions"
+
 
 @dataclass
 class Prompted(Upstream):
@@ -64,6 +68,8 @@ class Prompted(Upstream):
 def answer(body: dict[str, Any]) -> Turn:
     """Return what a model that follows the instructions above says to a request of any of the formats."""
     messages = _messages(body)
+    if (wanted := body.get("generationConfig", {}).get("responseJsonSchema")) is not None:
+        return Says((json.dumps(_filled(wanted)),))
     result = _result(messages[-1])
     names = _tools(body)
     last = _last_words(messages[-1])
@@ -76,6 +82,8 @@ def answer(body: dict[str, Any]) -> Turn:
         able = [name for name in names if name.partition("@")[0].endswith(call[1])]
         # Agents have tools of their own that are called alike; the session's carry its name.
         found = next((name for name in able if "curtainwall" in name), able[0] if able else None)
+        if found is None and _EXEC in names:
+            return Says(tool=_EXEC, arguments=(_script(call[1], call[2]),), is_text=True)
         if found is None:
             return Says((f"there is no tool {call[1]} among {', '.join(names)}",))
         return Says(tool=found, arguments=(call[2],))
@@ -91,11 +99,22 @@ def answer(body: dict[str, Any]) -> Turn:
     return Says((HEARD, ", ".join(dict.fromkeys(words)) or "no words"))
 
 
+def _filled(schema: dict[str, Any]) -> Any:
+    """Return a value of a schema: Gemini has a small model choose the one that a message is for."""
+    match schema.get("type", "").lower():
+        case "object":
+            return {name: _filled(each) for name, each in schema.get("properties", {}).items()}
+        case "integer" | "number":
+            return 50
+        case _:
+            return schema.get("enum", ["as the test wants it"])[0]
+
+
 def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what was said, without what the client says of its surroundings."""
     found = body.get("messages") or body.get("contents") or body.get("input") or []
     said = [{"content": found}] if isinstance(found, str) else found
-    return [message for message in said if message.get("role") not in {"system", "developer"}]
+    return [message for message in said if message.get("role") not in _ASIDE and message.get("type") not in _ASIDE]
 
 
 def _text(message: dict[str, Any]) -> str:
@@ -135,7 +154,9 @@ def _result(message: dict[str, Any]) -> str | None:
 
 def _tools(body: dict[str, Any]) -> list[str]:
     names = []
-    for tool in body.get("tools") or ():
+    said = body.get("input") or ()
+    later = [tool for item in said if isinstance(item, dict) and item.get("type") == "additional_tools" for tool in item["tools"]]
+    for tool in (*(body.get("tools") or ()), *later):
         if tool.get("type") == "namespace":
             names += [f"{inner['name']}@{tool['name']}" for inner in tool.get("tools", ())]
         elif "functionDeclarations" in tool:
@@ -145,6 +166,15 @@ def _tools(body: dict[str, Any]) -> list[str]:
         elif tool.get("name"):
             names.append(tool["name"])
     return names
+
+
+def _script(tool: str, arguments: str) -> str:
+    """Return a script that calls the session's tool and shows its result, however long somebody takes to approve it."""
+    return f"""// @exec: {{"yield_time_ms": 600000}}
+const found = ALL_TOOLS.find((tool) => tool.name.includes("curtainwall") && tool.name.endsWith({json.dumps(tool)}));
+const result = await tools[found.name]({arguments});
+text(result.content.map((part) => part.text).join(""));
+"""
 
 
 def _is_streamed(body: dict[str, Any], path: str) -> bool:
@@ -159,14 +189,18 @@ def _speech_of(path: str) -> Any:
 
 
 def _namespaced(model: str, says: Says) -> Iterator[str]:
-    """Speak as OpenAI does of tools that stand in a namespace."""
+    """Speak as OpenAI does of tools that stand in a namespace, and of those that take plain text."""
     name, _, space = says.tool.partition("@")
     for event in _responses(model, says):
         if not space or "function_call" not in event:
             yield event
             continue
         kind, _, data = event.partition("\ndata: ")
+        if says.is_text and "function_call_arguments" in kind:
+            continue
         told = _within(json.loads(data), says.tool, name, space)
+        if says.is_text:
+            told = _as_text_call(told)
         del told["type"]
         yield _event(kind.removeprefix("event: "), **told)
 
@@ -178,6 +212,17 @@ def _within(value: Any, full: str, name: str, space: str) -> Any:
         return value
     told = {key: _within(each, full, name, space) for key, each in value.items()}
     return {**told, "name": name, "namespace": space} if told.get("name") == full else told
+
+
+def _as_text_call(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_text_call(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    told = {key: _as_text_call(each) for key, each in value.items()}
+    if told.get("type") == "function_call":
+        told = {**told, "type": "custom_tool_call", "input": told.pop("arguments")}
+    return told
 
 
 def _gemini_object(model: str, says: Says) -> dict[str, Any]:

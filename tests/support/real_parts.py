@@ -14,23 +14,26 @@ import pytest
 
 from tests.support.repository import ROOT
 
-_MODULES = ROOT / ".tools" / "node_modules"
+PACKAGES = ROOT / ".tools" / "node_modules"
+"""Where npm has put the packages that the tests use."""
+
 _PROCESSOR = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+NODE = PACKAGES / f"node-linux-{_PROCESSOR}" / "bin" / "node"
 CONFORMANCE = (
-    str(_MODULES / f"node-linux-{_PROCESSOR}" / "bin" / "node"),
-    str(_MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"),
+    str(NODE),
+    str(PACKAGES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"),
 )
 """The command that runs the MCP conformance suite."""
 
-FILES_SERVER = ("node", str(_MODULES / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"))
-EVERYTHING_SERVER = ("node", str(_MODULES / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"), "stdio")
+FILES_SERVER = ("node", str(PACKAGES / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"))
+EVERYTHING_SERVER = ("node", str(PACKAGES / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"), "stdio")
 GIT_SERVER = (str(ROOT / ".tools" / "git-server" / "bin" / "mcp-server-git"),)
 """The commands that run the tool servers of others."""
 
-CLAUDE = _MODULES / "@anthropic-ai" / f"claude-code-linux-{_PROCESSOR}" / "claude"
-CODEX = _MODULES / "@openai" / "codex" / "vendor" / f"{platform.machine()}-unknown-linux-musl" / "bin" / "codex"
-OPENCODE = _MODULES / f"opencode-linux-{_PROCESSOR}" / "bin" / "opencode"
-GEMINI = _MODULES / "@google" / "gemini-cli"
+CLAUDE = PACKAGES / "@anthropic-ai" / f"claude-code-linux-{_PROCESSOR}" / "claude"
+CODEX = PACKAGES / "@openai" / "codex" / "vendor" / f"{platform.machine()}-unknown-linux-musl" / "bin" / "codex"
+OPENCODE = PACKAGES / f"opencode-linux-{_PROCESSOR}" / "bin" / "opencode"
+GEMINI = PACKAGES / "@google" / "gemini-cli"
 """The CLI agents: three programs, and a bundle for node."""
 
 SYNAPSE = ROOT / ".tools" / "synapse" / "bin" / "python"

@@ -1,6 +1,6 @@
 """A remote that is one repository, for tests that want no other."""
 
-from curtainwall.facts.remotes import Remote, canonical_remotes
+from curtainwall.facts.git.remotes import Remote, canonical_remotes
 
 
 def one_remote(text: object, *, repository: str | None = None, push: bool = False) -> Remote:

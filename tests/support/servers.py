@@ -9,9 +9,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from curtainwall.app.server_ways import ServerWays
-from curtainwall.app.servers import needs_of
-from curtainwall.app.session_tools import session_runners
+from curtainwall.compose.server_network import ServerWays
+from curtainwall.compose.servers import needs_of
 from curtainwall.facts import Masker
 from curtainwall.host import Dialler
 from curtainwall.model import Answer, BudgetKind, CallRequest, Feed, Mode, Place, SessionId, ToolEffect, Workspace
@@ -21,6 +20,7 @@ from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, Hub, NativeTools, filesystem_runners
 from curtainwall.tools.servers import Grounds, Machine, Review, Reviews, Servers, ServerSpec, ToolRoles, Ways, by_name, propose
 from curtainwall.tools.servers.offered import Offered, offered
+from curtainwall.tools.session_tools import session_runners
 from tests.support.houses import house, open_session
 
 TOOL_SERVER = Path(__file__).with_name("tool_server.py")

@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     AnswerApproval,
     AnyEvent,
@@ -23,6 +24,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
+from curtainwall.operations.open import Wanted, open_new
 
 ANN = Who(name="ann", channel="web")
 """An operator of the channel `web`, where the configuration says so."""
@@ -117,6 +119,6 @@ def open_asks(wired: Wired) -> list[tuple[SessionId, str]]:
 
 
 async def _born(wired: Wired, model: str, routes: tuple[Route, ...], text: str) -> SessionId:
-    session = await open_new(wired, Wanted(model, routes=routes), ANN)
+    session = await open_new(wired.sessions, Wanted(model, routes=routes), ANN)
     await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text=text))
     return session

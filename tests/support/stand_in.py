@@ -11,9 +11,9 @@ from pydantic import JsonValue
 from pydantic_monty import AsyncMonty, CollectString
 
 from curtainwall.agents.builtin.models.demo import DemoModel
+from curtainwall.agents.builtin.program_value import TELLING, with_value_told
 from curtainwall.agents.builtin.stubs import surface_of
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, Model, ProgramEnded, Prompt, Reply
-from curtainwall.agents.builtin.valuing import TELLING, with_value_told
 from curtainwall.facts import Masker
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
 from tests.support.machines import Machine

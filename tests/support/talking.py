@@ -10,7 +10,7 @@ import pytest
 
 from curtainwall.agents.builtin.models.estimates import free_usage, pieces
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, ModelFault, Program, ProgramEnded, Prompt, Reply
-from curtainwall.app.library import Session
+from curtainwall.library.session import Session
 from curtainwall.model import AnyEvent, Usage, session_stream
 
 T = TypeVar("T")

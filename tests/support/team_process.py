@@ -13,11 +13,11 @@ import sys
 from contextlib import suppress
 
 from curtainwall import open_teams
-from curtainwall.app.teams import Teams
+from curtainwall.library.teams import Teams
 
 _NEEDED = (
-    "curtainwall.app.teams",
-    "curtainwall.app.working",
+    "curtainwall.library.teams",
+    "curtainwall.compose.agents",
     "curtainwall.agents.builtin.models.clients",
     "curtainwall.agents.builtin.models.provider",
     "pydantic_ai.models.openai",

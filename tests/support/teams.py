@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.teams import Teams
-from curtainwall.app.wiring import Wired
+from curtainwall.compose.gate import Wired
+from curtainwall.library.teams import Teams
 from curtainwall.model import AnyEvent, SessionId, SessionQuery, session_stream
 from curtainwall.runtime import House
 from curtainwall.session import SessionState, fold

@@ -22,6 +22,7 @@ TOOLS: dict[str, dict[str, object]] = {
     "flood": {},
     "huge": {},
     "big": {"size": {"type": "integer"}},
+    "many": {"values": {"type": "integer"}, "parts": {"type": "boolean"}, "elsewhere": {"type": "boolean"}},
     "wrong_ids": {},
     "change": {"silently": {"type": "boolean"}},
     "ask_us": {},
@@ -162,6 +163,16 @@ def call(number: object, params: dict[str, object]) -> None:
                 sys.stdout.write("x" * 1024 * 1024)
     elif name == "big":
         answer(number, "y" * int(told["size"]))
+    elif name == "many":
+        if told.get("elsewhere"):
+            send({"jsonrpc": "2.0", "id": number, "result": {"content": [], "more": [1] * int(told["values"])}})
+            return
+        values = [1] * int(told["values"])
+        text = [{"type": "text", "text": "many"}]
+        parts: dict[str, object] = (
+            {"content": text * len(values)} if told.get("parts") else {"content": text, "structuredContent": {"v": values}}
+        )
+        send({"jsonrpc": "2.0", "id": number, "result": parts})
     elif name == "wrong_ids":
         for wrong in (0, -1, 99999, "1", None, 1.5, True, [1], str(number)):
             answer(wrong, "wrong")

@@ -28,6 +28,7 @@ class Says:
     programs: tuple[str, ...] = ()
     tool: str = "execute_code"
     arguments: tuple[str, ...] = ()  # raw, where they are no programs
+    is_text: bool = False  # the tool takes plain text rather than JSON (Responses only)
     read: Any = 1000
     written: Any = 100
     cached: Any = 0

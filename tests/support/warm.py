@@ -2,7 +2,7 @@
 
 import pydantic_monty
 
-import curtainwall.app.library
+import curtainwall.library.session
 from curtainwall.policy import Lists, Protection, load, shipped
 from curtainwall.tools import NATIVE_TOOLS, Catalogue
 

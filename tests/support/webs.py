@@ -14,11 +14,11 @@ import httpx2
 import pytest
 
 from curtainwall.agents.builtin import Model
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.serving import Serving, serving
-from curtainwall.app.web_people import sign_in_link
-from curtainwall.app.wiring import set_up
+from curtainwall.compose.setup import set_up
 from curtainwall.model import Answer, ApprovalId, CallRequest, Mode, SessionId, Who
+from curtainwall.operations.open import Wanted, open_new
+from curtainwall.serve.service import Serving, serving
+from curtainwall.serve.web.sign_in import sign_in_link
 from tests.support.ports import free_port
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Web:
         channel: str = "web",
     ) -> SessionId:
         """Open a session of ann's in which nobody works, unless an agent is named; one of a terminal is not taken up here."""
-        return self.do(open_new(self.served.wired, Wanted("demo", project, name, agent, mode), Who(name="ann", channel=channel)))
+        return self.do(open_new(self.served.wired.sessions, Wanted("demo", project, name, agent, mode), Who(name="ann", channel=channel)))
 
     def wish(self, session: SessionId, tool: str, **arguments: Any) -> Answer:
         """Let an agent wish for something, and go away where a human has to be asked."""

@@ -10,15 +10,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from curtainwall.channels.asks import Board, Card, up_to
-from curtainwall.channels.cards import ask_in_a_line, whole_card
+from curtainwall.channels.asks.board import Board, Card, up_to
+from curtainwall.channels.asks.cards import ask_in_a_line, whole_card
+from curtainwall.channels.asks.event_lines import tell, tell_change
 from curtainwall.channels.line import Line
-from curtainwall.channels.plain import plain, plain_line
 from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
 from curtainwall.channels.slash.requests import Approve, Clear, Deny, Help, Message, Misspoken, Pending, Quit, Request
 from curtainwall.channels.slash.words import parse
-from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import tell, tell_change
+from curtainwall.channels.text.plain import plain, plain_line
 from curtainwall.model import (
     HOUSE,
     AgentSpoke,
@@ -39,6 +38,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
+from curtainwall.operations.tale import Tale
 
 BoardAt = Callable[[ShownAt], Board]
 """Makes the board of a place."""

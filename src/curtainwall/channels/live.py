@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from curtainwall.model import Feed, Leases, Listening, Live, SessionId, session_stream
+from curtainwall.model import Feed, Leases, Listening, Live, SessionId, TurnId, session_stream
 
 _LONGEST_REQUEST = 256
 _LONGEST_LINE = 256 * 1024
@@ -87,7 +87,7 @@ class LiveEndpoint:
                 writer.write(b"\n")
                 async for said in live:
                     for start in range(0, max(len(said.text), 1), _LONGEST_PIECE):
-                        writer.write(_line(said.kind, said.text[start : start + _LONGEST_PIECE]))
+                        writer.write(_line(said, said.text[start : start + _LONGEST_PIECE]))
                     if writer.transport.get_write_buffer_size() > _BEHIND:
                         writer.transport.abort()
                     if writer.is_closing():
@@ -191,20 +191,16 @@ def _is_ours(writer: asyncio.StreamWriter) -> bool:
     return uid in (os.geteuid(), 0)
 
 
-def _line(kind: str, text: str) -> bytes:
-    return json.dumps([kind, text]).encode() + b"\n"
+def _line(said: Live, piece: str) -> bytes:
+    return json.dumps([said.kind, piece, said.turn]).encode() + b"\n"
 
 
 def _said(line: bytes) -> Live | None:
-    """Return what a line says; anything but a kind and a text says nothing."""
+    """Return what a line says; anything but a kind, a text and a turn says nothing."""
     try:
         match json.loads(line):
-            case ["text", str(text)]:
-                return Live(kind="text", text=text)
-            case ["doing", str(text)]:
-                return Live(kind="doing", text=text)
-            case ["again", str(text)]:
-                return Live(kind="again", text=text)
+            case ["text" | "doing" | "again" as kind, str(text), str() | None as turn]:
+                return Live(kind=kind, text=text, turn=None if turn is None else TurnId(turn))
             case _:
                 return None
     except (ValueError, RecursionError):

@@ -2,19 +2,11 @@
 
 from collections.abc import Iterable
 
-from curtainwall.channels.teams.pairs import Pair
 from curtainwall.model import Route
+from curtainwall.teams.pairs import Pair
 
 _BEFORE = {"cron": "@", "webhook": "/"}
 """Where each firing has a place of its own: what stands behind the job's name in a reference."""
-
-
-def parse_place(text: str) -> Route:
-    """Return the place that somebody wrote as `channel` or `channel:reference`; raise ValueError."""
-    channel, _, reference = text.partition(":")
-    if not channel.strip() or channel != channel.strip():
-        raise ValueError("write a place as `web` or as `matrix:!room:server`")
-    return Route(channel=channel, reference=reference)
 
 
 def series_of(place: Route) -> tuple[str, str] | None:

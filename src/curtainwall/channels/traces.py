@@ -4,6 +4,7 @@ Where no SDK is configured the library does nothing, and so does this.
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from opentelemetry import trace
 from opentelemetry.trace import Span, Status, StatusCode, Tracer
@@ -11,11 +12,15 @@ from opentelemetry.trace import Span, Status, StatusCode, Tracer
 from curtainwall.model import (
     CallDenied,
     CallDropped,
+    CallEvent,
     CallFinished,
     CallLost,
+    CallPermitted,
     CallRequested,
     Feed,
+    InterruptAsked,
     Millis,
+    ModelEvent,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -23,6 +28,7 @@ from curtainwall.model import (
     SessionId,
     StreamId,
     TurnEnded,
+    TurnEvent,
     TurnResumed,
     TurnStarted,
     TurnStatus,
@@ -64,6 +70,8 @@ class Traces:
 
     def _take(self, session: SessionId, recorded: Recorded) -> None:
         event = recorded.event
+        if not isinstance(event, TurnEvent | ModelEvent | CallEvent):
+            return
         match event:
             case TurnStarted() | TurnResumed():
                 self._begin(session, event.turn, "turn", event.at, {"turn": event.turn})
@@ -87,8 +95,10 @@ class Traces:
                 self._end(session, event.call, event.at, {"denied_by": ", ".join(event.verdict.because)})
             case CallDropped() | CallLost():
                 self._end(session, event.call, event.at, {"outcome": "dropped" if isinstance(event, CallDropped) else "unknown"})
-            case _:
+            case InterruptAsked() | CallPermitted():
                 pass
+            case _:
+                assert_never(event)
 
     def _begin(self, session: SessionId, name: str, kind: str, at: Millis, told: Mapping[str, str], within: str | None = None) -> None:
         parent = self._open.get((session, within)) if within is not None else None

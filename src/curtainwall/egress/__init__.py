@@ -2,10 +2,9 @@
 
 from curtainwall.egress.authority import Authority
 from curtainwall.egress.client import Counters
-from curtainwall.egress.providers import ANTHROPIC, BEARER, GEMINI, OPENAI, Carrier, Endpoint, Provider, openai_compatible
 from curtainwall.egress.proxy import Egress, SessionProxy, Terms
 from curtainwall.egress.refusal import Dialect
-from curtainwall.egress.sentinels import Access, Refreshing, mint
+from curtainwall.egress.refusals import Refusal, Report
 from curtainwall.egress.terms import (
     Bounds,
     Counted,
@@ -23,6 +22,8 @@ from curtainwall.egress.terms import (
     no_tunnels,
     remove_what_can_be,
 )
+from curtainwall.egress.upstream.providers import ANTHROPIC, BEARER, GEMINI, OPENAI, Carrier, Endpoint, Provider, openai_compatible
+from curtainwall.egress.upstream.sentinels import Access, Refreshing, mint
 
 __all__ = [
     "ANTHROPIC",
@@ -49,6 +50,8 @@ __all__ = [
     "Reach",
     "ReachKind",
     "Refreshing",
+    "Refusal",
+    "Report",
     "Ruling",
     "SessionProxy",
     "Terms",

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from curtainwall.egress.endpoints import Filter
-from curtainwall.egress.heads import request_start
-from curtainwall.egress.passing import sendable
-from curtainwall.egress.providers import Carrier, Endpoint, Provider
+from curtainwall.egress.headers import sendable
 from curtainwall.egress.refusal import Refused
 from curtainwall.egress.requests import Head
-from curtainwall.egress.sentinels import Keyring
+from curtainwall.egress.upstream.heads import request_start
+from curtainwall.egress.upstream.providers import Carrier, Endpoint, Provider
+from curtainwall.egress.upstream.sentinels import Keyring
 
 _OVERRIDES: Final = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
 
@@ -41,12 +41,12 @@ def admit(head: Head, door: Door) -> Admitted:
         raise Refused(426, "there are no web sockets here; use plain requests")
     endpoint, model = door.filter.match(head.method, head.target, head.all(b"host"))
     if not _OVERRIDES.isdisjoint(head.names):
-        raise Refused(403, "the request says that its method is another one")
+        raise Refused(403, "the request says that its method is another one", kind="endpoint")
     headers, carrier = door.keyring.stripped(head.headers)
     if head.all(b"content-encoding"):
-        raise Refused(415, "the body must not be encoded")
+        raise Refused(415, "the body must not be encoded", kind="malformed")
     has_body = head.method != "GET"
     if has_body and [kind.partition(";")[0].strip().lower() for kind in head.all(b"content-type")] != ["application/json"]:
-        raise Refused(415, "the body must be JSON, and say so once")
+        raise Refused(415, "the body must be JSON, and say so once", kind="malformed")
     start = request_start(head.method, head.target, [(b"host", door.provider.authority.encode()), *sendable(headers)])
     return Admitted(endpoint, head.target.partition("?")[0], model, start, carrier, has_body, head.wants_to_close)

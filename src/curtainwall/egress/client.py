@@ -10,15 +10,17 @@ from pydantic import JsonValue
 from curtainwall.egress.admission import Admitted, Door, admit
 from curtainwall.egress.authority import Authority
 from curtainwall.egress.bodies import parsed, written
-from curtainwall.egress.exchange import Outgoing
-from curtainwall.egress.providers import KNOWN_HOSTS, Endpoint
 from curtainwall.egress.reaches import settle
 from curtainwall.egress.refusal import Dialect, Reason, Refused, answer
-from curtainwall.egress.relay import Relay, linger
+from curtainwall.egress.refusals import Refusal, Refusals
 from curtainwall.egress.requests import Head, Load, Requests
 from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, ModelCall, Reach
 from curtainwall.egress.tunnels import facts_of, target_of, tunnel
-from curtainwall.egress.upstreams import Upstreams
+from curtainwall.egress.upstream.accounts import Accounts
+from curtainwall.egress.upstream.exchange import Outgoing
+from curtainwall.egress.upstream.pool import Upstreams
+from curtainwall.egress.upstream.providers import KNOWN_HOSTS, Endpoint
+from curtainwall.egress.upstream.relay import Relay, linger
 from curtainwall.host import Dialler, Unreachable, Wire
 
 _HTTPS: Final = 443
@@ -46,11 +48,13 @@ class House:
     pool: Upstreams
     dialler: Dialler
     meter: Meter
+    accounts: Accounts
     judge: Judge
     decide: Decide
     bounds: Bounds
     own_ports: frozenset[int]
     load: Load
+    refusals: Refusals
     counters: Counters = field(default_factory=Counters)
 
 
@@ -77,13 +81,14 @@ class Client:
         """Read the CONNECT and answer it; return the provider whose TLS comes next, or None where there is nothing more to do."""
         house, wire = self._house, self._wire
         requests = Requests(wire, house.bounds, house.load)
+        head = None
         try:
             head = await requests.head()
             if head is None:
                 return None
             house.counters.requests += 1
             if head.method != "CONNECT":
-                raise Refused(403, "only CONNECT is served here: use https, and this socket as the proxy for it", fatal=True)
+                raise Refused(403, "only CONNECT is served here: use https, and this socket as the proxy for it", fatal=True, kind="host")
             host, port = target_of(head.target)
             door = house.doors.get(host)
             if wire.holds_more or requests.rest:
@@ -92,10 +97,11 @@ class Client:
                 await self._tunnel(host, port)
                 return None
             if port != _HTTPS:
-                raise Refused(403, f"`{host}` is reached on port {_HTTPS} alone", fatal=True)
+                raise Refused(403, f"`{host}` is reached on port {_HTTPS} alone", fatal=True, kind="host")
             context = await house.authority.context(host)
         except Refused as refusal:
             house.counters.refused += 1
+            self._note(refusal, head)
             wire.write(answer(refusal.status, f"curtainwall: {refusal.reason}\n".encode(), content_type="text/plain", close=True))
             await linger(wire, _LINGER)
             return None
@@ -106,11 +112,12 @@ class Client:
     async def _tunnel(self, host: str, port: int) -> None:
         house = self._house
         if host in KNOWN_HOSTS:
-            raise Refused(403, f"this session has no access to `{host}`", fatal=True)
+            raise Refused(403, f"this session has no access to `{host}`", fatal=True, kind="host")
         facts = facts_of(host, port, house.own_ports)
         ruling = await house.decide(facts)
         if not ruling.allowed:
-            raise Refused(403, ruling.reason or f"`{host}` may not be reached", fatal=True)
+            kind = None if ruling.is_logged else "host"
+            raise Refused(403, ruling.reason or f"`{host}` may not be reached", fatal=True, kind=kind)
         try:
             connection = await house.dialler.connect(facts)
         except Unreachable as fault:
@@ -122,13 +129,14 @@ class Client:
     async def _serve_requests(self, door: Door) -> None:
         house, wire = self._house, self._wire
         requests = Requests(wire, house.bounds, house.load)
-        relay = Relay(wire, house.pool, house.bounds, house.meter, door.provider, door.keyring)
+        relay = Relay(wire, house.pool, house.bounds, house.meter, house.accounts, door.provider, door.keyring)
         goes_on, head = True, None
         dialect = door.provider.endpoints[0].dialect
         while goes_on:
             # Whoever does not take its answers gets no more of them, ours no more than a provider's.
             if not wire.keeps_up:
                 await wire.drain(house.bounds.stalled)
+            head = None
             try:
                 head = await requests.head()
                 if head is None:
@@ -137,6 +145,7 @@ class Client:
                 goes_on = await self._serve(head, requests, door, relay)
             except Refused as refusal:
                 house.counters.refused += 1
+                self._note_at(door, refusal, head)
                 requests.release()
                 goes_on = not refusal.fatal and await requests.discard() and not (head is not None and head.wants_to_close)
                 body = Reason(refusal.status, refusal.reason).body(dialect)
@@ -146,21 +155,33 @@ class Client:
             finally:
                 requests.release()
 
+    def _note(self, refusal: Refused, head: Head | None) -> None:
+        """Have it recorded that the proxy itself refused something, where somebody should know."""
+        if refusal.kind is not None:
+            method, (host, path) = ("", ("", "")) if head is None else (head.method, _host_and_path(head.target))
+            self._house.refusals.note(Refusal(refusal.kind, host, method, path, refusal.reason))
+
+    def _note_at(self, door: Door, refusal: Refused, head: Head | None) -> None:
+        """Have it recorded that a request to a provider was refused, where somebody should know; a foreign key is always such a case."""
+        key = "" if head is None else door.keyring.foreign_key(head.headers)
+        kind = "key" if key else refusal.kind
+        if kind is not None:
+            method, path = ("", "") if head is None else (head.method, head.target.partition("?")[0])
+            self._house.refusals.note(Refusal(kind, door.provider.host, method, path, refusal.reason, key))
+
     async def _serve(self, head: Head, requests: Requests, door: Door, relay: Relay) -> bool:
         """Check one request and pass it on; tell whether the connection goes on."""
         house, name = self._house, door.provider.name
         admitted = self._admitted(head, door)
         endpoint = admitted.endpoint
         body, removed, model = await self._body(requests, admitted, name)
-        call = None
+        outgoing = Outgoing(admitted.start, admitted.carrier, body)
         if endpoint.model:
             house.counters.calls += 1
             size = len(body or b"")
             call = ModelCall(house.counters.calls, name, endpoint.dialect, model or admitted.model, admitted.path, size, removed)
-            ruling = await house.meter.begins(call)
-            if not ruling.allowed:
-                raise Refused(403, ruling.reason or "this session may not ask a model at the moment")
-        return await relay.run(Outgoing(admitted.start, admitted.carrier, body), endpoint.dialect, call, close=admitted.closes)
+            return await relay.run_call(outgoing, endpoint.dialect, call, requests.hand_over(), close=admitted.closes)
+        return await relay.run(outgoing, endpoint.dialect, close=admitted.closes)
 
     def _admitted(self, head: Head, door: Door) -> Admitted:
         """Return what a head means; one that is the last one again is not looked at a second time."""
@@ -182,6 +203,14 @@ class Client:
             body = written(told)
         model = told.get("model")
         return body, removed, model[:200] if isinstance(model, str) else ""
+
+
+def _host_and_path(target: str) -> tuple[str, str]:
+    """Return what a request to the proxy itself names, as it was written but for the query: a host and a port, or a whole URL."""
+    _, mark, rest = target.partition("?")[0].partition("://")
+    host, slash, path = (rest if mark else target).partition("/")
+    # A name and a password may stand in front of a host.
+    return host.rpartition("@")[2], f"{slash}{path.partition('?')[0]}"
 
 
 def _is_counted(told: dict[str, JsonValue], endpoint: Endpoint) -> bool:

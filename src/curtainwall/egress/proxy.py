@@ -9,22 +9,26 @@ from curtainwall.egress.admission import Door
 from curtainwall.egress.authority import Authority
 from curtainwall.egress.client import Client, Counters, House
 from curtainwall.egress.endpoints import Filter
+from curtainwall.egress.refusals import Refusals, Report, unreported
 from curtainwall.egress.requests import Load
-from curtainwall.egress.sentinels import Access, Keyring
 from curtainwall.egress.terms import Bounds, Decide, Judge, Meter, Unmetered, no_tunnels, remove_what_can_be
-from curtainwall.egress.upstreams import Upstreams
+from curtainwall.egress.upstream.accounts import Accounts
+from curtainwall.egress.upstream.pool import Upstreams
+from curtainwall.egress.upstream.sentinels import Access, Keyring
 from curtainwall.host import BACKLOG, Dialler, SocketFile, Wire
+from curtainwall.model import LEFT
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What one session may do: its providers, and who meters, judges and decides."""
+    """What one session may do: its providers, and who meters, judges, decides, and hears of what was refused."""
 
     accesses: tuple[Access, ...]
     meter: Meter = field(default_factory=Unmetered)
     judge: Judge = remove_what_can_be
     decide: Decide = no_tunnels
     bounds: Bounds = field(default_factory=Bounds)
+    report: Report = unreported
 
 
 class Egress:
@@ -61,11 +65,13 @@ class Egress:
             pool=self._pool,
             dialler=self._dialler,
             meter=terms.meter,
+            accounts=Accounts(terms.meter, terms.bounds),
             judge=terms.judge,
             decide=terms.decide,
             bounds=terms.bounds,
             own_ports=self._own_ports,
             load=Load(terms.bounds.held),
+            refusals=Refusals(terms.report, terms.bounds.refusals),
         )
 
     def close(self) -> None:
@@ -113,7 +119,7 @@ class SessionProxy:
         return self._house.load.held
 
     async def close(self) -> None:
-        """Hang up on everyone and take the socket away; calling it twice is harmless."""
+        """Hang up on everyone, take the socket away and see that every call is accounted for; calling it twice is harmless."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -122,11 +128,14 @@ class SessionProxy:
         tasks = tuple(self._clients.values())
         for wire, task in tuple(self._clients.items()):
             wire.abort()
-            task.cancel()
+            task.cancel(LEFT)
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._house.accounts.close()
+        await self._house.refusals.close(self._house.bounds.accounting)
 
     def _begin(self, wire: Wire) -> None:
-        if self._server is None or len(self._clients) >= self._house.bounds.connections:
+        # A call that goes on without its client costs as much as a client.
+        if self._server is None or len(self._clients) + self._house.accounts.abandoned >= self._house.bounds.connections:
             self._house.counters.turned_away += 1
             wire.abort()
             return
@@ -136,9 +145,10 @@ class SessionProxy:
         task.add_done_callback(lambda _: self._forget(wire))
 
     def _gone(self, wire: Wire) -> None:
+        """Let go of a client that has hung up. What it asked for stays open: whoever comes again finds the answer."""
         task = self._clients.get(wire)
         if task is not None:
-            task.cancel()
+            task.cancel(LEFT)
             self._forget(wire)
 
     def _forget(self, wire: Wire) -> None:

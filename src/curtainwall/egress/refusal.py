@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from curtainwall.model import CurtainwallError
+from curtainwall.model import CurtainwallError, RefusalKind
 
 
 class Dialect(StrEnum):
@@ -17,14 +17,21 @@ class Dialect(StrEnum):
     GEMINI = "gemini"
 
 
-class Refused(CurtainwallError):
-    """A request that does not go on; the client gets the status and the reason, which never holds a key."""
+_MALFORMED: Final = frozenset((400, 411, 431, 505))
 
-    def __init__(self, status: int, reason: str, *, fatal: bool = False) -> None:
+
+class Refused(CurtainwallError):
+    """A request that does not go on; the client gets the status and the reason, which never holds a key.
+
+    One of a `kind` is recorded, and so is one that is not HTTP or JSON as it should be.
+    """
+
+    def __init__(self, status: int, reason: str, *, fatal: bool = False, kind: RefusalKind | None = None) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
         self.fatal = fatal
+        self.kind: RefusalKind | None = kind or ("malformed" if status in _MALFORMED else None)
 
 
 class Broke(CurtainwallError):

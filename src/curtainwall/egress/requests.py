@@ -1,7 +1,7 @@
 """Requests as they come from a client: plain heads at once and all others by h11, bounded in size and time, one after the other."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, NamedTuple
@@ -210,6 +210,15 @@ class Requests:
         """Give back what the last body took."""
         self._load.held -= self._taken
         self._taken = 0
+
+    def hand_over(self) -> Callable[[], None]:
+        """Return what gives back what the last body took, for a request that outlives its connection; `release` no longer does."""
+        taken, self._taken = self._taken, 0
+
+        def give_back() -> None:
+            self._load.held -= taken
+
+        return give_back
 
     def _seen(self, http: h11.Connection, event: h11.Request) -> Head:
         headers = [(bytes(name), bytes(value)) for name, value in event.headers]

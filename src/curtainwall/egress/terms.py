@@ -26,6 +26,9 @@ class Bounds:
     idle: float = 300.0  # between two requests, and of a tunnel
     silence: float = 120.0  # of a provider
     stalled: float = 120.0  # of a client that does not read
+    reading_on: float = 2.0  # for what a reply used, after its client has left
+    accounting: float = 5.0  # for what calls used, and what was refused, to be written down when the proxy closes
+    refusals: float = 60.0  # in which refused requests that are alike are counted together
 
 
 def always() -> bool:
@@ -41,6 +44,8 @@ class Ruling:
     reason: str = ""
     holds: Callable[[], bool] = always
     """Tells whether a yes still holds; asked before anything more passes. Where it does not, it has to be asked for anew."""
+    is_logged: bool = False
+    """Whether the log says already that it was refused."""
 
 
 Decide = Callable[[HostFacts], Awaitable[Ruling]]

@@ -19,14 +19,16 @@ def target_of(text: str) -> tuple[str, int]:
     """Return the host and port that a CONNECT names; raise `Refused` for whatever is not a plain name."""
     match = _TARGET.fullmatch(text)
     if match is None or len(match[1]) > 253:
-        raise Refused(400, "name a host and a port, as in `api.example.com:443`; the host without a dot at its end", fatal=True)
+        raise Refused(
+            400, "name a host and a port, as in `api.example.com:443`; the host without a dot at its end", fatal=True, kind="host"
+        )
     host, port = match[1].lower(), int(match[2])
     if "xn--" in host:
-        raise Refused(403, "international names are not reached from here", fatal=True)
+        raise Refused(403, "international names are not reached from here", fatal=True, kind="host")
     if host.rpartition(".")[2].isdigit() or host.rpartition(".")[2].startswith("0x"):
-        raise Refused(403, "addresses are not reached from here; name a host", fatal=True)
+        raise Refused(403, "addresses are not reached from here; name a host", fatal=True, kind="host")
     if not 0 < port < 65536:
-        raise Refused(400, "there is no such port", fatal=True)
+        raise Refused(400, "there is no such port", fatal=True, kind="host")
     return host, port
 
 
@@ -35,7 +37,7 @@ def facts_of(host: str, port: int, own_ports: frozenset[int]) -> HostFacts:
     try:
         facts = canonical_url(f"https://{host}:{port}", own_ports).facts
     except Unclear as fault:
-        raise Refused(403, str(fault), fatal=True) from None
+        raise Refused(403, str(fault), fatal=True, kind="host") from None
     return facts.model_copy(update={"secure": False})
 
 

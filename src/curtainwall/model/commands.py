@@ -53,6 +53,7 @@ class InheritHistory(Command):
     upto: int
     history: BlobRef | None
     how: Literal["fork", "reset"]
+    git_directory: str = ""
 
 
 class ReadySession(Command):
@@ -226,7 +227,9 @@ class EndTurn(Command):
 
 
 class InterruptTurn(Command):
-    """Stop the turn: one that waits ends at once, one that works is asked to."""
+    """Stop the turn: one that waits ends at once, one that works is asked to. Where a turn is named, no other is stopped."""
+
+    turn: TurnId | None = None
 
 
 class AskCompaction(Command):

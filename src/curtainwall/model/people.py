@@ -31,3 +31,11 @@ SYSTEM = Who(name="curtainwall", channel=_RUNTIME)
 
 HOUSE_CHANNELS = ("local", SYSTEM.channel)
 """Where only the user and the house itself speak; no other channel has such a name."""
+
+
+def parse_place(text: str) -> Route:
+    """Return the place that somebody wrote as `channel` or `channel:reference`; raise ValueError."""
+    channel, _, reference = text.partition(":")
+    if not channel.strip() or channel != channel.strip():
+        raise ValueError("write a place as `web` or as `matrix:!room:server`")
+    return Route(channel=channel, reference=reference)

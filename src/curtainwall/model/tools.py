@@ -16,6 +16,7 @@ FOLLOW_INSTRUCTIONS: Final = "session.follow_instructions"
 """What the house asks for before an instruction file counts that is new or has changed."""
 
 PROPOSE_PLAN: Final = "session.propose_plan"
+SET_WORKING_DIR: Final = "git.set_working_dir"
 """A list of calls to be answered as one."""
 
 SHELL_RUN: Final = "shell.run"

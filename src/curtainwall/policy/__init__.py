@@ -1,11 +1,11 @@
 """Rules in, verdict and explanation out: Cedar's rules, the config's lists, protected paths and labels. No I/O, no clock."""
 
-from curtainwall.policy.claude import Imported, import_permissions
 from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
-from curtainwall.policy.explaining import Explanation, explain
-from curtainwall.policy.judging import denies_path, judge, labels_of
+from curtainwall.policy.explanation import Explanation, explain
+from curtainwall.policy.imports.claude import Imported, import_permissions
+from curtainwall.policy.judgement import denies_path, judge, labels_of
 from curtainwall.policy.lists import Lists, covers_host, host_entry
-from curtainwall.policy.loading import load
+from curtainwall.policy.loader import load
 from curtainwall.policy.names import SECRET_PATTERNS, is_secret_name
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.rulebook import Policy, closed, may_disable

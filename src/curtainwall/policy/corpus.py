@@ -22,9 +22,9 @@ from curtainwall.model import (
     misfit,
     subject_digest,
 )
-from curtainwall.policy.judging import judge, labels_of
+from curtainwall.policy.judgement import judge, labels_of
 from curtainwall.policy.lists import Lists
-from curtainwall.policy.loading import load
+from curtainwall.policy.loader import load
 from curtainwall.policy.protection import Protection
 from curtainwall.policy.sessions import SessionFacts
 from curtainwall.policy.sources import Source, shipped

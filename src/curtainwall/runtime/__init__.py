@@ -1,34 +1,34 @@
 """The async shell: one actor per session, the gate, the feed. It knows no adapter."""
 
-from curtainwall.runtime.actor import (
-    Actor,
-)
-from curtainwall.runtime.alarm import (
-    Alarm,
-    Deadline,
-)
 from curtainwall.runtime.clock import (
     SystemClock,
 )
-from curtainwall.runtime.deciding import (
-    RulesNow,
-)
-from curtainwall.runtime.feed import (
-    LogFeed,
-)
-from curtainwall.runtime.gate import (
+from curtainwall.runtime.gate.gate import (
     SessionGate,
-)
-from curtainwall.runtime.house import (
-    House,
-)
-from curtainwall.runtime.journal import (
-    HouseJournal,
 )
 from curtainwall.runtime.no_hooks import (
     NoHooks,
 )
-from curtainwall.runtime.stores import (
+from curtainwall.runtime.sessions.actor import (
+    Actor,
+)
+from curtainwall.runtime.sessions.alarm import (
+    Alarm,
+    Deadline,
+)
+from curtainwall.runtime.sessions.decider import (
+    RulesNow,
+)
+from curtainwall.runtime.sessions.feed import (
+    LogFeed,
+)
+from curtainwall.runtime.sessions.house import (
+    House,
+)
+from curtainwall.runtime.sessions.journal import (
+    HouseJournal,
+)
+from curtainwall.runtime.sessions.stores import (
     Stores,
 )
 from curtainwall.runtime.turns import (

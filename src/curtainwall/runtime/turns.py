@@ -43,10 +43,10 @@ from curtainwall.model import (
     session_of,
     session_stream,
 )
-from curtainwall.runtime.actor import Actor
-from curtainwall.runtime.deciding import Follow
-from curtainwall.runtime.held import HeldAnswers
-from curtainwall.runtime.house import House
+from curtainwall.runtime.gate.held import HeldAnswers
+from curtainwall.runtime.sessions.actor import Actor
+from curtainwall.runtime.sessions.decider import Follow
+from curtainwall.runtime.sessions.house import House
 from curtainwall.session import SessionState
 
 AgentOf = Callable[[SessionState], Agent | None]
@@ -146,14 +146,14 @@ class Turns:
                             return
                         await self._greet(session, actor)
                         if actor.state.closed is not None:
-                            await self._part(session, actor)
+                            await self._part(actor)
                             return
                         while await self._step(session, actor):
                             # What the step itself wrote is no news: it is looked at now.
                             woken.clear()
                         if actor.state.closed is not None:
                             # Closed in the meantime, of which nothing more will tell.
-                            await self._part(session, actor)
+                            await self._part(actor)
                             return
                 except Closed:
                     # Closed since it was held, which is told here as well.
@@ -193,13 +193,13 @@ class Turns:
         if session in self._greeted or not actor.state.ready or actor.state.closed is not None:
             return
         if self._lifetimes is not None:
-            await self._lifetimes.begun(_place_of(session, actor.state))
+            await self._lifetimes.begun(actor.state.place)
         self._greeted.add(session)
 
-    async def _part(self, session: SessionId, actor: Actor) -> None:
+    async def _part(self, actor: Actor) -> None:
         """Have it told that the session has ended."""
         if self._lifetimes is not None:
-            await self._lifetimes.ended(_place_of(session, actor.state))
+            await self._lifetimes.ended(actor.state.place)
 
     def _beginning(self, session: SessionId) -> Follow:
         """Return what begins a turn in the same commit as the message that it is about, while nothing else goes on there."""
@@ -263,7 +263,7 @@ class Turns:
                 await actor.submit(begin)
         except CommandRefused:
             return False
-        place = _place_of(at.session, actor.state)
+        place = actor.state.place
         result = await self._worked(agent, at, actor)
         reply = await self._told(result, at, place, is_again=False)
         for _ in range(_HOOKS_MAY_SEND_BACK):
@@ -345,10 +345,6 @@ class Turns:
             return await self._hooks.tell(Stop(last_assistant_message=words, stop_hook_active=is_again), place)
         await self._hooks.tell(StopFailure(error=result.failure, last_assistant_message=words), place)
         return HookReply()
-
-
-def _place_of(session: SessionId, state: SessionState) -> Place:
-    return Place(session=session, workspace=state.workspace, mode=state.mode)
 
 
 def _failed(fault: Exception) -> TurnResult:

@@ -28,9 +28,10 @@ from curtainwall.model import (
     denial,
 )
 from curtainwall.session.card import shows_all, shows_arguments
+from curtainwall.session.open_work import OpenApproval
 from curtainwall.session.rules import Rules
-from curtainwall.session.standing import ONE_TEXT, is_for_one_call, reach
-from curtainwall.session.state import OpenApproval, SessionState
+from curtainwall.session.standing_answers import ONE_TEXT, is_for_one_call, reach
+from curtainwall.session.state import SessionState
 
 
 def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:

@@ -48,10 +48,11 @@ from curtainwall.model import (
 from curtainwall.policy import judge, labels_of
 from curtainwall.session.breaker import count_asks, count_repeats
 from curtainwall.session.card import card_text
+from curtainwall.session.open_work import OpenCall, Standing
 from curtainwall.session.plans import LONGEST_PLAN, plan_text, step_grants
 from curtainwall.session.rules import Rules
-from curtainwall.session.standing import covers_of, standing_answer, still_covers
-from curtainwall.session.state import OpenCall, SessionState, Standing
+from curtainwall.session.standing_answers import covers_of, standing_answer, still_covers
+from curtainwall.session.state import SessionState
 
 MANY_RESOURCES = 256
 

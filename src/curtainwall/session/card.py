@@ -19,7 +19,7 @@ from curtainwall.model import (
     Verdict,
     in_order,
 )
-from curtainwall.session.standing import ONE_TEXT, covers_of, is_for_one_call, reach
+from curtainwall.session.standing_answers import ONE_TEXT, covers_of, is_for_one_call, reach
 
 _VALUE_LIMIT = 2_000
 _WANTS_LIMIT = 12_000

@@ -91,10 +91,11 @@ from curtainwall.policy import may_disable
 from curtainwall.session import answers, calls, peers
 from curtainwall.session.budget import budget_events
 from curtainwall.session.evolve import fold
-from curtainwall.session.naming import see_name
+from curtainwall.session.names import see_name
+from curtainwall.session.open_work import Standing
 from curtainwall.session.repair import closers
 from curtainwall.session.rules import Rules
-from curtainwall.session.state import SessionState, Standing
+from curtainwall.session.state import SessionState
 
 _BEFORE_READY = (ReadySession, InheritHistory, CloseSession, RepairSession, AddLabels, AddRoute, RemoveRoute, RenameSession)
 # A raise in a session that is closed counts in the sessions that share its budget.
@@ -143,7 +144,16 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case ReadySession():
             return () if state.ready else (SessionReady(at=at),)
         case InheritHistory():
-            return (HistoryInherited(at=at, parent=command.parent, upto=command.upto, history=command.history, how=command.how),)
+            return (
+                HistoryInherited(
+                    at=at,
+                    parent=command.parent,
+                    upto=command.upto,
+                    history=command.history,
+                    how=command.how,
+                    git_directory=command.git_directory,
+                ),
+            )
         case RenameSession():
             if not command.name.strip():
                 raise CommandRefused("a name cannot be empty")
@@ -266,6 +276,8 @@ def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:
 def _interrupt(state: SessionState, command: InterruptTurn, moment: Moment) -> tuple[AnyEvent, ...]:
     if state.turn is None:
         raise CommandRefused("nothing runs here")
+    if command.turn not in (None, state.turn):
+        raise CommandRefused(f"turn `{command.turn}` is over; another one runs now")
     if not state.turn_waits:
         return () if state.interrupting else (InterruptAsked(at=moment.at, turn=state.turn, by=command.by),)
     why = f"interrupted by {command.by}"

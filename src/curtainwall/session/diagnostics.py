@@ -1,21 +1,44 @@
 """The events a caller may want to hear of, under short stable names."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
+    BreakerEvent,
+    BudgetEvent,
     BudgetExhausted,
+    BudgetRaised,
     BudgetWarned,
     CallDenied,
+    CallDropped,
+    CallEvent,
     CallFinished,
+    CallLost,
     CallPermitted,
     CallRequested,
+    CompactionAsked,
+    CompactionSet,
+    CompactionSkipped,
+    ConfinedEvent,
+    ContextEvent,
+    ContextMeasured,
+    DenialsCounted,
     HistoryCompacted,
+    InstructionsPinned,
     LoopDetected,
     Millis,
+    ModelEvent,
+    ModelFailed,
+    ModelRequested,
     ModelResponded,
+    RequestsRefused,
+    SpeechEvent,
+    SpendingCounted,
+    TextStreamed,
+    ToolUsesReported,
+    WorkTimed,
 )
 
 DiagnosticKind = Literal[
@@ -27,6 +50,8 @@ DiagnosticKind = Literal[
     "loop_detection",
     "result_truncation",
     "message_compaction",
+    "request_refusal",
+    "reported_tool_use",
 ]
 
 
@@ -41,6 +66,8 @@ class Diagnostic:
 
 def diagnose(event: AnyEvent) -> Diagnostic | None:
     """Return the diagnostic that an event is, or None for most."""
+    if not isinstance(event, CallEvent | SpeechEvent | ModelEvent | BudgetEvent | BreakerEvent | ContextEvent | ConfinedEvent):
+        return None
     match event:
         case CallRequested():
             return Diagnostic("tool_call", event.at, f"{event.subject.tool} requested")
@@ -67,5 +94,18 @@ def diagnose(event: AnyEvent) -> Diagnostic | None:
             return Diagnostic("loop_detection", event.at, f"{event.what}: {event.count} within a minute")
         case HistoryCompacted():
             return Diagnostic("message_compaction", event.at, f"{event.before} to {event.after} tokens ({event.trigger})")
-        case _:
+        case RequestsRefused():
+            count = event.more + sum(request.count for request in event.requests)
+            places = sorted({f"{request.kind} at {request.host}" for request in event.requests})
+            return Diagnostic("request_refusal", event.at, f"{count} refused by the proxy: {', '.join(places) or 'not listed'}")
+        case ToolUsesReported():
+            tools = ", ".join(use.tool for use in event.uses)
+            return Diagnostic("reported_tool_use", event.at, f"{event.more + len(event.uses)} by the agent's own account: {tools}")
+        case CallLost() | CallDropped() | TextStreamed() | ModelRequested() | ModelFailed() | DenialsCounted():
             return None
+        case BudgetRaised() | SpendingCounted() | WorkTimed():
+            return None
+        case InstructionsPinned() | ContextMeasured() | CompactionAsked() | CompactionSkipped() | CompactionSet():
+            return None
+        case _:
+            assert_never(event)

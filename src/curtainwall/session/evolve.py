@@ -1,9 +1,10 @@
 """One event further: the state after something happened."""
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar, assert_never
+from collections.abc import Iterable
+from typing import assert_never
 
 from curtainwall.model import (
+    SET_WORKING_DIR,
     AgentSpoke,
     AnyEvent,
     ApprovalAnswered,
@@ -42,7 +43,6 @@ from curtainwall.model import (
     MessageAccepted,
     MessageId,
     MessageWithdrawn,
-    Millis,
     ModeChanged,
     ModelChanged,
     ModelFailed,
@@ -54,6 +54,7 @@ from curtainwall.model import (
     PeerMessageSent,
     ProgramFinished,
     ProgramSaved,
+    RequestsRefused,
     RouteAdded,
     RouteRemoved,
     RouteSet,
@@ -68,17 +69,15 @@ from curtainwall.model import (
     SpendingCounted,
     TextStreamed,
     ToolEffect,
+    ToolUsesReported,
     TurnEnded,
     TurnResumed,
     TurnStarted,
-    TurnStatus,
     WorkTimed,
 )
 from curtainwall.session.breaker import newest, remember_ask, remember_repeat
-from curtainwall.session.state import SETTLED_KEPT, OpenApproval, OpenCall, SessionState, Settled, Spent, Standing
-
-K = TypeVar("K")
-V = TypeVar("V")
+from curtainwall.session.open_work import advance, without
+from curtainwall.session.state import SETTLED_KEPT, SessionState, Settled, Spent
 
 
 def evolve(state: SessionState, event: AnyEvent) -> SessionState:
@@ -108,7 +107,10 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case TextStreamed():
             pass
         case AgentSpoke():
-            if state.peers and event.ours:
+            if event.turn != state.turn:
+                # Words that come late belong to their own turn, and answer nobody else.
+                pass
+            elif state.peers and event.ours:
                 state.notes = (*state.notes, event.text)
             elif state.peers:
                 state.spoken = event.text
@@ -122,35 +124,34 @@ def apply(state: SessionState, event: AnyEvent) -> None:
                     state.expiries = {**state.expiries, event.message: event.expires}
         case TurnStarted():
             state.totals.turns += 1
-            state.turn, state.turn_waits, state.interrupting = event.turn, False, False
+            advance(state, event)
             taken = frozenset(event.messages)
             state.queue = tuple(message for message in state.queue if message not in taken)
             state.turn_messages, state.turn_began = event.messages, state.spent.copy()
             state.spoken, state.notes = "", ()
         case TurnEnded():
-            state.turn_waits = event.status is TurnStatus.WAITING
-            state.turn = event.turn if state.turn_waits else None
-            state.parked_on, state.interrupting = event.waits_for, False
+            advance(state, event)
             if not state.turn_waits:
                 state.turn_messages, state.turn_began = (), None
                 state.spoken, state.notes = "", ()
         case CallRequested():
             state.totals.calls += 1
-            opened = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
-            state.calls = {**state.calls, event.call: opened}
+            advance(state, event)
             if event.subject.effect is not ToolEffect.INSPECT:
                 state.repeats = remember_repeat(state.repeats, event.subject.digest, event.at)
         case CallPermitted():
-            call = state.calls.get(event.call)
-            if call is not None:
-                state.calls = {**state.calls, event.call: call._replace(standing=Standing.PERMITTED, permit=event.permit)}
+            advance(state, event)
             _label(state, event.labels)
-        case CallFinished() | CallLost() | CallDropped():
-            _close(state, event.call)
+        case CallFinished():
+            if event.ok:
+                _choose_git_directory(state, event.call)
+            advance(state, event)
+        case CallLost() | CallDropped():
+            advance(state, event)
         case PeerMessageSent():
             state.sent = {**state.sent, event.message: event.team}
         case PeerAnswerTaken():
-            state.sent = _without(state.sent, event.answer.message)
+            state.sent = without(state.sent, event.answer.message)
             _label(state, event.answer.labels)
             state.spent.add(event.answer.usage)
         case PeerAnswered():
@@ -159,30 +160,30 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.requests = {**state.requests, event.request: event.turn}
             state.spent.steps += 1
         case ModelResponded():
-            state.requests = _without(state.requests, event.request)
+            state.requests = without(state.requests, event.request)
             state.spent.add(event.usage)
         case ContextMeasured():
             state.context_used, state.context_size, state.context_measured = event.used, event.size, event.measured
         case WorkTimed():
             state.spent.seconds += event.seconds
         case ApprovalAsked():
-            _ask(state, event)
+            state.totals.asks += 1
+            state.recent_asks = remember_ask(state.recent_asks, event.at)
+            _wait(state, event)
         case ApprovalAnswered():
             if event.granted:
-                _answer(state, event)
+                _require_open(state, event.approval)
             how = Settlement.GRANTED if event.granted else Settlement.DENIED
-            _settle(state, event.approval, how, str(event.by), event.at)
+            _settle(state, event, how, str(event.by))
         case CallDenied():
             state.totals.denials += 1
-            _close(state, event.call)
+            advance(state, event)
         case ModelFailed():
-            state.requests = _without(state.requests, event.request)
+            state.requests = without(state.requests, event.request)
             if event.usage.input_tokens or event.usage.output_tokens:
                 state.spent.add(event.usage)
-        case TurnResumed():
-            state.turn, state.turn_waits, state.parked_on = event.turn, False, ()
-        case InterruptAsked():
-            state.interrupting = True
+        case TurnResumed() | InterruptAsked() | ProgramSaved() | ProgramFinished():
+            advance(state, event)
         case MessageWithdrawn():
             state.queue = tuple(message for message in state.queue if message != event.message)
         case PeerAnswerHeld():
@@ -190,15 +191,16 @@ def apply(state: SessionState, event: AnyEvent) -> None:
         case DenialsCounted():
             state.totals.uncounted_denials += event.count
         case ApprovalJoined():
-            _join(state, event)
+            _ = state.approvals[event.approval]
+            _wait(state, event)
         case ApprovalExpired():
-            _settle(state, event.approval, Settlement.EXPIRED, "its deadline", event.at)
+            _settle(state, event, Settlement.EXPIRED, "its deadline")
         case ApprovalWithdrawn():
-            _settle(state, event.approval, Settlement.WITHDRAWN, event.why, event.at)
+            _settle(state, event, Settlement.WITHDRAWN, event.why)
         case GrantGiven():
             state.grants = {**state.grants, event.grant.id: event.grant}
         case GrantUsed() | GrantRevoked():
-            state.grants = _without(state.grants, event.grant)
+            state.grants = without(state.grants, event.grant)
         case SessionOpened():
             state.opened = event
             state.name, state.model, state.mode, state.limits = event.name, event.model, event.mode, event.limits
@@ -241,23 +243,34 @@ def apply(state: SessionState, event: AnyEvent) -> None:
             state.compaction_asked, state.compacted_at = None, state.totals.messages
         case CompactionSet():
             state.compaction, state.compaction_set = event.threshold, True
-        case ProgramSaved() | ProgramFinished() | InstructionsPinned():
-            pass
-        case ExtensionNoted() | LoopDetected() | SessionDeleted() | RouteSet() | HistoryInherited():
+        case HistoryInherited():
+            state.git_directory = event.git_directory
+        case (
+            RequestsRefused()
+            | ToolUsesReported()
+            | ExtensionNoted()
+            | LoopDetected()
+            | SessionDeleted()
+            | RouteSet()
+            | InstructionsPinned()
+        ):
             pass
         case _:
             assert_never(event)
 
 
-def _without(held: Mapping[K, V], key: K) -> Mapping[K, V]:
-    return {other: value for other, value in held.items() if other != key} if key in held else held
-
-
 def _answered(state: SessionState, message: MessageId) -> None:
-    state.peers = _without(state.peers, message)
-    state.expiries = _without(state.expiries, message)
-    state.owed = _without(state.owed, message)
+    state.peers = without(state.peers, message)
+    state.expiries = without(state.expiries, message)
+    state.owed = without(state.owed, message)
     state.queue = tuple(waiting for waiting in state.queue if waiting != message)
+
+
+def _choose_git_directory(state: SessionState, call: CallId) -> None:
+    finished = state.calls.get(call)
+    if finished is not None and finished.subject.tool == SET_WORKING_DIR:
+        path = finished.subject.canonical.get("path")
+        state.git_directory = path if isinstance(path, str) else ""
 
 
 def _label(state: SessionState, sources: tuple[LabelSource, ...]) -> None:
@@ -269,53 +282,18 @@ def _label(state: SessionState, sources: tuple[LabelSource, ...]) -> None:
         state.labels = labels
 
 
-def _ask(state: SessionState, event: ApprovalAsked) -> None:
-    state.totals.asks += 1
-    call = state.calls[event.call]
-    state.recent_asks = remember_ask(state.recent_asks, event.at)
-    state.approvals = {**state.approvals, event.approval: OpenApproval(asked=event, calls=(event.call,))}
-    _wait_for(state, event.call, call, event.approval, event.at)
+def _wait(state: SessionState, event: ApprovalAsked | ApprovalJoined) -> None:
+    subject = state.calls[event.call].subject
+    advance(state, event)
+    if subject.effect is ToolEffect.INSPECT:
+        state.repeats = remember_repeat(state.repeats, subject.digest, event.at)
 
 
-def _join(state: SessionState, event: ApprovalJoined) -> None:
-    approval, call = state.approvals[event.approval], state.calls[event.call]
-    state.approvals = {**state.approvals, event.approval: approval._replace(calls=(*approval.calls, event.call))}
-    _wait_for(state, event.call, call, event.approval, event.at)
+def _require_open(state: SessionState, approval: ApprovalId) -> None:
+    """Raise `LookupError` where an approval, or the call that its answer is for, is not open."""
+    _ = state.calls[state.approvals[approval].calls[0]]
 
 
-def _wait_for(state: SessionState, name: CallId, call: OpenCall, approval: ApprovalId, at: Millis) -> None:
-    state.calls = {**state.calls, name: call._replace(standing=Standing.ASKED, approval=approval, covers=())}
-    if call.subject.effect is ToolEffect.INSPECT:
-        state.repeats = remember_repeat(state.repeats, call.subject.digest, at)
-
-
-def _answer(state: SessionState, event: ApprovalAnswered) -> None:
-    found = state.approvals[event.approval]
-    primary = found.calls[0]
-    call = state.calls[primary]._replace(standing=Standing.ANSWERED, covers=found.asked.covers, answered_by=event.by)
-    state.calls = {**state.calls, primary: call}
-
-
-def _settle(state: SessionState, approval: ApprovalId, how: Settlement, by: str, at: Millis) -> None:
-    state.approvals = _without(state.approvals, approval)
-    state.settled = newest({**state.settled, approval: Settled(how, by, at)}, SETTLED_KEPT)
-
-
-def _close(state: SessionState, call: CallId) -> None:
-    closed = state.calls.get(call)
-    if closed is None:
-        return
-    state.calls = _without(state.calls, call)
-    if closed.approval is None:
-        return
-    approval = state.approvals.get(closed.approval)
-    if approval is not None:
-        left = approval._replace(calls=tuple(other for other in approval.calls if other != call))
-        state.approvals = {**state.approvals, closed.approval: left}
-    elif closed.standing is Standing.ANSWERED:
-        # An answer that was not used goes to the next call that had joined the question.
-        for other, heir in state.calls.items():
-            if heir.approval == closed.approval and heir.standing is Standing.ASKED:
-                answered = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
-                state.calls = {**state.calls, other: answered}
-                return
+def _settle(state: SessionState, event: ApprovalAnswered | ApprovalExpired | ApprovalWithdrawn, how: Settlement, by: str) -> None:
+    advance(state, event)
+    state.settled = newest({**state.settled, event.approval: Settled(how, by, event.at)}, SETTLED_KEPT)

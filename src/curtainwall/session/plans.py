@@ -6,7 +6,7 @@ from typing import Final
 
 from curtainwall.model import SHELL_RUN, CallId, Grant, GrantGiven, GrantScope, Label, LabelSource, Mode, Moment, Subject, Verdict, Who
 from curtainwall.session.card import READ_ONLY, hidden_lines, label_lines, spelt_whole
-from curtainwall.session.standing import covers_of
+from curtainwall.session.standing_answers import covers_of
 
 LONGEST_PLAN: Final = 32_000
 """How many letters a plan's card may have: one that cannot be shown whole is not shown at all."""

@@ -1,9 +1,8 @@
 """After a crash: close what nobody will ever finish, and keep what still waits for an answer."""
 
-from collections.abc import Mapping
-
-from curtainwall.model import AnyEvent, ApprovalId, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
-from curtainwall.session.state import OpenCall, SessionState, Standing
+from curtainwall.model import AnyEvent, CallDropped, CallId, CallLost, Millis, ModelFailed, TurnEnded, TurnStatus
+from curtainwall.session.open_work import OpenCall, Standing
+from curtainwall.session.state import SessionState
 
 
 def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
@@ -13,7 +12,7 @@ def closers(state: SessionState, at: Millis) -> tuple[AnyEvent, ...]:
     open, and the turn waits to be taken up.
     """
     events: list[AnyEvent] = [CallLost(at=at, call=call) for call, open_ in state.calls.items() if open_.standing is Standing.PERMITTED]
-    firsts = _firsts(state)
+    firsts = state.firsts()
     for call, open_ in state.calls.items():
         first = firsts.get(open_.approval) if open_.approval is not None else None
         why = _why_dropped(state, open_, first)
@@ -39,12 +38,3 @@ def _why_dropped(state: SessionState, call: OpenCall, first: CallId | None) -> s
     if call.standing is Standing.ASKED and call.approval not in state.approvals and first is None:
         return "the call it had joined is gone"
     return ""
-
-
-def _firsts(state: SessionState) -> Mapping[ApprovalId, CallId]:
-    """Return, for each approval, the call whose outcome the joined ones will share, while that one is answered or permitted."""
-    firsts: dict[ApprovalId, CallId] = {}
-    for call, open_ in state.calls.items():
-        if open_.approval is not None and open_.standing in (Standing.ANSWERED, Standing.PERMITTED):
-            firsts.setdefault(open_.approval, call)
-    return firsts

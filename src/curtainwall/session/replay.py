@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from curtainwall.model import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalAsked,
+    ApprovalEvent,
     ApprovalExpired,
     ApprovalId,
     ApprovalJoined,
@@ -15,21 +17,32 @@ from curtainwall.model import (
     BudgetRaised,
     CallDenied,
     CallDropped,
+    CallEvent,
     CallFinished,
     CallId,
     CallLost,
     CallPermitted,
     CallRequested,
+    CompactionAsked,
+    CompactionSet,
+    CompactionSkipped,
+    ContextEvent,
+    ContextMeasured,
     Digest,
     Effect,
     ExtensionNoted,
+    GrantEvent,
     GrantGiven,
     GrantId,
     GrantRevoked,
     GrantUsed,
+    Group,
     HistoryCompacted,
     HistoryInherited,
     InstructionsPinned,
+    InterruptAsked,
+    LifeEvent,
+    ModelEvent,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -37,16 +50,28 @@ from curtainwall.model import (
     PeerAnswered,
     PeerAnswerTaken,
     PermitId,
+    ProgramEvent,
     ProgramFinished,
     ProgramSaved,
     SessionClosed,
     SessionOpened,
+    SessionReady,
     SessionRenamed,
     TurnEnded,
+    TurnEvent,
     TurnId,
+    TurnResumed,
     TurnStarted,
     TurnStatus,
 )
+
+AnswerEvent = ApprovalEvent | GrantEvent
+WorkingEvent = LifeEvent | TurnEvent | ModelEvent
+KeepingEvent = LifeEvent | CallEvent | ModelEvent | ProgramEvent | ContextEvent
+"""The groups with members that keep something in blobs."""
+
+_CALLS, _ANSWERS = Group[CallEvent](CallEvent), Group[AnswerEvent](AnswerEvent)
+_TURNS, _KEEPING = Group[WorkingEvent](WorkingEvent), Group[KeepingEvent](KeepingEvent)
 
 _AFTER_CLOSE = (SessionRenamed, ExtensionNoted, PeerAnswered, PeerAnswerTaken, BudgetRaised)
 
@@ -116,11 +141,15 @@ def _missing(seen: _Seen) -> list[Violation]:
 
 
 def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
+    if _CALLS.holds(event):
+        return _broken_call(seen, seq, event)
+    if _ANSWERS.holds(event):
+        return _broken_answer(seen, event)
+    return _broken_turn(seen, seq, event) if _TURNS.holds(event) else []
+
+
+def _broken_call(seen: _Seen, seq: int, event: CallEvent) -> list[str]:
     match event:
-        case SessionOpened() if seen.opened:
-            return ["the session was opened twice"]
-        case SessionClosed():
-            seen.closed = True
         case CallRequested():
             if event.call in seen.calls:
                 return [f"call `{event.call}` was requested twice"]
@@ -133,6 +162,13 @@ def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
             return _finished(seen, event)
         case CallDenied() | CallLost() | CallDropped():
             return _ended(seen, event.call, ran=isinstance(event, CallLost))
+        case _:
+            assert_never(event)
+    return []
+
+
+def _broken_answer(seen: _Seen, event: AnswerEvent) -> list[str]:
+    match event:
         case ApprovalAsked() | ApprovalJoined():
             return _asked(seen, event)
         case ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
@@ -147,6 +183,17 @@ def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
             if event.grant not in seen.grants:
                 return [f"grant `{event.grant}` was used or revoked and did not stand"]
             seen.grants.remove(event.grant)
+        case _:
+            assert_never(event)
+    return []
+
+
+def _broken_turn(seen: _Seen, seq: int, event: WorkingEvent) -> list[str]:
+    match event:
+        case SessionOpened():
+            return ["the session was opened twice"] if seen.opened else []
+        case SessionClosed():
+            seen.closed = True
         case HistoryInherited():
             seen.inherits = True
         case ModelRequested():
@@ -163,8 +210,10 @@ def _broken(seen: _Seen, seq: int, event: AnyEvent) -> list[str]:
                 return [f"turn `{event.turn}` ended before it started"]
             if event.status is not TurnStatus.WAITING:
                 seen.over[event.turn] = event.status
-        case _:
+        case SessionReady() | SessionRenamed() | TurnResumed() | InterruptAsked():
             pass
+        case _:
+            assert_never(event)
     return []
 
 
@@ -252,6 +301,8 @@ def _bad_blobs(event: AnyEvent, check: BlobCheck) -> list[str]:
 
 def blobs_of(event: AnyEvent) -> tuple[BlobRef, ...]:
     """Return the blobs that hold what an event says."""
+    if not _KEEPING.holds(event):
+        return ()
     refs: list[BlobRef | None] = []
     payloads: list[Payload | None] = []
     match event:
@@ -271,7 +322,13 @@ def blobs_of(event: AnyEvent) -> tuple[BlobRef, ...]:
             payloads.append(event.text)
         case HistoryInherited():
             refs.append(event.history)
-        case _:
+        case SessionOpened() | SessionReady() | SessionRenamed() | SessionClosed() | ModelFailed():
             return ()
+        case CallRequested() | CallDenied() | CallPermitted() | CallLost() | CallDropped():
+            return ()
+        case ContextMeasured() | CompactionAsked() | CompactionSkipped() | CompactionSet():
+            return ()
+        case _:
+            assert_never(event)
     refs += (payload.blob for payload in payloads if payload is not None)
     return tuple(ref for ref in refs if ref is not None)

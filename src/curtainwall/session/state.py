@@ -7,12 +7,9 @@ from typing import NamedTuple
 
 from curtainwall.model import (
     BUILTIN_AGENT,
-    ApprovalAsked,
     ApprovalId,
     Basis,
     BudgetKind,
-    CallId,
-    Cover,
     Digest,
     Grant,
     GrantId,
@@ -24,18 +21,17 @@ from curtainwall.model import (
     Mode,
     Peer,
     PeerAnswer,
-    PermitId,
+    Place,
     Route,
     RuleId,
     SessionOpened,
     Settlement,
-    Subject,
     TurnId,
     Usage,
-    Who,
     Workspace,
 )
 from curtainwall.policy import SessionFacts
+from curtainwall.session.open_work import OpenWork, Standing
 
 _FROM_SURE_TO_UNSURE = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
 
@@ -51,34 +47,6 @@ class Phase(StrEnum):
     WORKING = "working"
     WAITING = "waiting"
     CLOSED = "closed"
-
-
-class Standing(StrEnum):
-    """Where an open call stands."""
-
-    REQUESTED = "requested"
-    ASKED = "asked"
-    ANSWERED = "answered"
-    PERMITTED = "permitted"
-
-
-class OpenCall(NamedTuple):
-    """A call without an outcome."""
-
-    subject: Subject
-    standing: Standing
-    turn: TurnId | None
-    approval: ApprovalId | None = None
-    covers: tuple[Cover, ...] = ()
-    answered_by: Who | None = None
-    permit: PermitId | None = None
-
-
-class OpenApproval(NamedTuple):
-    """An ask without an answer; the first of its calls is the one that runs, the others share its outcome."""
-
-    asked: ApprovalAsked
-    calls: tuple[CallId, ...]
 
 
 class Settled(NamedTuple):
@@ -142,8 +110,8 @@ class Totals:
 
 
 @dataclass
-class SessionState:
-    """The fold of a session's log.
+class SessionState(OpenWork):
+    """The fold of a session's log: what is open, and what the session runs under, has used and owes.
 
     INVARIANT: nobody but `evolve.apply` changes a state; everyone else is handed a copy that stays as it is. What a state holds is
     exchanged and never changed, but for the figures in `spent` and `totals`, so that a copy costs next to nothing.
@@ -156,10 +124,6 @@ class SessionState:
     model: str = ""
     mode: Mode = Mode.DEFAULT
     limits: Limits = field(default_factory=Limits)
-    turn: TurnId | None = None
-    turn_waits: bool = False
-    interrupting: bool = False
-    parked_on: tuple[CallId, ...] = ()
     compaction: float | None = None
     compaction_set: bool = False
     compaction_asked: str | None = None
@@ -174,8 +138,6 @@ class SessionState:
     disabled: frozenset[RuleId] = frozenset()
     routes: tuple[Route, ...] = ()
     queue: tuple[MessageId, ...] = ()
-    calls: Mapping[CallId, OpenCall] = field(default_factory=dict[CallId, OpenCall])
-    approvals: Mapping[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
     settled: Mapping[ApprovalId, Settled] = field(default_factory=dict[ApprovalId, Settled])
     grants: Mapping[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
     requests: Mapping[str, TurnId] = field(default_factory=dict[str, TurnId])
@@ -196,6 +158,8 @@ class SessionState:
     notes: tuple[str, ...] = ()
     """What we had to say about the agent in this turn, which goes out with its answer."""
     compacted_at: int = 0
+    git_directory: str = ""
+    """Where git works when a call names no path, as the agent set it last; empty for the workspace."""
 
     def copy(self) -> "SessionState":
         """Return a state that can go on without changing this one."""
@@ -211,7 +175,7 @@ class SessionState:
             return Phase.CLOSED
         if not self.ready:
             return Phase.OPENING
-        if self.turn is not None and not self.turn_waits:
+        if self.works:
             return Phase.WORKING
         return Phase.WAITING if self.turn is not None or self.approvals else Phase.READY
 
@@ -236,6 +200,12 @@ class SessionState:
         """Return the workspace of an opened session."""
         assert self.opened is not None
         return self.opened.workspace
+
+    @property
+    def place(self) -> Place:
+        """Return what the meaning of a call depends on."""
+        assert self.opened is not None
+        return Place(session=self.opened.session, workspace=self.workspace, mode=self.mode, git_directory=self.git_directory)
 
     @property
     def facts(self) -> SessionFacts:

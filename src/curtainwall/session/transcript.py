@@ -2,24 +2,43 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
+    CallDenied,
+    CallDropped,
+    CallEvent,
+    CallFinished,
+    CallLost,
+    CallPermitted,
     CallRequested,
+    Group,
+    InterruptAsked,
     MessageAccepted,
+    MessageEvent,
     MessageId,
     MessageWithdrawn,
     Millis,
+    ModelEvent,
+    ModelFailed,
+    ModelRequested,
     ModelResponded,
+    SpeechEvent,
     TextStreamed,
     TurnEnded,
+    TurnEvent,
     TurnId,
     TurnResumed,
     TurnStarted,
     TurnStatus,
     Usage,
 )
+
+TranscriptEvent = MessageEvent | TurnEvent | SpeechEvent | CallEvent | ModelEvent
+
+_TOLD = Group[TranscriptEvent](TranscriptEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +87,8 @@ def transcript(events: Iterable[AnyEvent]) -> Transcript:
     told = Transcript()
     running: dict[TurnId, Turn] = {}
     for event in events:
+        if not _TOLD.holds(event):
+            continue
         match event:
             case MessageAccepted():
                 said = Said(event.message, event.text, str(event.by), event.at, event.role)
@@ -95,6 +116,12 @@ def transcript(events: Iterable[AnyEvent]) -> Transcript:
             case TurnEnded() if event.turn in running:
                 turn = running[event.turn]
                 turn.ended, turn.status, turn.failure = event.at, event.status, event.failure
-            case _:
+            case TurnResumed() | TextStreamed() | AgentSpoke() | TurnEnded() | CallRequested() | ModelResponded():
+                pass  # of a turn that is not here
+            case InterruptAsked() | ModelRequested() | ModelFailed():
                 pass
+            case CallDenied() | CallPermitted() | CallFinished() | CallLost() | CallDropped():
+                pass
+            case _:
+                assert_never(event)
     return told

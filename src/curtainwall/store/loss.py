@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from curtainwall.model import Broken, SessionId, session_stream
-from curtainwall.store import chain
+from curtainwall.store.audit import chain
+from curtainwall.store.audit.trail import last_told
 from curtainwall.store.home import Home, read_audit_key
 from curtainwall.store.last_commit import CommitNote
-from curtainwall.store.trail import last_told
 
 RESCUE: Final = "rescue"
 """The name under which the house's log tells of a damaged database that was set aside."""

@@ -2,45 +2,64 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from curtainwall.model import (
     HOUSE,
     AnyEvent,
     ApprovalAnswered,
     ApprovalAsked,
+    ApprovalEvent,
     ApprovalExpired,
     ApprovalId,
+    ApprovalJoined,
     ApprovalWithdrawn,
     CallDenied,
     CallDropped,
+    CallEvent,
+    CallFinished,
     CallId,
+    CallLost,
     CallPermitted,
     CallRequested,
     Grant,
+    GrantEvent,
     GrantGiven,
     GrantId,
     GrantRevoked,
     GrantUsed,
+    Group,
+    HistoryInherited,
+    HouseEvent,
+    InterruptAsked,
     LabelsAdded,
     LabelSource,
+    LifeEvent,
     Millis,
     ModeChanged,
     ModelChanged,
+    PeerAnswered,
+    PeerAnswerHeld,
     PeerAnswerTaken,
+    PeerEvent,
+    PeerMessageSent,
     Route,
     RouteAdded,
     RouteRemoved,
     RouteSet,
+    RuleDisabled,
+    RuleEnabled,
     SessionClosed,
     SessionDeleted,
     SessionId,
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SettingEvent,
     Settlement,
     StreamId,
     TurnEnded,
+    TurnEvent,
     TurnResumed,
     TurnStarted,
     TurnStatus,
@@ -175,19 +194,27 @@ Change = (
 )
 
 
-_TELLING = frozenset(
-    {ApprovalAnswered, ApprovalAsked, ApprovalExpired, ApprovalWithdrawn, CallDenied, CallDropped, CallPermitted}
-    | {CallRequested, GrantGiven, GrantRevoked, GrantUsed, LabelsAdded, ModeChanged, ModelChanged, PeerAnswerTaken}
-    | {RouteAdded, RouteRemoved, RouteSet, SessionClosed, SessionDeleted, SessionOpened, SessionReady, SessionRenamed}
-    | {TurnEnded, TurnResumed, TurnStarted}
-)
-"""The events that change a list; most do not, and the log is written as fast as this is known."""
+GateEvent = CallEvent | ApprovalEvent
+SessionEvent = LifeEvent | SettingEvent | TurnEvent | PeerEvent
+SharedEvent = GrantEvent | HouseEvent
+
+_GATE, _SESSION, _SHARED = Group[GateEvent](GateEvent), Group[SessionEvent](SessionEvent), Group[SharedEvent](SharedEvent)
 
 
 def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
-    """Return what an event changes in the lists."""
-    if type(event) not in _TELLING:
-        return ()
+    """Return what an event changes in the lists; most change nothing."""
+    if _SHARED.holds(event):
+        return _of_any_stream(stream, event)
+    if _GATE.holds(event):
+        session = session_of(stream)
+        return () if session is None else _of_gate(session, event)
+    if _SESSION.holds(event):
+        session = session_of(stream)
+        return () if session is None else _of_session(session, event)
+    return ()
+
+
+def _of_any_stream(stream: StreamId, event: SharedEvent) -> tuple[Change, ...]:
     match event:
         case GrantGiven():
             return (GrantListed(stream, event.grant),)
@@ -198,8 +225,7 @@ def changes(stream: StreamId, event: AnyEvent) -> tuple[Change, ...]:
         case SessionDeleted():
             return (RoutesEnded(event.session),) if stream == HOUSE else ()
         case _:
-            session = session_of(stream)
-            return () if session is None else _of_session(session, event)
+            assert_never(event)
 
 
 def net(made: Sequence[Change]) -> list[Change]:
@@ -216,7 +242,7 @@ def net(made: Sequence[Change]) -> list[Change]:
     return [change for place, change in enumerate(made) if place not in brief] if brief else list(made)
 
 
-def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
+def _of_session(session: SessionId, event: SessionEvent) -> tuple[Change, ...]:
     match event:
         case SessionOpened():
             return (SessionListed(session, event),)
@@ -243,11 +269,15 @@ def _of_session(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
             return _labels(session, event.answer.labels)
         case RouteAdded() | RouteRemoved():
             return (AsksShown(session, event.route, isinstance(event, RouteAdded)),)
+        case HistoryInherited() | RuleDisabled() | RuleEnabled() | InterruptAsked():
+            return ()
+        case PeerMessageSent() | PeerAnswered() | PeerAnswerHeld():
+            return ()
         case _:
-            return _of_gate(session, event)
+            assert_never(event)
 
 
-def _of_gate(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
+def _of_gate(session: SessionId, event: GateEvent) -> tuple[Change, ...]:
     match event:
         case CallRequested():
             return (CallNamed(session, event.call, event.subject.tool),)
@@ -265,8 +295,10 @@ def _of_gate(session: SessionId, event: AnyEvent) -> tuple[Change, ...]:
             return (ApprovalSettled(session, event.approval, Settlement.EXPIRED.value, event.at, "", ""),)
         case ApprovalWithdrawn():
             return (ApprovalSettled(session, event.approval, Settlement.WITHDRAWN.value, event.at, "", event.why),)
-        case _:
+        case CallFinished() | CallLost() | ApprovalJoined():
             return ()
+        case _:
+            assert_never(event)
 
 
 def _labels(session: SessionId, sources: tuple[LabelSource, ...]) -> tuple[Change, ...]:

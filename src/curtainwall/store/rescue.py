@@ -14,16 +14,16 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from curtainwall.model import HOUSE, Clock, ExtensionNoted, Millis, StreamId, TryLater, encode_event
-from curtainwall.store import chain
+from curtainwall.store.audit import chain
+from curtainwall.store.audit.trail import Decode
+from curtainwall.store.disk.leases import lock_byte
+from curtainwall.store.disk.ledger import Ledger
+from curtainwall.store.disk.prepared import PreparedBatch, PreparedWrite
+from curtainwall.store.disk.store import rebuild_lists
 from curtainwall.store.home import ASIDE, CUT_OFF, Home, make_audit_key, name_aside, private_file, read_audit_key, sync_directory
 from curtainwall.store.last_commit import CommitNote
-from curtainwall.store.leases import lock_byte
-from curtainwall.store.ledger import Ledger
 from curtainwall.store.loss import RESCUE, Loss, loss_in, loss_of_database
-from curtainwall.store.prepared import PreparedBatch, PreparedWrite
 from curtainwall.store.schema import STREAM_SHIFT, begin, connect, create
-from curtainwall.store.sqlite import rebuild_lists
-from curtainwall.store.trail import Decode
 
 LOSS: Final = "loss-accepted"
 """The name under which the house's log tells of a loss that a human accepted."""

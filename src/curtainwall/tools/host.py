@@ -6,14 +6,14 @@ from functools import partial
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker, Scene
-from curtainwall.model import PROPOSE_PLAN, BadCall, CallPermitted, Place, Prepared, SessionId, ToolResult, ToolSpec
+from curtainwall.model import PROPOSE_PLAN, BadCall, CallPermitted, Place, Prepared, ToolResult, ToolSpec
 from curtainwall.tools.catalogue import Catalogue
-from curtainwall.tools.closer import Closer
+from curtainwall.tools.closers import Closer
 from curtainwall.tools.meaning import Setting, prepare
 from curtainwall.tools.plans import plan_of
-from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.runners import CannotDo, Runner
 from curtainwall.tools.schema_check import RULE
-from curtainwall.tools.turns import in_turn
+from curtainwall.tools.threads import in_turn
 
 Mounts = tuple[tuple[str, str], ...]
 
@@ -21,25 +21,6 @@ PrepareStep = Callable[[str, JsonValue, Place], Prepared]
 """Prepares one call of a plan, whichever server it is for."""
 
 _LONG = 100_000
-
-
-class WorkingDirectories:
-    """Where git works in each session, so that `.` means the same to the judge and to the tool."""
-
-    def __init__(self) -> None:
-        self._chosen: dict[SessionId, str] = {}
-
-    def of(self, place: Place) -> str:
-        """Return the session's working directory: the one chosen, or its workspace."""
-        return self._chosen.get(place.session, place.workspace.path)
-
-    def choose(self, session: SessionId, path: str) -> None:
-        """Keep a canonical path as the session's working directory."""
-        self._chosen[session] = path
-
-    def forget(self, session: SessionId) -> None:
-        """Go back to the workspace."""
-        self._chosen.pop(session, None)
 
 
 def no_mounts(_place: Place) -> Mounts:
@@ -58,13 +39,11 @@ class NativeTools:
         masker: Masker,
         runners: Mapping[str, Runner] | None = None,
         own_ports: frozenset[int] = frozenset(),
-        directories: WorkingDirectories | None = None,
         mounts: Callable[[Place], Mounts] = no_mounts,
         closers: Mapping[str, Closer] | None = None,
         of_others: Closer | None = None,
     ) -> None:
         self.catalogue = catalogue
-        self.directories = directories or WorkingDirectories()
         self._home = home
         self._masker = masker
         self._runners = dict(runners or {})
@@ -82,7 +61,6 @@ class NativeTools:
             masker=self._masker,
             runners=runners,
             own_ports=self._own_ports,
-            directories=self.directories,
             mounts=self._mounts,
             closers=closers,
         )
@@ -99,7 +77,8 @@ class NativeTools:
     def prepare(self, tool: str, arguments: JsonValue, place: Place, step: PrepareStep | None = None) -> Prepared:
         """Check the arguments, find out what they mean, and mask; raise `BadCall`. `step` prepares what a plan lists."""
         scene = Scene(workspace=place.workspace.path, home=self._home, mounts=self._mounts(place))
-        prepared = prepare(self.catalogue, tool, arguments, Setting(scene, self.directories.of(place), self._masker, self._own_ports))
+        working_directory = place.git_directory or place.workspace.path
+        prepared = prepare(self.catalogue, tool, arguments, Setting(scene, working_directory, self._masker, self._own_ports))
         if tool == PROPOSE_PLAN:
             return plan_of(prepared, lambda each, its: self._step(each, its, place, step or self.prepare))
         closer = self._closers.get(tool)

@@ -52,7 +52,6 @@ class Hub:
 
     async def leave(self, session: SessionId) -> None:
         """Let go of what a session kept running."""
-        self._native.directories.forget(session)
         await self._servers.leave(session)
 
     async def aclose(self) -> None:

@@ -25,7 +25,7 @@ from curtainwall.facts import (
     quoted,
     writes_what_runs,
 )
-from curtainwall.facts.secret_names import is_secret_key
+from curtainwall.facts.secrets.names import is_secret_key
 from curtainwall.model import (
     EGRESS_SERVER,
     FOLLOW_INSTRUCTIONS,

@@ -25,7 +25,7 @@ from curtainwall.host import (
     told_of,
 )
 from curtainwall.model import HeldFile, Mode, Place, SessionId
-from curtainwall.tools.running import CannotDo
+from curtainwall.tools.runners import CannotDo
 
 CONFINED: Final = frozenset({"git", "shell"})
 """The servers whose tools need the confinement; where it is missing they must not be in the catalogue."""
@@ -67,7 +67,7 @@ class Sandboxes:
         own = place.workspace.own and is_beneath(root, place.workspace.path)
         if own:
             # Nobody but its agents puts anything there, so its sockets and pipes are their own.
-            confined = Confinement(cwd=root, sockets=Sockets.ANY)
+            confined = Confinement(cwd=root, as_owner=True, sockets=Sockets.ANY)
             yield Opened(replace(confined, writable=(root,)) if write else replace(confined, readable=((root, root),)))
             return
         workspace = place.workspace.path
@@ -75,21 +75,23 @@ class Sandboxes:
         async with turn:
             notes = await asyncio.shield(self._taken_up(place.session, root))
         if not write:
-            yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)), notes)
+            yield Opened(Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), notes)
         elif place.mode is Mode.BYPASS:
-            yield Opened(Confinement(cwd=root, writable=(root,), hidden=await _fifos(root)), notes)
+            yield Opened(Confinement(cwd=root, as_owner=True, writable=(root,), hidden=await _fifos(root)), notes)
         else:
             async with turn:
                 try:
                     before = await asyncio.to_thread(find_later, root)
                 except TooMany:
                     note = "the project has too many files to be watched, so it is read-only here"
-                    yield Opened(Confinement(cwd=root, readable=((root, root),), hidden=await _fifos(root)), [*notes, note])
+                    yield Opened(Confinement(cwd=root, as_owner=True, readable=((root, root),), hidden=await _fifos(root)), [*notes, note])
                     return
                 # A mount of its own keeps a git directory from being renamed and replaced by another.
                 pinned = tuple(path for path in before.git if git_works)
                 fixed = before.fixed(git_works=git_works)
-                opened = Opened(Confinement(cwd=root, writable=(root, *pinned), fixed=fixed, hidden=await _fifos(root)), notes)
+                opened = Opened(
+                    Confinement(cwd=root, as_owner=True, writable=(root, *pinned), fixed=fixed, hidden=await _fifos(root)), notes
+                )
                 watched = WatchRecord(root, before, fixed)
                 held = await self._written_down(watched)
                 try:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from curtainwall.facts import is_beneath, quoted
 from curtainwall.host import Bounds, ConfinementFailed, run_confined
 from curtainwall.model import SHELL_RUN, CallPermitted, Place, Prepared, ToolResult, may_change_files
-from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.runners import CannotDo, Runner
 from curtainwall.tools.sandbox import Sandboxes
 
 SECONDS: Final = 120

@@ -10,12 +10,14 @@ from pathlib import Path
 import curtainwall
 from curtainwall.agents.builtin import BuiltinAgent
 from curtainwall.agents.builtin.history import Conversation
-from curtainwall.app.config_agents import BUILTIN
-from curtainwall.app.library import Session
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.replaying import replay_session
-from curtainwall.app.wiring import local_user, open_house, set_up
-from curtainwall.app.working import AtWork, agents_at_work
+from curtainwall.compose.agents import AtWork, agents_at_work
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.compose.store import open_store
+from curtainwall.config.agents import BUILTIN
+from curtainwall.host.account import local_user
+from curtainwall.host.home import find_home
+from curtainwall.library.session import Session
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
@@ -27,6 +29,8 @@ from curtainwall.model import (
     TurnStatus,
     session_stream,
 )
+from curtainwall.operations.open import Wanted, open_new
+from curtainwall.operations.replay import Replayed, replay_session
 from tests.support.covers import covers
 from tests.support.talking import Held, Home, Playing, of, playing, run, runs, until
 from tests.support.waiting import eventually, is_gone
@@ -41,6 +45,11 @@ def logged(session: Session) -> int:
     entries = session._work.wired.store.log.read(session_stream(session.id))
     blobs = (path for path in (session._work.wired.setup.home.root / "blobs").rglob("*") if path.is_file())
     return sum(len(entry.payload) for entry in entries) + sum(path.stat().st_size for path in blobs)
+
+
+def replayed(session: curtainwall.Session) -> Replayed:
+    with open_store(find_home()) as store:
+        return replay_session(store, session.id)
 
 
 def see_that_the_log_makes_the_live_conversation(session: Session) -> Conversation:
@@ -77,7 +86,7 @@ def test_two_hundred_turns_cost_the_same_each_and_the_log_makes_the_live_convers
             folded = see_that_the_log_makes_the_live_conversation(session)
             assert len(folded.items) == TURNS * 4
             assert (folded.items, folded.replies) == ([*model.prompts[-1].items, folded.items[-1]], TURNS * 2)
-            assert replay_session(session.id).violations == ()
+            assert replayed(session).violations == ()
 
     run(main())
 
@@ -109,11 +118,11 @@ def test_replay_finds_no_broken_promise_after_compaction_fork_reset_and_interrup
             assert (await reset.send("g")).text == "fresh"
             for each in (session, fork, reset):
                 see_that_the_log_makes_the_live_conversation(each)
-                found = replay_session(each.id)
+                found = replayed(each)
                 assert (found.violations, found.status) == ((), "ready")
             assert model.heard == ["human: g"]
             await session.close()
-            assert replay_session(session.id).violations == ()
+            assert replayed(session).violations == ()
 
     run(main())
 
@@ -143,7 +152,7 @@ def test_fifty_sessions_wait_for_humans_without_a_worker_and_all_go_on_at_once(h
     async def main() -> None:
         by = local_user()
         async with office(model) as work:
-            sessions = [await open_new(work.wired, Wanted(model.name), by) for _ in range(PARKED)]
+            sessions = [await open_new(work.wired.sessions, Wanted(model.name), by) for _ in range(PARKED)]
             for n, session in enumerate(sessions):
                 await work.desk.send(session, SendMessage(by=by, message=MessageId(f"m{n}"), text=f"go {n}"))
                 work.turns.attend(session)

@@ -7,8 +7,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from curtainwall.app.home import Home
-from curtainwall.app.wiring import open_store
+from curtainwall.compose.store import open_store
+from curtainwall.host.home import Home
 from curtainwall.model import ProgramFinished, SessionQuery, session_stream
 from curtainwall.session import lift, replay
 from tests.support.covers import covers

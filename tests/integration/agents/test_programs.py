@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import curtainwall
-from curtainwall.app.library import Session
+from curtainwall.library.session import Session
 from curtainwall.model import (
     ApprovalAsked,
     CallFinished,

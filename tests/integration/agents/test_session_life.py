@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import curtainwall
 from curtainwall.agents.builtin.talk import Delta, ModelFault, Prompt, Reply
-from curtainwall.app.library import Session
+from curtainwall.library.session import Session
 from curtainwall.model import (
     Basis,
     BudgetKind,
@@ -432,6 +433,70 @@ def test_another_process_takes_a_parked_session_up_and_goes_on(home: Home) -> No
     )
     assert (done.returncode, done.stdout) == (0, "first\nsecond\n"), done.stderr
     assert (home.outside / "a").read_text() == "1"
+
+
+@covers("agents.replies-answer-their-message")
+def test_a_message_behind_a_turn_that_waits_is_answered_with_its_own_words_alone(home: Home) -> None:
+    model = playing(runs(ask_outside(home), text="one moment"), "first", "second")
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            assert (await session.send("one")).text == "one moment"
+        async with curtainwall.open_session(model=model, resume=session.id) as again:
+            waiting = await again.send("two")
+            assert (waiting.status, waiting.text, waiting.usage) == (WAITING, "", ())
+            assert (await again.go_on()).text == "", "nobody has answered yet"
+            [ask] = again.pending
+            await again.answer(ask.approval, granted=True)
+            reply = await again.go_on()
+            assert (reply.status, reply.text) == (DONE, "second")
+            assert [turn.text for turn in again.history()] == ["one moment\n\nfirst", "second"]
+            with pytest.raises(CommandRefused, match="no turn runs or waits"):
+                await again.go_on()
+
+    run(main())
+
+
+@dataclass
+class Late(Playing):
+    """Says the first half of its first reply, and the second half when it is let."""
+
+    shown: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        is_first = not self.prompts
+        async for part in super().reply(prompt):
+            if is_first and isinstance(part, Reply):
+                self.shown.set()
+                await self.may_end.wait()
+                yield Delta(" and the late half")
+                whole = f"{part.said.text} and the late half"
+                yield replace(part, said=part.said.model_copy(update={"text": whole}))
+            else:
+                yield part
+
+
+@covers("agents.replies-answer-their-message")
+def test_the_late_words_of_a_stream_that_was_left_are_not_taken_for_the_next_answer(home: Home) -> None:
+    model = Late(["the first half", "the second answer"])
+
+    async def main() -> None:
+        async with curtainwall.open_session(model=model) as session:
+            stream = session.stream("one")
+            assert "".join([await anext(stream)])
+            await model.shown.wait()
+            await stream.aclose()
+            reading = asyncio.create_task(_read(session))
+            await until(session, MessageAccepted, 2)
+            model.may_end.set()
+            assert await reading == "the second answer"
+            assert [turn.text for turn in session.history()] == ["the first half and the late half", "the second answer"]
+
+    async def _read(session: Session) -> str:
+        return "".join([piece async for piece in session.stream("two")])
+
+    run(main())
 
 
 def test_a_session_that_is_left_in_the_middle_of_a_reply_is_asked_again_when_it_is_taken_up(home: Home) -> None:

@@ -86,7 +86,7 @@ def test_an_answer_loads_nothing_that_takes_long(program: Program) -> None:
     command = [sys.executable, "-P", "-X", "importtime", "-m", "curtainwall", "--complete", "bash", "--", "cw", "start", "--resume", ""]
     done = subprocess.run(command, capture_output=True, text=True, env=program.environ, check=True, timeout=60)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "curtainwall.app.completing" in loaded
+    assert "curtainwall.cli.completion" in loaded
     assert not loaded & {"asyncio", "pydantic", "typer", "curtainwall.model", "curtainwall.store"}
 
 

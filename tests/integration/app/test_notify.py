@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.home import find_home
-from curtainwall.app.wiring import open_store
+from curtainwall.compose.store import open_store
+from curtainwall.host.home import find_home
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.ports import free_port

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from curtainwall import serving
-from curtainwall.app.openings import Wanted
-from curtainwall.app.places import HousePlaces
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import CloseSession, Opening, Route, RouteAdded, SessionId, SessionQuery, Who, session_stream
+from curtainwall.operations.open import Wanted
+from curtainwall.operations.places import HousePlaces
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.houses import run
@@ -24,7 +25,7 @@ def test_whoever_first_talks_at_a_place_opens_its_session_and_one_that_ended_mak
     async def check() -> None:
         async with open_house(set_up(environ=program.environ)) as wired:
             attended: list[SessionId] = []
-            places = HousePlaces(wired, attended.append, lambda place: Wanted("demo", routes=(place,)))
+            places = HousePlaces(wired.sessions, attended.append, lambda place: Wanted("demo", routes=(place,)))
             assert places.session_at(ROOM) is None
             led = await asyncio.gather(*(places.lead(ROOM, OLGA) for _ in range(5)))
             assert len(set(led)) == 1

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import Wired
+from curtainwall.compose.gate import Wired
 from curtainwall.model import (
     AgentSpoke,
     ApprovalAnswered,
@@ -24,6 +23,7 @@ from curtainwall.model import (
     SessionQuery,
     session_stream,
 )
+from curtainwall.operations.open import Wanted, open_new
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
@@ -35,7 +35,7 @@ WORKING, WAITING, STEPS = 50, 50, 4
 
 
 async def born(wired: Wired, model: str, mode: Mode) -> SessionId:
-    session = await open_new(wired, Wanted(model, mode=mode, routes=(Route(channel="web", reference=""),)), ANN)
+    session = await open_new(wired.sessions, Wanted(model, mode=mode, routes=(Route(channel="web", reference=""),)), ANN)
     await wired.house.send(session, SendMessage(by=ANN, message=MessageId(wired.house.mint()), text="go"))
     return session
 

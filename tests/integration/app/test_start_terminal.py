@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.app.conftest import Program
 from tests.support.covers import covers
+from tests.support.serving import script_of
 from tests.support.tmux import Tmux
 from tests.support.upstream import KEY, PAUSE, Says, Upstream
 from tests.support.waiting import until
@@ -240,6 +241,34 @@ def test_markdown_is_drawn_as_it_comes_and_messages_queue_meanwhile(program: Pro
     (messages,) = {str(asked.body["messages"]) for asked in talk.asked[1:]}
     assert "a first afterthought" in messages
     assert "a second afterthought'" in messages
+
+
+HTML = """Before.
+
+<div class="x">
+the answer is <b>42</b>
+</div>
+
+<!-- a comment --> and ![a picture](https://pictures.example/p.png)
+
+[hidden]: https://elsewhere.example
+
+After.
+"""
+
+
+@covers("terminal.shows-html-as-text")
+@pytest.mark.parametrize("task", [("go",), ()], ids=["one task", "a conversation"])
+def test_html_in_an_answer_is_shown_as_it_was_written(program: Program, task: tuple[str, ...]) -> None:
+    model = script_of(program.scratch / "script.jsonl", [{"text": HTML}])
+    with program.terminal("start", "--model", model, *task) as screen:
+        if not task:
+            screen.until(READY)
+            screen.enter("go")
+        seen = " ".join(screen.until("After.").replace("┊", "").split())
+        assert '<div class="x"> the answer is <b>42</b> </div>' in seen
+        assert "<!-- a comment --> and !a picture (https://pictures.example/p.png)" in seen
+        assert "[hidden]: https://elsewhere.example" in seen
 
 
 @covers("terminal.real-interrupts")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -110,3 +111,20 @@ def test_what_a_hidden_value_could_do_is_on_the_card(program: Program) -> None:
     (row,) = program.json("approvals", "list")
     assert "evil" not in json.dumps(row)
     assert "$(…${…}…|…)" in row["shown"]
+
+
+@covers("masks.tell-the-user")
+def test_whoever_writes_something_like_a_secret_is_told_and_every_other_word_reaches_the_agent(program: Program) -> None:
+    kept = "authorization: Bearer $TOKEN and password: …; authorization: Digest realm is explained below; then go on"
+    model = script_of(program.scratch / "said.jsonl", [{"text": "done"}, {"text": "done"}])
+    plain = program("start", "--model", model, "--output", "json", kept)
+    assert "masked" not in plain.stderr
+    session = json.loads(plain.stdout)["session"]
+    masked = program("start", "--resume", session, "cookie: sid=abc12345; path=/ and password: hunter22 are old; delete both")
+    assert re.search(
+        r"what looks like a secret in this message is masked, and the agent sees `\[masked:cookie:\w{8}\]`, `\[masked:pass", masked.stderr
+    )
+    lines = map(json.loads, program("sessions", "export", session).stdout.splitlines())
+    said = [line["event"]["text"] for line in lines if line["type"] == "MessageAccepted"]
+    assert said[0] == kept
+    assert re.fullmatch(r"cookie: \[masked:cookie:\w{8}\] and password: \[masked:password:\w{8}\] are old; delete both", said[1])

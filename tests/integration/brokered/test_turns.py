@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.brokered.conftest import MODELS, SHELL, Brokered, configuration
+from tests.integration.brokered.conftest import AGENTS, MODELS, SHELL, Brokered, configuration
 from tests.support.covers import covers
+from tests.support.docker_engine import IMAGE
 from tests.support.upstream import KEY
 from tests.support.waiting import until
 
@@ -32,7 +33,7 @@ async with curtainwall.open_session(agent="claude-code", model="anthropic:claude
 
 
 @covers("agents.told-free-hosts", "brokered.start", "brokered.metered", "brokered.paths", "container.real-agents", "container.remembers")
-@pytest.mark.parametrize("agent", MODELS)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_tool_is_used_through_the_gate_and_the_next_turn_remembers_it(
     agent: str, brokered: Brokered, real_part: Callable[[str], str]
 ) -> None:
@@ -87,6 +88,21 @@ def test_an_ask_is_answered_from_another_process_and_a_denial_goes_back_to_the_a
     assert not (brokered.scratch / "other.txt").exists()
 
 
+@covers("brokered.denied-beforehand")
+@pytest.mark.parametrize("agent", MODELS)
+def test_a_task_that_denies_every_ask_goes_on_to_the_agents_own_words(
+    agent: str, brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    real_part(agent)
+    outside = brokered.scratch / "outside.txt"
+    wish = json.dumps({"path": str(outside), "content": "hello"})
+    done = brokered.start(agent, "--on-ask", "deny", f"CALL write_file {wish}")
+    assert (done["status"], done["pending"]) == ("done", [])
+    assert "the tool says" in done["text"]
+    assert "--on-ask deny" in done["text"], "the agent was told why"
+    assert not outside.exists()
+
+
 @covers("brokered.parks", "brokered.answer-kept")
 def test_an_answer_that_came_while_nobody_was_there_is_kept_and_the_turn_taken_up(
     brokered: Brokered, real_part: Callable[[str], str]
@@ -104,6 +120,49 @@ def test_an_answer_that_came_while_nobody_was_there_is_kept_and_the_turn_taken_u
     assert done["status"] == "done", done
     assert outside.read_text() == "hello"
     assert [event["scope"] for event in (grant["grant"] for grant in brokered.told(session, "GrantGiven"))] == ["once"]
+    assert len(brokered.told(session, "GrantUsed")) == 1
+    assert brokered.json("sessions", "replay", session)["violations"] == []
+
+
+@covers("brokered.hand-over")
+def test_a_message_from_a_second_process_has_its_turn_after_that_of_the_first(brokered: Brokered) -> None:
+    first = brokered.starting(SHELL, "touch begun; while [ ! -e go ]; do sleep 0.1; done; echo first")
+    (row,) = until(brokered.sessions, 60)
+    workspace = brokered.home / "sessions" / row["id"] / "workspace"
+    until((workspace / "begun").exists, 120)
+    second = brokered.begin("start", "--resume", row["id"], "--output", "json", "echo second")
+    until(lambda: len(brokered.told(row["id"], "MessageAccepted")) == 2, 60)
+    (workspace / "go").touch()
+    assert (first.code(120), second.code(120)) == (0, 0), second.err
+    assert (json.loads(first.out)["text"], json.loads(second.out)["text"]) == ("first\n", "second\n")
+    assert brokered.containers() == []
+    assert brokered.json("sessions", "replay", row["id"])["violations"] == []
+
+
+CONNECTS = (
+    "printf 'CONNECT example.com:443 HTTP/1.1\\\\r\\\\nHost: example.com:443\\\\r\\\\n\\\\r\\\\n'"
+    " | socat -t 600 - TCP:127.0.0.1:18080 | head -n 1"
+)
+TUNNELS = '@id("tunnels") permit (principal, action == Action::"use-tool", resource == Tool::"egress.connect");'
+
+
+@covers("brokered.connection-parks")
+def test_an_ask_for_a_connection_stays_open_when_the_task_parks_and_its_answer_counts(brokered: Brokered) -> None:
+    (brokered.home / "policy").mkdir(mode=0o700, exist_ok=True)
+    (brokered.home / "policy" / "tunnels.cedar").write_text(TUNNELS)
+    agent = f'[agents.connector]\nimage = "{IMAGE}"\ncommand = ["sh", "-c", "{CONNECTS}"]\n'
+    brokered.configure(configuration(brokered.provider, agent))
+    parked = json.loads(brokered("start", "--agent", "connector", "--output", "json", "go", fails=True).stdout)
+    assert parked["status"] == "waiting"
+    session, (pending,) = parked["session"], parked["pending"]
+    assert pending["tool"] == "egress.connect"
+    assert brokered.open_approval() == pending["id"], "it is open as long as nobody has answered"
+    brokered("approve", pending["id"])
+    done = brokered.resumed(session)
+    assert done["status"] == "done", done
+    # The machine of the test reaches no such host; whoever is allowed gets as far as to hear that.
+    assert " 502 " in done["text"]
+    assert brokered.told(session, "ApprovalWithdrawn") == []
     assert len(brokered.told(session, "GrantUsed")) == 1
     assert brokered.json("sessions", "replay", session)["violations"] == []
 
@@ -139,6 +198,27 @@ def test_a_process_killed_while_a_human_is_asked_loses_neither_the_ask_nor_the_a
     assert outside.read_text() == "hello"
     assert len(brokered.told(row["id"], "GrantUsed")) == 1
     assert brokered.json("sessions", "replay", row["id"])["violations"] == []
+
+
+@covers("container.ends-with-us")
+@pytest.mark.parametrize("agent", [SHELL, "opencode"])
+def test_a_killed_process_takes_its_container_along_although_nothing_is_started_after_it(
+    agent: str, brokered: Brokered, real_part: Callable[[str], str]
+) -> None:
+    if agent != SHELL:
+        real_part(agent)
+    running = brokered.starting(agent, "HANG word=apple" if agent != SHELL else "echo begun; sleep 900")
+    (container,) = until(lambda: brokered.containers("running"), 120)
+    until(lambda: ("sleep 900" if agent == SHELL else "opencode run") in brokered.engine.docker("top", container), 60)
+    running.kill_everything()
+    until(lambda: brokered.containers("running") == [], 20)
+    assert brokered.containers("exited") == [container]
+
+
+@covers("container.ends-with-us")
+def test_an_agent_that_takes_the_lifeline_for_itself_uses_up_nothing_of_ours(brokered: Brokered) -> None:
+    script = "for n in 1 2 3 4 5 6 7 8; do socat -u UNIX-CONNECT:/run/curtainwall/alive.sock - </dev/null && echo closed; done"
+    assert brokered.start(SHELL, script)["text"] == "closed\n" * 8
 
 
 @covers("brokered.clean")

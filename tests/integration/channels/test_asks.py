@@ -10,11 +10,10 @@ from typing import TypeVar, cast
 
 import pytest
 
-from curtainwall.app.views import view_of
-from curtainwall.channels.asks import Board, Card
-from curtainwall.channels.matrix.asking import Asking, ask_list
+from curtainwall.channels.asks.board import Board, Card
+from curtainwall.channels.matrix.asks import Asking, ask_list
 from curtainwall.channels.matrix.memory import Memory
-from curtainwall.channels.matrix.speaking import Speaking, Words
+from curtainwall.channels.matrix.outbox import Speaking, Words
 from curtainwall.model import (
     AlreadyAnswered,
     Answer,
@@ -38,6 +37,7 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
+from curtainwall.operations.views import view_of
 from curtainwall.runtime import House, NoHooks, SessionGate, SystemClock
 from curtainwall.session import Rules, fold, lift
 from curtainwall.store import SqliteStore

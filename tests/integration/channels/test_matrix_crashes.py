@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
-from curtainwall.app.home import find_home
-from curtainwall.app.machine import examine
-from curtainwall.app.openings import Wanted, open_new, state_of
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.compose.doctor import examine
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.home import find_home
 from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, CallRequest, Route, SessionId, ShownAt, Who
+from curtainwall.operations.open import Wanted, open_new
 from tests.support.covers import covers
 from tests.support.matrix_house import Echo, Served, configure, halting, process, served
 from tests.support.synapse import Person, Synapse, person
@@ -122,7 +123,7 @@ async def asked(room: str) -> tuple[SessionId, ApprovalId]:
     """Let a job ask for something that is shown in a room, while nobody serves."""
     nightly = Who(name="nightly", channel="cron")
     async with open_house(set_up()) as wired:
-        session = await open_new(wired, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
+        session = await open_new(wired.sessions, Wanted("demo", agent="nobody", routes=(Route(channel="matrix", reference=room),)), nightly)
         await wired.gate.request(session, CallRequest(tool="filesystem.read_file", arguments={"path": "/etc/hostname"}), wait=False)
         return session, wired.store.index.approvals(ApprovalQuery(session=session))[0].approval
 
@@ -394,8 +395,8 @@ def test_asks_are_not_shown_in_a_room_that_we_were_sent_out_of_until_we_are_invi
                 assert card.may_answer == "may be answered on web by olga, and at its machine"
                 # Whatever is opened with that room as its place does not count on it either.
                 by, place = Who(name="nightly", channel="cron"), Route(channel="matrix", reference=room)
-                later = await open_new(here.serving.wired, Wanted("demo", routes=(place,)), by)
-                await eventually(lambda: place not in state_of(here.serving.wired, later).routes)
+                later = await open_new(here.serving.wired.sessions, Wanted("demo", routes=(place,)), by)
+                await eventually(lambda: place not in here.serving.wired.sessions.state(later).routes)
             told = f"we are no longer in `{room}`: {'banned' if how == 'ban' else 'sent out'} by {ann.user} (for\\nnow)"
             assert told in capsys.readouterr().err
             found = await asyncio.to_thread(told_by_doctor)
@@ -406,7 +407,7 @@ def test_asks_are_not_shown_in_a_room_that_we_were_sent_out_of_until_we_are_invi
                     await ann.client.room_unban(room, wall)
                 await ann.client.room_invite(room, wall)
                 await eventually(lambda: len(shown(here, room)) == 1)
-                await eventually(lambda: place in state_of(here.serving.wired, later).routes)
+                await eventually(lambda: place in here.serving.wired.sessions.state(later).routes)
                 await ann.joined(room, wall)
                 await ann.say(room, f"/approve {card.approval}")
                 await ann.hears(room, wall, "it is written")

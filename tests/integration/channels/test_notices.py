@@ -5,33 +5,36 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
-from curtainwall.channels.notices import Announcer, Notice, Pace
+from curtainwall.channels.asks.notices import Announcer, Notice, Pace
 from curtainwall.model import AnswerApproval, Route
 from curtainwall.runtime import SystemClock
 from tests.integration.channels.test_asks import ROOM, Stage, stage, there
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
 
+DAY = 86_400_000
+
 
 class TurnedClock:
     """The real time, and as much more as a test says."""
 
     def __init__(self) -> None:
-        self.more = 0
+        self.more = self.set = 0
         self.turned = asyncio.Event()
         self.sleepers = 0
 
     def now(self) -> int:
-        return SystemClock().now() + self.more
+        return SystemClock().now() + self.more + self.set
 
     def elapsed(self) -> int:
-        return self.now()
+        return SystemClock().elapsed() + self.more
 
     def entropy(self, size: int) -> bytes:
         return bytes(size)
 
     async def sleep_until(self, at: int) -> None:
-        while self.now() < at:
+        over = self.elapsed() + at - self.now()
+        while self.now() < at and self.elapsed() < over:
             self.turned.clear()
             self.sleepers += 1
             try:
@@ -41,6 +44,11 @@ class TurnedClock:
 
     def turn(self, millis: int) -> None:
         self.more += millis
+        self.turned.set()
+
+    def jump(self, millis: int) -> None:
+        """Let somebody set the time of day; no time passes."""
+        self.set += millis
         self.turned.set()
 
 
@@ -101,5 +109,30 @@ def test_an_ask_is_told_when_it_has_waited_and_again_while_nobody_answers(tmp_pa
                 await asyncio.gather(rest, return_exceptions=True)
                 other.cancel()
             assert (await wish).result is not None
+
+    run(check())
+
+
+@covers("notify.remind")
+def test_an_ask_is_told_and_told_again_in_time_where_the_clock_is_set_back(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with stage(tmp_path) as it:
+            clock = TurnedClock()
+            wish = it.want(await it.session(ROOM))
+            await until(lambda: there(it.board()))
+            async with aclosing(announcer(it, clock).follow()) as notices:
+                first = asyncio.create_task(next_of(notices))
+                await until(lambda: clock.sleepers)
+                clock.jump(-DAY)
+                await until(lambda: clock.sleepers)
+                clock.turn(60_000)
+                assert (await first).title == "an answer is wanted"
+                again = asyncio.create_task(next_of(notices))
+                await until(lambda: clock.sleepers)
+                clock.jump(-DAY)
+                await until(lambda: clock.sleepers)
+                clock.turn(3_600_000)
+                assert (await again).title == "an answer is still wanted"
+            wish.cancel()
 
     run(check())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.container import Limits, PlainAgent
+from curtainwall.agents.external.container import Limits, PlainAgent
 from curtainwall.model import TurnStatus
 from tests.support.contained import contained
 from tests.support.covers import covers

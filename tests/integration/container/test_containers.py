@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.container import Engine, EngineMissing, Fleet, ImageMissing, Limits, PlainAgent
-from curtainwall.agents.container.owners import Owner
-from curtainwall.agents.container.terms import Wish
+from curtainwall.agents.external.container import Engine, EngineMissing, Fleet, ImageMissing, Limits, PlainAgent
+from curtainwall.agents.external.container.owners import Owner
+from curtainwall.agents.external.container.terms import Wish
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,
@@ -163,9 +163,9 @@ def test_what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not(do
     script = f"""
 import asyncio, os, sys
 from pathlib import Path
-from curtainwall.agents.container import Engine, Fleet, Folders
-from curtainwall.agents.container.owners import Owner
-from curtainwall.agents.container.terms import Wish
+from curtainwall.agents.external.container import Engine, Fleet, Folders
+from curtainwall.agents.external.container.owners import Owner
+from curtainwall.agents.external.container.terms import Wish
 async def leave():
     folders = Folders(*(Path({str(short_path)!r}),) * 4)
     async with Fleet(Engine({docker_engine.address!r})).borrow(Wish("left", "shell", {IMAGE!r}, folders, 1000, 1000), print):
@@ -176,7 +176,7 @@ asyncio.run(leave())
     async def is_left(engine: Engine) -> bool:
         """Leave a container behind. Tests beside this one share the engine: an agent that starts there in between removes it."""
         await asyncio.to_thread(subprocess.run, (sys.executable, "-c", script), check=True, timeout=90, cwd=ROOT)
-        return [each.state for each in await engine.found(SessionId("left"))] == ["running"]
+        return len(await engine.found(SessionId("left"))) == 1
 
     async def story() -> None:
         async with contained(docker_engine, short_path / "home", SHELL) as rig:
@@ -188,8 +188,10 @@ asyncio.run(leave())
             assert len(await rig.engine.found(session)) == 1
             other = Fleet(rig.engine, owner=_someone_else())
             wish = Wish(session, "shell", IMAGE, rig.folders(session), 1000, 1000)
-            with pytest.raises(TryLater, match=r"another process .* runs the agent"):
-                await other.borrow(wish, print).__aenter__()
+            [resting] = await rig.engine.found(session)
+            async with other.borrow(wish, print) as held:
+                assert [each.id for each in await rig.engine.found(session)] == [held.id] != [resting.id], "who works now has its own"
+            await other.close()
 
     run(story())
 

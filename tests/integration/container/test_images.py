@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.container import Engine, Images
+from curtainwall.agents.external.container import Engine, Images
 from curtainwall.model import TryLater
 from tests.support.covers import covers
 from tests.support.docker_engine import IMAGE, DockerEngine

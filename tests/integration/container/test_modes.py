@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from curtainwall.agents.container import Limits, PlainAgent
+from curtainwall.agents.external.container import Limits, PlainAgent
 from curtainwall.model import (
     AnswerApproval,
     ApprovalAsked,

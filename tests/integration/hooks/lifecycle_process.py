@@ -6,7 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
-from curtainwall.app.wiring import hooks_of, open_house, set_up
+from curtainwall.compose.gate import hooks_of, open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import CloseSession, Digest, Limits, Mode, OpenSession, ReadySession, SessionId, Who, Workspace
 
 ANN = Who(name="ann")

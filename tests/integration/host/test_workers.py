@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.home import Home
-from curtainwall.app.machine import examine
+from curtainwall.compose.doctor import examine
 from curtainwall.host import ConfinementFailed, How, confined_worker, find_monty
+from curtainwall.host.home import Home
 from tests.support.bare_program import run_program, write_program
 from tests.support.covers import covers
 from tests.support.repository import ROOT

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from curtainwall.app.mcp_proxy import mcp_socket_of
-from curtainwall.app.wiring import Setup, Wired, open_house, set_up
+from curtainwall.cli.mcp_proxy import mcp_socket_of
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import Setup, set_up
 from curtainwall.host import is_served
 from curtainwall.model import SessionId
 from curtainwall.tools.mcp_in import Door

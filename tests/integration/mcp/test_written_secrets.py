@@ -88,9 +88,13 @@ def test_an_ordinary_word_that_serves_as_a_password_blocks_nothing(tmp_path: Pat
 
 async def asked_for(opened: House, session: SessionId) -> ApprovalAsked:
     """Return the one ask that is open, as people see it."""
-    await until(lambda: len(opened.stores.index.approvals(ApprovalQuery())) == 1)
-    events = [it.event for it in opened.feed.read(session_stream(session))]
-    return next(event for event in reversed(events) if isinstance(event, ApprovalAsked))
+
+    def asks() -> list[ApprovalAsked]:
+        return [it.event for it in opened.feed.read(session_stream(session)) if isinstance(it.event, ApprovalAsked)]
+
+    # The lists have it as soon as it is committed, the feed a moment later.
+    await until(lambda: len(opened.stores.index.approvals(ApprovalQuery())) == 1 and bool(asks()))
+    return asks()[-1]
 
 
 @covers("agents.programs-run-as-they-were-written", "session.nobody-is-asked-about-what-they-cannot-be-shown")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.process import slug
+from curtainwall.agents.external.process import slug
 from curtainwall.model import (
     AskCompaction,
     CallFinished,

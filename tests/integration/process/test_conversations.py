@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.foreign import USED_UP
-from curtainwall.agents.process import Limits
+from curtainwall.agents.external import USED_UP
+from curtainwall.agents.external.process import Limits
 from curtainwall.host import lock_file
 from curtainwall.model import (
     AgentSpoke,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.foreign import SaidTooMuch
-from curtainwall.agents.process import (
+from curtainwall.agents.external import SaidTooMuch
+from curtainwall.agents.external.process import (
     AgentCrashed,
     AgentErred,
     AgentGarbled,
@@ -164,6 +164,24 @@ def test_an_interrupt_keeps_what_was_shown_and_only_a_process_that_does_not_list
             assert [event.text for event in turned.events if isinstance(event, TextStreamed)] == ["half an "]
             assert (await rig.say(session, "next")).text == "message 2: next"
             assert len(list(rig.folders(session).state.glob("started-*"))) == starts
+
+    run(scenario())
+
+
+@covers("process.answers-its-message")
+def test_the_late_answer_to_an_interrupted_message_is_not_taken_for_the_answer_to_the_next(short_path: Path, fake: Path) -> None:
+    async def scenario() -> None:
+        async with processed(short_path, program=fake, limits=Limits(grace=60.0)) as rig:
+            session = await rig.open()
+            before = len(rig.events(session))
+            async with rig.journal.listen(session) as live:
+                await rig.tell(session, fake_claude.LATE)
+                assert (await anext(live)).text == "half an "
+            await rig.house.send(session, InterruptTurn(by=ANN))
+            assert (await rig.ended(session, before)).end.status is TurnStatus.INTERRUPTED
+            assert (await rig.say(session, "next")).text == "message 2: next"
+            assert (await rig.say(session, "last")).text == "message 3: last"
+            assert len(list(rig.folders(session).state.glob("started-*"))) == 1, "it was the same process all the time"
 
     run(scenario())
 

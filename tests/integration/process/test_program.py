@@ -61,6 +61,14 @@ def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provid
     assert any("without anybody being asked: docs.python.org." in body for body in told_of), "it knows what it may reach"
 
 
+@covers("brokered.denied-beforehand")
+def test_a_task_that_denies_every_ask_goes_on_to_the_local_agents_own_words(program: Program) -> None:
+    wish = json.dumps({"path": str(program.scratch / "outside.txt"), "content": "hello"})
+    done = program.json("start", *AGENT, "--on-ask", "deny", f"CALL write_file {wish}", ANTHROPIC_API_KEY=KEY)
+    assert (done["status"], done["pending"]) == ("done", [])
+    assert "--on-ask deny" in done["text"], "the agent was told why, and went on"
+
+
 def test_a_project_of_a_local_agent_is_not_said_to_be_given_away(program: Program) -> None:
     task = 'word=alpha CALL write_file {"path": "made.txt", "content": "x"}'
     done = program("start", *AGENT, "--workspace", ".", "--on-ask", "park", task, fails=True, ANTHROPIC_API_KEY=KEY)

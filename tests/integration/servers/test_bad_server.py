@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,39 @@ def test_whatever_a_server_answers_an_outcome_comes_of_it(tmp_path: Path) -> Non
             # The outcome of a look is in the log a moment after its answer.
             await until(lambda: any(isinstance(event, CallFinished) and event.result.blob for event in events(at.house, at.session)))
             assert await at.value("bad.echo", text="still here") == "still here"
+
+    run(story())
+
+
+def children_reaped() -> int:
+    """Return how much memory the children of this process touched that have ended."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+
+
+@covers("servers.large-answers-hold-nobody-up")
+def test_an_answer_with_a_million_values_is_read_in_another_process_and_passed_on_without_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with desk(tmp_path, *await review(tmp_path, bad_server())) as at:
+            before = children_reaped()
+            assert await at.value("bad.many", values=1_000) == {"content": "many", "structured": {"v": [1] * 1_000}}
+            assert children_reaped() == before, "what is small is read here"
+            told = await at.value("bad.many", values=1_000_000)
+            assert told == {"content": "many", "structured": "[… 1000002 values, left out: at most 20000 are passed on …]"}
+            assert children_reaped() > before
+            parts = await at.value("bad.many", values=50_000, parts=True)
+            assert isinstance(parts, list)
+            assert (len(parts), parts[-1]) == (1_000, "[… 49001 more parts left out …]")
+            assert await at.value("bad.echo", text="," * 25_000) == "," * 25_000, "commas in a text are a text"
+
+    run(story())
+
+
+@covers("servers.large-answers-hold-nobody-up")
+def test_a_message_with_too_many_values_ends_its_server_and_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with desk(tmp_path, *await review(tmp_path, bad_server())) as at:
+            assert "it sent a message of more than 200000 values" in await at.failure("bad.many", values=1_000_000, elsewhere=True)
+            assert await at.value("bad.echo", text="after") == "after"
 
     run(story())
 

@@ -589,11 +589,11 @@ def test_a_house_whose_program_was_replaced_meanwhile_writes_on_by_itself(disk: 
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     command = [sys.executable, "-P", "-m", "tests.support.store_process", "append_until_alone", str(disk.home), A]
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as house:
-        assert line_from(house) == str(copy / "store" / "sqlite.py")
+        assert line_from(house) == str(copy / "store" / "disk" / "store.py")
         # A newer one, of another format.
         schema = copy / "store" / "schema.py"
         schema.write_text(schema.read_text().replace("FORMAT = 4", "FORMAT = 5"))
-        (copy / "store" / "frames.py").touch()
+        (copy / "store" / "disk" / "frames.py").touch()
         tell(house)
         assert line_from(house) == "alone"
     assert disk.open().verify() is None

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from curtainwall import open_teams
-from curtainwall.app.teams import Teams
-from curtainwall.app.wiring import Parts
+from curtainwall.compose.sessions import Parts
+from curtainwall.library.teams import Teams
 from curtainwall.model import Entry, StreamId, session_stream
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
-from curtainwall.store.sqlite import SqliteLog
+from curtainwall.store.disk.store import SqliteLog
 from tests.support.covers import covers
 from tests.support.houses import run, until
 from tests.support.teams import LISTED, TeamHome, pair_sessions

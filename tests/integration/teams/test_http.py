@@ -12,8 +12,8 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from curtainwall.app.serving import Serving, serving
 from curtainwall.model import AnswerApproval, ApprovalQuery, ApprovalRow, CallDenied, SessionQuery, session_stream
+from curtainwall.serve.service import Serving, serving
 from tests.support.covers import covers
 from tests.support.houses import ANN, run
 from tests.support.mcp import ENVELOPE, ERAS
@@ -246,7 +246,7 @@ def test_claude_code_asks_a_team_over_http_as_the_team_whose_token_it_shows(
                 upstream.will(Says(tool="mcp__teams__teams_ask", arguments=(question,)), Says(("they said it",)))
                 assert await claude(upstream.url, OTHER) == {"server": "connected", "result": "they said it"}
                 assert "answer 0" in json.dumps(upstream.asked[-1].body["messages"][-1])
-                (pair,) = house.wired.talk.figures()
+                (pair,) = house.wired.teams.talk.figures()
                 assert str(pair.pair) == "mobile → backend"
                 upstream.will(Says(("I have no such tool",)))
                 refused = await claude(upstream.url, "wrong")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from curtainwall import open_teams
-from curtainwall.app.adopting import lately_on_disk, on_disk
-from curtainwall.app.teams import Teams
-from curtainwall.app.wiring import Parts
+from curtainwall.compose.sessions import Parts
+from curtainwall.library.teams import Teams
 from curtainwall.model import Batch, BudgetKind, HistoryCompacted, RaiseBudget, StreamId, TurnStarted
 from curtainwall.runtime import SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
-from curtainwall.store.sqlite import SqliteLog
+from curtainwall.store.disk.store import SqliteLog
+from curtainwall.teams.adoption import lately_on_disk, on_disk
 from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
@@ -316,10 +316,11 @@ def test_a_pair_that_nobody_uses_counts_as_archived_is_not_got_ready_and_wakes_w
     async def again() -> None:
         async with open_teams() as teams:
             assert [it.status for it in teams.figures()] == ["archived"]
-            assert (len(on_disk(wired_of(teams))), lately_on_disk(wired_of(teams))) == (1, []), "nobody reads it before it is used again"
+            conversations = wired_of(teams).teams
+            assert (len(on_disk(conversations)), lately_on_disk(conversations)) == (1, []), "nobody reads it before it is used again"
             assert (await teams.ask("backend", "second")).text == "message 2: second"
             assert [it.status for it in teams.figures()] == ["active"]
-            assert [it.standing.state for it in lately_on_disk(wired_of(teams))] == ["kept"]
+            assert [it.standing.state for it in lately_on_disk(conversations)] == ["kept"]
 
     run(again())
     assert len(list(short_home.home.glob("sessions/*/state/started-*"))) == 2

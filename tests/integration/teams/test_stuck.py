@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from curtainwall import open_teams
-from curtainwall.app.teams import Teams
+from curtainwall.library.teams import Teams
 from curtainwall.model import AnswerApproval, ApprovalQuery, BudgetKind, CommandRefused, PeerAnswered, PeerStatus, RaiseBudget, TurnFailed
 from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
@@ -198,13 +198,13 @@ def test_an_agent_at_work_is_not_sent_to_sleep_and_one_that_is_stopped_says_by_w
             await until(lambda: bool(list(short_home.home.glob("sessions/*/state/hanging"))))
             (pair,) = pair_sessions(teams)
             with pytest.raises(CommandRefused, match="its agent is at work"):
-                await wired_of(teams).wishes.sleep(pair)
+                await wired_of(teams).teams.requests.sleep(pair)
             behind = await teams.send("backend", "second")
             await teams.cancel("backend", behind.handle)
             assert answers(teams)[-1].answer.text == "it was taken back by nobody on teams"
             await teams.cancel("backend")
             assert (await asking).status == "interrupted"
-            assert await wired_of(teams).wishes.sleep(pair) == "asleep"
+            assert await wired_of(teams).teams.requests.sleep(pair) == "asleep"
             assert (await teams.ask("backend", "third", wait=60)).status == "done"
 
     run(story())

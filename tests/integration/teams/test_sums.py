@@ -10,9 +10,10 @@ from typing import cast
 import pytest
 
 from curtainwall import open_teams
-from curtainwall.channels.teams import Pair, Sum
 from curtainwall.model import BudgetKind, Feed, RaiseBudget, Recorded, SessionId, StreamId, session_stream
 from curtainwall.session import lift
+from curtainwall.teams.pairs import Pair
+from curtainwall.teams.sums import Sum
 from tests.integration.app.conftest import Program, finished, make_program
 from tests.integration.teams.test_stuck import POOR
 from tests.support.covers import covers
@@ -31,8 +32,8 @@ class CutFeed:
     most: int = 10**9
     read_entries: list[int] = field(default_factory=list[int])
 
-    def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
-        found = [it for it in self.entries if after < it.seq <= self.most]
+    def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
+        found = [it for it in self.entries if after < it.seq <= self.most][:limit]
         self.read_entries.append(len(found))
         return found
 
@@ -85,7 +86,7 @@ def test_a_list_writes_down_where_it_left_long_logs_and_goes_by_nothing_that_doe
     async def looked(mark: str) -> None:
         async with open_teams(works=False) as teams:
             often, seldom = pair_sessions(teams)
-            archive, marks = wired_of(teams).archive, wired_of(teams).store.marks
+            archive, marks = wired_of(teams).teams.archive, wired_of(teams).store.marks
             kept = archive.sum(often)
             assert kept is not None
             assert kept.cursor == house_of(teams).feed.head(session_stream(often))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from curtainwall.model import AnswerApproval, ApprovalAsked
-from curtainwall.tools.fetch import FetchLimits
+from curtainwall.tools.fetch.tool import FetchLimits
 from tests.support.covers import covers
 from tests.support.fetching import Web, told, web
 from tests.support.houses import ANN, events, run, until

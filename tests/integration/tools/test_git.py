@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Mode, Prepared, ToolResult
-from curtainwall.tools.git_network import Target, ssh_command
+from curtainwall.tools.git.network import Target, ssh_command
 from tests.support.git_server import GitServer, git, serving
 from tests.support.machines import Machine, permit
 from tests.support.remotes import one_remote
@@ -73,6 +73,8 @@ def test_the_working_directory_is_the_sessions_own(machine: Machine) -> None:
     machine.done("git.init", path="r")
     assert "in no git repository" in machine.fault("git.status")
     assert "not a directory" in machine.fault("git.set_working_dir", path="none")
+    (machine.workspace / f"ghp_{'a1' * 18}").mkdir()
+    assert "which the log does not keep" in machine.fault("git.set_working_dir", path=f"ghp_{'a1' * 18}")
     machine.done("git.set_working_dir", path="r")
     (machine.workspace / "r/sub").mkdir()
     machine.done("git.set_working_dir", path="sub")
@@ -167,6 +169,25 @@ def test_fetch_pull_and_push_go_round(machine: Machine, server: GitServer, tmp_p
     before = len(server.asked)
     machine.done("git.fetch")
     assert len([line for line in server.asked[before:] if line.startswith("POST")]) <= 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can work in a directory that is somebody else's")
+def test_as_root_git_works_in_a_workspace_that_belongs_to_an_agent_and_all_it_makes_is_the_agents(
+    machine: Machine, server: GitServer, tmp_path: Path
+) -> None:
+    os.chown(machine.workspace, 1234, 1234)
+    machine.workspace.chmod(0o700)
+    other = filled(server, "ann/r.git", tmp_path)
+    machine.done("git.clone", url=server.url("ann/r.git"), path="deep/c")
+    git("commit", "--quiet", "--allow-empty", "-m", "theirs", cwd=other)
+    git("push", "--quiet", server.url("ann/r.git"), "main", cwd=other)
+    machine.done("git.set_working_dir", path="deep/c")
+    machine.done("git.fetch")
+    assert "Fast-forward" in machine.done("git.pull") or "theirs" in machine.done("git.log")
+    machine.done("git.checkout", ref="topic", create=True)
+    machine.done("git.push", branch="topic")
+    assert "refs/heads/topic" in git("-C", str(server.root / "ann/r.git"), "for-each-ref")
+    assert {path.lstat().st_uid for path in (machine.workspace, *machine.workspace.rglob("*"))} == {1234}
 
 
 def test_a_push_that_would_lose_commits_is_refused_by_the_remote(machine: Machine, server: GitServer, tmp_path: Path) -> None:

@@ -12,10 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from curtainwall.app.callers import OutsideCaller
-from curtainwall.app.openings import Wanted, open_new
+from curtainwall.channels.web.pages.site import Site
 from curtainwall.channels.web.server import pages
-from curtainwall.channels.web.site import Site
 from curtainwall.model import (
     SYSTEM,
     AgentSpoke,
@@ -34,6 +32,8 @@ from curtainwall.model import (
     TurnStatus,
     Who,
 )
+from curtainwall.operations.open import Wanted, open_new
+from curtainwall.teams.callers import OutsideCaller
 from tests.integration.web.conftest import Screens
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
@@ -90,7 +90,7 @@ def hostile_session(web: Web) -> SessionId:
     name = MARKUP + TRICKS.replace("\0", "")
     model = f"script:{web.scratch}/{MARKUP.replace('/', '')}"
     wanted = Wanted(model, project, name, "nobody", Mode.DEFAULT)
-    session = web.do(open_new(web.served.wired, wanted, Who(name="ann", channel="local")))
+    session = web.do(open_new(web.served.wired.sessions, wanted, Who(name="ann", channel="local")))
     file = project / "<img src=x onerror=alert(1)>.txt"
     file.write_text(MARKUP + TRICKS + ENORMOUS)
     turn = TurnId("t1")
@@ -119,7 +119,7 @@ def hostile_session(web: Web) -> SessionId:
 
 def hostile_conversation(web: Web) -> None:
     """Let somebody talk to the team with the hostile words, in a thread of such a name, and let the job fire once."""
-    caller = OutsideCaller(web.served.wired, Who(name="ann"), "", Mode.BYPASS)
+    caller = OutsideCaller(web.served.wired.teams, web.served.wired.gate, Who(name="ann"), "", Mode.BYPASS)
     told: dict[str, JsonValue] = {"team": "hostile", "question": MARKUP + TRICKS, "thread": MARKUP[:64]}
     answer = web.do(caller.request(caller.session, CallRequest(tool="teams.ask", arguments=told), wait=False))
     assert answer.waiting or answer.result is not None, answer.verdict

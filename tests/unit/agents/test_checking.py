@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from curtainwall.agents.builtin.checking import as_function, placed
+from curtainwall.agents.builtin.type_check import as_function, placed
 
 TRICKS = [
     "x = 1\nprint(x)",

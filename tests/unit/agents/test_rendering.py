@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.agents.builtin.rendering import Prints, read_json
+from curtainwall.agents.builtin.rendered import Prints, read_json
 from tests.support.covers import covers
 
 DEEP = '{"a": ' * 300 + "1" + "}" * 300

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.agents.builtin.valuing import with_value_told
+from curtainwall.agents.builtin.program_value import with_value_told
 from tests.support.covers import covers
 
 

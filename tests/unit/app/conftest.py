@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from curtainwall.app.main import main
-from curtainwall.app.wiring import Wired, local_user, open_house, set_up, workspace_at
+from curtainwall.cli.main import main
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     Answer,
     CallPermitted,
@@ -89,7 +91,7 @@ async def opened(
     session, me = SessionId(wired.house.mint()), local_user()
     wired.setup.home.session(session).prepare()
     command = OpenSession(
-        by=me, session=session, name="test", agent="builtin", model="demo", workspace=workspace_at(workspace, wired.setup, own=own),
+        by=me, session=session, name="test", agent="builtin", model="demo", workspace=wired.setup.workspace_at(workspace, own=own),
         mode=mode, limits=wired.setup.limits, policy=wired.setup.policy.version, routes=routes,
         labels=tuple(LabelSource.model_validate({"label": label, "origin": "a test"}) for label in labels),
     )  # fmt: skip

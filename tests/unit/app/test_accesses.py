@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.container import Adapters
-from curtainwall.app.accesses import accesses, how_to_get, see_that_keys_fit, see_that_team_keys_stand
-from curtainwall.app.config_agents import SHIPPED
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.containers import adapters_of, limits_of
-from curtainwall.app.model_keys import model_secrets
-from curtainwall.app.secret_places import secret_files, secret_variables
-from curtainwall.egress.sentinels import Keyring, Refreshing
+from curtainwall.agents.external.container import Adapters
+from curtainwall.compose.external.containers import adapters_of, limits_of
+from curtainwall.compose.external.providers import accesses, how_to_get, see_that_keys_fit, see_that_team_keys_stand
+from curtainwall.config.agents import SHIPPED
+from curtainwall.config.loader import parse_config
+from curtainwall.config.secret_places import model_secrets, secret_files, secret_variables
+from curtainwall.egress.upstream.sentinels import Keyring, Refreshing
 from curtainwall.host import Unavailable
 from curtainwall.model import Broken, CommandRefused
 from tests.support.covers import covers

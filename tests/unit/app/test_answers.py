@@ -9,9 +9,10 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from curtainwall.app.following import last_lines, lines_as_they_come
-from curtainwall.app.main import PIPE_CLOSED
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.cli.main import PIPE_CLOSED
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.files.tail import last_lines, lines_as_they_come
 from tests.support.covers import covers
 from tests.support.many_asks import ask_often
 from tests.unit.app.conftest import Places, Said, read, session_in

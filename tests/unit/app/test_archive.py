@@ -1,10 +1,11 @@
 """What is remembered of archived conversations, and when it is not gone by."""
 
-from curtainwall.app.archive import Archive, Rest
-from curtainwall.channels.teams import Pair, PairFigures
 from curtainwall.model import SessionId
 from curtainwall.runtime import SystemClock
 from curtainwall.store import MemoryStore
+from curtainwall.teams.archive import Archive, Rest
+from curtainwall.teams.figures import PairFigures
+from curtainwall.teams.pairs import Pair
 from tests.support.houses import house, run
 
 PAIR = Pair(asker="frontend", team="backend")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.completing import TABLE, database
-from curtainwall.app.completion_table import render
-from curtainwall.app.config_agents import SHIPPED
-from curtainwall.app.config_processes import LOCAL
-from curtainwall.app.home import find_home
-from curtainwall.app.main import COMMANDS
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.cli.completion import TABLE, database
+from curtainwall.cli.completion_table import render
+from curtainwall.cli.main import COMMANDS
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.config.agents import LOCAL, SHIPPED
+from curtainwall.host.home import find_home
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, opened, read, session_in
 
@@ -41,7 +41,7 @@ Asked = Callable[..., list[str]]
 
 @covers("cli.completion")
 def test_the_table_is_what_the_commands_say() -> None:
-    assert TABLE.read_text(encoding="utf-8") == render(), "run `python -m curtainwall.app.completion_table`"
+    assert TABLE.read_text(encoding="utf-8") == render(), "run `python -m curtainwall.cli.completion_table`"
 
 
 @covers("cli.completion")
@@ -208,14 +208,14 @@ def test_the_log_is_looked_for_where_every_command_finds_it(places: Places, envi
 @covers("cli.completion-is-quick")
 def test_completing_imports_little() -> None:
     code = (
-        "import sys; sys.argv = ['cw', *'--complete bash -- cw start --resume'.split(), '']; from curtainwall.app.main import main; main()"
+        "import sys; sys.argv = ['cw', *'--complete bash -- cw start --resume'.split(), '']; from curtainwall.cli.main import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules, file=sys.stderr)"], capture_output=True, text=True, check=True
     )
     loaded = set(done.stderr.split())
     assert not loaded & {"typer", "pydantic", "asyncio", "rich", "curtainwall.model", "curtainwall.store"}
-    assert "curtainwall.app.completing" in loaded
+    assert "curtainwall.cli.completion" in loaded
 
 
 @covers("cli.completion")

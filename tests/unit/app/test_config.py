@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config import Config
-from curtainwall.app.config_docs import commented, effective, render
-from curtainwall.app.config_reading import keys_of, load_config, parse_config
-from curtainwall.app.durations import parse_duration, show_duration
+from curtainwall.config.docs import commented, effective, render
+from curtainwall.config.durations import parse_duration, show_duration
+from curtainwall.config.loader import keys_of, load_config, parse_config
+from curtainwall.config.schema import Config
 from curtainwall.model import Broken
 from tests.support.repository import DOCS
 from tests.unit.app.conftest import Places, Said
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_is_what_the_schema_says() -> None:
-    assert (DOCS / "config.md").read_text(encoding="utf-8") == render(), "run `python -m curtainwall.app.config_docs > docs/config.md`"
+    assert (DOCS / "config.md").read_text(encoding="utf-8") == render(), "run `python -m curtainwall.config.docs > docs/config.md`"
     assert all(f"`{key.rpartition('.')[2]}`" in render() for key in keys_of(Config))
 
 

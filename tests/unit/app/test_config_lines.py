@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.app.config_lines import line_of
+from curtainwall.config.loader import line_of
 
 TEXT = """\
 # a comment with lists.hosts = 1

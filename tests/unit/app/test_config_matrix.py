@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.app.config_reading import parse_config
+from curtainwall.config.loader import parse_config
 from tests.support.covers import covers
 
 START = '[channels.matrix]\noperators = ["@ann:example.org"]\n[matrix]\nhomeserver = "https://example.org"\nuser = "@wall:example.org"\n'

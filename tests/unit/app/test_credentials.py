@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config_docs import effective
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.credentials import credential_files, credential_variables, credentials_in
+from curtainwall.config.credentials import credential_files, credential_variables, credentials_in
+from curtainwall.config.docs import effective
+from curtainwall.config.loader import parse_config
 from curtainwall.host import FromCommand, FromEnvironment, FromFile, FromKeyring, Unavailable
 from curtainwall.model import Broken, HostFacts, Scope
 

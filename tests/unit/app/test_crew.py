@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from curtainwall.app.crew import Crew
+from curtainwall.agents.crew import Crew
 from curtainwall.model import NotFound, SessionId, TurnAt, TurnId, TurnResult, TurnStatus
 from tests.support.covers import covers
 from tests.support.talking import run

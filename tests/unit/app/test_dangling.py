@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.dangling import dangling
+from curtainwall.compose.config_checks import dangling
+from curtainwall.config.loader import parse_config
 from tests.unit.app.conftest import Places, Said
 
 PROGRAMS = """

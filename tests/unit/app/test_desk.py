@@ -5,18 +5,22 @@ from typing import Literal
 
 import pytest
 
-from curtainwall.app.crew import Kind
-from curtainwall.app.desk import HouseDesk
-from curtainwall.app.openings import Wanted
-from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.agents.crew import Crew
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import CommandRefused, MessageId, Opening, SendMessage, SessionQuery, Undecided, session_stream
+from curtainwall.operations.desk import HouseDesk, Surface
+from curtainwall.operations.open import Wanted
 from tests.unit.app.conftest import Places, session_in
 
 ADDS = '[[hooks.UserPromptSubmit]]\nhooks = [{type = "command", command = "echo it is Monday"}]\n'
 
 
-def no_kind(agent: str) -> Kind:
-    raise NotImplementedError(agent)
+def desk_in(wired: Wired) -> HouseDesk:
+    """Return a desk in a process that lets no agent work."""
+    surface = Surface(wired.incoming, Crew(wired.sessions.names.of), lambda _: None, lambda *_: "", Wanted("demo"), None)
+    return HouseDesk(wired.sessions, surface)
 
 
 def test_a_message_to_which_a_hook_adds_is_kept_where_the_owner_does_not_decide(places: Places) -> None:
@@ -28,7 +32,7 @@ def test_a_message_to_which_a_hook_adds_is_kept_where_the_owner_does_not_decide(
         async with open_house(set_up()) as wired:
             lease = wired.store.leases.take(stream)
             assert lease is not None, "from here on somebody owns the session who decides nothing"
-            desk = HouseDesk(wired, lambda _: None, no_kind, Wanted("demo"), None)
+            desk = desk_in(wired)
             said = SendMessage(by=local_user(), message=MessageId("m1"), text="hello")
             with pytest.raises(Undecided, match="this is kept"):
                 await desk.send(session, said, "key")
@@ -45,7 +49,7 @@ def test_a_session_with_a_name_that_no_list_could_show_is_not_opened(places: Pla
 
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            desk = HouseDesk(wired, lambda _: None, no_kind, Wanted("demo"), None)
+            desk = desk_in(wired)
             with pytest.raises(CommandRefused, match="a name has 200 letters at most, and this one has 201"):
                 await desk.open(Opening(how=how, of=session, name="x" * 201), local_user())
             assert [row.session for row in wired.store.index.sessions(SessionQuery())] == [session]

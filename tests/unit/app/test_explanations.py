@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.explanations import Explanations
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import Wired, open_house, set_up
+from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import AnswerApproval, ApprovalQuery, CallRequest, Effect, NotFound, SessionId, Who
+from curtainwall.operations.explanations import Explanations
+from curtainwall.operations.open import Wanted, open_new
 from tests.support.houses import until
 from tests.support.talking import Home, home, run
 
@@ -21,7 +22,7 @@ async def wish(wired: Wired, session: SessionId, tool: str, **arguments: str) ->
 
 
 async def opened(wired: Wired) -> SessionId:
-    return await open_new(wired, Wanted("demo", agent="nobody"), ANN)
+    return await open_new(wired.sessions, Wanted("demo", agent="nobody"), ANN)
 
 
 def a_secret(workspace: Path) -> Path:
@@ -33,7 +34,7 @@ def a_secret(workspace: Path) -> Path:
 def test_a_verdict_is_told_with_what_happened_then_and_what_is_so_now(home: Home) -> None:
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            session, explanations = await opened(wired), Explanations(wired)
+            session, explanations = await opened(wired), Explanations(wired.sessions)
             await wish(wired, session, "filesystem.read_file", path=str(home.outside / "a.txt"))
             (approval,) = [row.approval for row in wired.store.index.approvals(ApprovalQuery())]
             asked = explanations.why(session, approval)
@@ -52,7 +53,7 @@ def test_a_verdict_is_told_with_what_happened_then_and_what_is_so_now(home: Home
 def test_without_a_name_the_last_call_is_meant_and_labels_name_the_call_that_set_them(home: Home) -> None:
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            session, explanations = await opened(wired), Explanations(wired)
+            session, explanations = await opened(wired), Explanations(wired.sessions)
             with pytest.raises(NotFound, match="there was no call here yet"):
                 explanations.why(session)
             secret = a_secret(wired.setup.home.session(session).workspace)
@@ -75,7 +76,7 @@ def test_without_a_name_the_last_call_is_meant_and_labels_name_the_call_that_set
 def test_rules_stand_as_the_session_is_and_count_how_often_they_asked(home: Home) -> None:
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            session, explanations = await opened(wired), Explanations(wired)
+            session, explanations = await opened(wired), Explanations(wired.sessions)
             before = {rule.rule: rule for rule in explanations.rules(session)}
             await wish(wired, session, "filesystem.read_file", path=str(home.outside / "a.txt"))
             after = {rule.rule: rule for rule in explanations.rules(session)}

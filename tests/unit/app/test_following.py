@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.app.following import lines_backwards
+from curtainwall.host.files.tail import lines_backwards
 
 NUMBERS = st.lists(st.integers(0, 10**9), max_size=60).map(sorted)
 

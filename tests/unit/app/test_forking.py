@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.forking import fork
-from curtainwall.app.openings import Wanted, open_new, state_of
-from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import CurtainwallError, SessionId
+from curtainwall.operations.fork import fork
+from curtainwall.operations.open import Wanted, open_new
 from tests.support.covers import covers
 from tests.support.waiting import eventually
 from tests.unit.app.conftest import Places
@@ -30,12 +32,12 @@ def written_in(workspace: str) -> Path:
 def test_a_fork_that_is_stopped_at_its_very_commit_keeps_its_workspace(places: Places) -> None:
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            parent = await open_new(wired, Wanted("demo"), local_user())
-            written_in(state_of(wired, parent).workspace.path).write_text("of days")
+            parent = await open_new(wired.sessions, Wanted("demo"), local_user())
+            written_in(wired.sessions.state(parent).workspace.path).write_text("of days")
             before = deciding()
             with closing(sqlite3.connect(places.home / "curtainwall.db", isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
-                forking = asyncio.create_task(fork(wired, parent, local_user()))
+                forking = asyncio.create_task(fork(wired.sessions, parent, local_user()))
                 [name] = await eventually(lambda: deciding() - before)
                 for _ in range(20):
                     await asyncio.sleep(0)
@@ -46,7 +48,7 @@ def test_a_fork_that_is_stopped_at_its_very_commit_keeps_its_workspace(places: P
             with pytest.raises(asyncio.CancelledError):
                 await forking
             made = SessionId(name.removeprefix("actor session:"))
-            assert written_in(state_of(wired, made).workspace.path).read_text() == "of days"
+            assert written_in(wired.sessions.state(made).workspace.path).read_text() == "of days"
 
     asyncio.run(asyncio.wait_for(story(), 120))
 
@@ -54,11 +56,11 @@ def test_a_fork_that_is_stopped_at_its_very_commit_keeps_its_workspace(places: P
 def test_a_fork_that_could_not_be_written_leaves_nothing_behind(places: Places) -> None:
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            parent = await open_new(wired, Wanted("demo"), local_user())
+            parent = await open_new(wired.sessions, Wanted("demo"), local_user())
             (places.home / "blobs").rmdir()
             (places.home / "blobs").write_text("in the way")
             with pytest.raises(CurtainwallError):
-                await fork(wired, parent, local_user())
+                await fork(wired.sessions, parent, local_user())
             assert [path.name for path in (places.home / "sessions").iterdir()] == [parent]
 
     asyncio.run(asyncio.wait_for(story(), 120))

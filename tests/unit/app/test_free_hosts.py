@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.free_hosts import told_hosts
-from curtainwall.app.openings import Wanted, open_new
-from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.compose.free_hosts import told_hosts
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import DisableRule, Mode, RuleId
+from curtainwall.operations.open import Wanted, open_new
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, opened
 
@@ -129,7 +131,7 @@ def test_the_rules_of_its_own_webhook_count_for_a_session(places: Places) -> Non
     async def work() -> list[str]:
         async with open_house(set_up()) as wired:
             wanted = (Wanted("demo"), Wanted("demo", hook="ci"))
-            return [told_hosts(wired, await open_new(wired, each, local_user())) for each in wanted]
+            return [told_hosts(wired, await open_new(wired.sessions, each, local_user())) for each in wanted]
 
     free, narrow = asyncio.run(asyncio.wait_for(work(), 60))
     assert "asked: docs.python.org. " in free

@@ -3,16 +3,15 @@
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from curtainwall.app.home import Home, find_home, user_homes
-from curtainwall.app.keys import existing_key, house_key
-from curtainwall.app.machine import examine
+from curtainwall.compose.doctor import examine
+from curtainwall.config.keys import existing_key, house_key
+from curtainwall.host.home import Home, find_home, user_homes
 from curtainwall.model import Broken, SessionId
+from tests.support.nobody import as_somebody_else
 
 
 def modes(root: Path) -> set[int]:
@@ -47,17 +46,6 @@ def test_a_file_in_place_of_home_is_refused_with_what_to_do(tmp_path: Path) -> N
     (tmp_path / "cw").write_text("")
     with pytest.raises(Broken, match="set CURTAINWALL_HOME"):
         Home(tmp_path / "cw").prepare()
-
-
-@contextmanager
-def as_somebody_else() -> Iterator[None]:
-    """Look as an ordinary user where the tests run as root, who may look into everything."""
-    before = os.geteuid()
-    try:
-        os.seteuid(before or 65534)
-        yield
-    finally:
-        os.seteuid(before)
 
 
 def test_a_home_that_is_closed_to_whoever_looks_is_no_empty_one() -> None:

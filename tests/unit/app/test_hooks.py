@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.config_docs import effective
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.wiring import hooks_of, open_house, set_up, workspace_at
+from curtainwall.compose.gate import hooks_of, open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.config.docs import effective
+from curtainwall.config.loader import parse_config
 from curtainwall.model import CloseSession, CommandRefused, Effect, ExtensionNoted, MessageAccepted, session_stream
 from tests.support.covers import covers
 from tests.support.hooking import command, shell, told
@@ -96,7 +97,7 @@ def test_no_agent_touches_the_file_and_no_workspace_holds_it(places: Places) -> 
     file.write_text("{}")
     configure(places, f'hooks = "{file}"')
     with pytest.raises(CommandRefused, match=r"settings\.json"):
-        workspace_at(places.workspace, set_up(), own=False)
+        set_up().workspace_at(places.workspace, own=False)
 
 
 def test_trusting_shows_the_hooks_asks_and_pins(run: Run, places: Places) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.crew import Crew
-from curtainwall.app.keeper import KEEPER, Keeper
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.agents.crew import Crew
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import SessionId
 from curtainwall.runtime import NoHooks, Turns
+from curtainwall.teams.keeper import KEEPER, Keeper
 from tests.support.covers import covers
 from tests.support.houses import run, until
 
@@ -20,7 +21,7 @@ def test_the_teams_are_kept_again_once_the_log_can_be_watched(tmp_path: Path, ca
         async with open_house(setup) as wired:
             place = setup.home.root / "run" / "watch"
             away = place.rename(tmp_path / "away")
-            keeper = Keeper(wired, Turns(wired.house, lambda _: None, NoHooks(), lambda _: ""), Crew(lambda _: "nobody"))
+            keeper = Keeper(wired.teams, Turns(wired.house, lambda _: None, NoHooks(), lambda _: ""), Crew(lambda _: "nobody"))
             async with keeper.at_work():
                 await until(lambda: "the teams are looked after again in a moment" in caplog.text)
                 assert not keeper.is_keeping
@@ -37,13 +38,13 @@ def test_where_another_process_works_for_the_teams_waking_and_sending_to_sleep_s
         async with open_house(setup) as other, open_house(setup) as wired:
             lease = other.store.leases.take(KEEPER)
             assert lease is not None
-            keeper = Keeper(wired, Turns(wired.house, lambda _: None, NoHooks(), lambda _: ""), Crew(lambda _: "nobody"))
+            keeper = Keeper(wired.teams, Turns(wired.house, lambda _: None, NoHooks(), lambda _: ""), Crew(lambda _: "nobody"))
             async with keeper.at_work():
                 told = "another process works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
                 # Its taker begins with the loop's next turn.
                 await asyncio.sleep(0)
-                assert await wired.wishes.wake(SessionId("s")) == told
-                assert await wired.wishes.sleep(SessionId("s")) == told
+                assert await wired.teams.requests.wake(SessionId("s")) == told
+                assert await wired.teams.requests.sleep(SessionId("s")) == told
             lease.release()
 
     run(story())

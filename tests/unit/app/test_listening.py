@@ -6,8 +6,8 @@ import socket
 import pytest
 from starlette.applications import Starlette
 
-from curtainwall.app.listening import Listening, Spot
 from curtainwall.model import TryLater
+from curtainwall.serve.http.listener import Listening, Spot
 from tests.support.waiting import eventually
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from curtainwall.app.metering import TurnMeter
+from curtainwall.compose.external.meter import TurnMeter
 from curtainwall.egress import Counted, Dialect, Ended, ModelCall
 from curtainwall.model import (
     Basis,

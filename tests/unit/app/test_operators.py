@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from curtainwall.app.wiring import local_user
+from curtainwall.host.account import local_user
 from curtainwall.model import Route
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, read, session_in

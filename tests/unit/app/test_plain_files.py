@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config_reading import load_config
-from curtainwall.app.plain_files import read_plain
-from curtainwall.app.web_people import web_tokens
-from curtainwall.app.wiring import set_up
+from curtainwall.compose.setup import set_up
+from curtainwall.config.loader import load_config
+from curtainwall.config.plain_files import read_plain
+from curtainwall.config.web_people import web_tokens
 from curtainwall.model import Broken
 from tests.unit.app.conftest import Places
 

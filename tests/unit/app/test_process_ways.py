@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from curtainwall.app.process_ways import Present
+from curtainwall.compose.external.process_access import Present
 from curtainwall.egress import Reach, ReachKind
 from curtainwall.model import CallRequest, CommandRefused, HostFacts, Scope, SessionId
 from tests.support.covers import covers

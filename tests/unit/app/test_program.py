@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from curtainwall import __version__
-from curtainwall.app.completing import TABLE, Described
-from curtainwall.app.main import COMMANDS
-from curtainwall.app.screen import paint
-from curtainwall.app.serving import SERVICES
 from curtainwall.channels.terminal import wants_colour
+from curtainwall.cli.completion import TABLE, Described
+from curtainwall.cli.main import COMMANDS
+from curtainwall.cli.screen import paint
+from curtainwall.serve.service import SERVICES
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, read, session_in
 
@@ -209,11 +209,11 @@ EARLY = """
 import os, signal, sys
 class Interrupts:
     def find_spec(self, name, path, target=None):
-        if name == "curtainwall.app.main":
+        if name == "curtainwall.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupts())
 sys.argv = ["curtainwall", "sessions", "list"]
-from curtainwall.app.entry import program
+from curtainwall.cli.entry import program
 program()
 """
 
@@ -238,7 +238,7 @@ def test_ctrl_c_while_the_program_is_still_loading_ends_it_without_a_word(places
 
 def test_ctrl_c_once_the_program_has_loaded_is_for_whatever_runs(places: Places) -> None:
     """Whoever is in the middle of something hears of it, and can leave in order."""
-    late = EARLY.replace('"curtainwall.app.main"', '"curtainwall.app.commands.sessions"')
+    late = EARLY.replace('"curtainwall.cli.main"', '"curtainwall.cli.commands.sessions"')
     told = late.replace("program()\n", "import atexit\natexit.register(lambda: print('in order'))\nprogram()\n")
     ended = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False, cwd=places.workspace)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "in order\n", "")
@@ -246,9 +246,9 @@ def test_ctrl_c_once_the_program_has_loaded_is_for_whatever_runs(places: Places)
 
 def test_every_way_in_begins_with_the_lines_that_make_ctrl_c_quiet() -> None:
     scripts = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["scripts"]
-    assert set(scripts.values()) == {"curtainwall.app.entry:program"}
+    assert set(scripts.values()) == {"curtainwall.cli.entry:program"}
     loaded = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "import curtainwall.app.entry"], capture_output=True, text=True, check=True
+        [sys.executable, "-X", "importtime", "-c", "import curtainwall.cli.entry"], capture_output=True, text=True, check=True
     )
     assert not re.search(r"\| +(typing|typer|asyncio|pydantic)$", loaded.stderr, re.MULTILINE), "what is slow comes after them"
 
@@ -299,7 +299,7 @@ def test_a_fault_of_ours_is_one_line_and_shows_itself_on_demand(run: Run, monkey
 
 def test_small_questions_import_little(places: Places) -> None:
     code = (
-        "import sys; sys.argv = ['curtainwall', *{!r}]; from curtainwall.app.main import main; main(); print(*sys.modules, file=sys.stderr)"
+        "import sys; sys.argv = ['curtainwall', *{!r}]; from curtainwall.cli.main import main; main(); print(*sys.modules, file=sys.stderr)"
     )
     for words, banned in (
         (["--version"], ("typer", "pydantic")),
@@ -311,15 +311,15 @@ def test_small_questions_import_little(places: Places) -> None:
 
 
 def test_what_is_served_loads_matrix_only_where_it_is_configured() -> None:
-    code = f"import sys; [__import__(f'curtainwall.app.{{name}}_service') for name in {SERVICES}]; print(*sys.modules)"
+    code = f"import sys; [__import__(name) for name in {list(SERVICES.values())}]; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {"starlette", "curtainwall.app.matrix_service"} <= set(done.stdout.split())
+    assert {"starlette", "curtainwall.serve.matrix.service"} <= set(done.stdout.split())
     assert not {"nio", "curtainwall.channels.matrix"} & set(done.stdout.split())
 
 
 def test_a_command_looks_for_garbage_but_not_in_what_it_imported(places: Places) -> None:
     told = "import atexit, gc, sys; atexit.register(lambda: print(gc.isenabled(), gc.get_freeze_count() > 10_000, file=sys.stderr))"
-    code = f"{told}; sys.argv = ['curtainwall', 'sessions', 'list']; from curtainwall.app.entry import program; program()"
+    code = f"{told}; sys.argv = ['curtainwall', 'sessions', 'list']; from curtainwall.cli.entry import program; program()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.split()[-2:] == ["True", "True"]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.home import Home
-from curtainwall.app.protected import protection_of
-from curtainwall.app.wiring import set_up, workspace_at
+from curtainwall.compose.protection import protection_of
+from curtainwall.compose.setup import set_up
+from curtainwall.host.home import Home
 from curtainwall.model import Broken, CommandRefused, Role, Workspace
 from curtainwall.policy import Protection
 from tests.unit.app.conftest import Places
@@ -61,13 +61,13 @@ def test_a_workspace_around_or_in_a_protected_path_is_refused(places: Places) ->
     for path in (places.user, places.user / ".ssh" / "x", places.home, places.home / "sessions", places.home.parent, Path("/")):
         for own in (True, False):
             with pytest.raises(CommandRefused, match="protected path"):
-                workspace_at(path, setup, own=own)
+                setup.workspace_at(path, own=own)
     with pytest.raises(CommandRefused, match="protected path"):
-        workspace_at(places.home / "sessions" / "abc" / "workspace", setup, own=False)
+        setup.workspace_at(places.home / "sessions" / "abc" / "workspace", own=False)
 
 
 def test_other_directories_and_the_sessions_own_are_workspaces(places: Places) -> None:
     setup = set_up()
     (places.workspace / "link").symlink_to(places.user / "project")
-    assert workspace_at(places.workspace / "link", setup, own=False).path == str(places.user / "project")
-    assert workspace_at(places.home / "sessions" / "abc" / "workspace", setup, own=True).own
+    assert setup.workspace_at(places.workspace / "link", own=False).path == str(places.user / "project")
+    assert setup.workspace_at(places.home / "sessions" / "abc" / "workspace", own=True).own

@@ -3,8 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from curtainwall.app.reaching import AtTheGate
-from curtainwall.app.session_tools import session_runners
+from curtainwall.compose.external.reach import AtTheGate
 from curtainwall.egress import Reach, ReachKind
 from curtainwall.model import (
     AnswerApproval,
@@ -23,6 +22,7 @@ from curtainwall.model import (
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
+from curtainwall.tools.session_tools import session_runners
 from tests.support.covers import covers
 from tests.support.houses import ANN, events, house, open_session, until
 from tests.support.mcp import native

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.openings import Wanted, open_new, reset
-from curtainwall.app.wiring import local_user, open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import SessionId, session_stream
+from curtainwall.operations.open import Wanted, open_new, reset
 from tests.support.covers import covers
 from tests.support.stores import batch, spoke
 from tests.unit.app.conftest import Places, Said
@@ -23,8 +25,8 @@ PAGE = 4096
 async def _first_and_its_heir() -> SessionId:
     """Return a session whose workspace was left to another one, which has much to say."""
     async with open_house(set_up()) as wired:
-        first = await open_new(wired, Wanted("demo"), local_user())
-        heir = session_stream(await reset(wired, first, local_user()))
+        first = await open_new(wired.sessions, Wanted("demo"), local_user())
+        heir = session_stream(await reset(wired.sessions, first, local_user()))
         (wired.setup.home.session(first).workspace / "work").write_text("of the heir")
         for _ in range(60):
             await wired.store.log.append(batch(heir, wired.store.log.head(heir), spoke("x" * 2_000)))

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.explanations import Explanations
-from curtainwall.app.forking import fork
-from curtainwall.app.openings import Wanted, open_new, reset, state_of
-from curtainwall.app.wiring import open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
 from curtainwall.model import Broken, CallRequest, Effect, SessionId, Who
+from curtainwall.operations.explanations import Explanations
+from curtainwall.operations.fork import fork
+from curtainwall.operations.open import Wanted, open_new, reset
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said
 
@@ -42,17 +43,19 @@ def test_the_rules_of_a_job_hold_in_its_sessions_and_in_what_comes_of_them_and_i
 
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            explanations = Explanations(wired)
+            explanations = Explanations(wired.sessions)
 
             def has_it(session: SessionId) -> bool:
                 return "no-writing" in [it.rule for it in explanations.rules(session)]
 
-            strict = await open_new(wired, Wanted("demo", job="strict"), CRON)
-            free = await open_new(wired, Wanted("demo", job="free"), CRON)
-            copy = (await fork(wired, strict, Who(name="ann"))).session
-            fresh = await reset(wired, strict, Who(name="ann"))
+            strict = await open_new(wired.sessions, Wanted("demo", job="strict"), CRON)
+            free = await open_new(wired.sessions, Wanted("demo", job="free"), CRON)
+            copy = (await fork(wired.sessions, strict, Who(name="ann"))).session
+            fresh = await reset(wired.sessions, strict, Who(name="ann"))
             assert [has_it(session) for session in (strict, copy, fresh, free)] == [True, True, True, False]
-            versions = {session: opened.policy for session in (strict, copy, fresh, free) if (opened := state_of(wired, session).opened)}
+            versions = {
+                session: opened.policy for session in (strict, copy, fresh, free) if (opened := wired.sessions.state(session).opened)
+            }
             assert len({versions[session] for session in (strict, copy, fresh)}) == 1
             assert versions[free] == wired.setup.policy.version != versions[strict]
 
@@ -67,12 +70,12 @@ def test_sessions_of_a_job_that_is_gone_do_nothing_until_it_is_back(places: Plac
 
     async def story() -> None:
         async with open_house(set_up()) as wired:
-            strict = await open_new(wired, Wanted("demo", job="strict"), CRON)
-            copy = (await fork(wired, strict, Who(name="ann"))).session
+            strict = await open_new(wired.sessions, Wanted("demo", job="strict"), CRON)
+            copy = (await fork(wired.sessions, strict, Who(name="ann"))).session
             assert (await wired.gate.request(strict, LOOK)).verdict.effect is Effect.ALLOW
             (places.home / "config.toml").write_text(left)
             wired.in_force.take(set_up())
-            other = await open_new(wired, Wanted("demo"), Who(name="ann"))
+            other = await open_new(wired.sessions, Wanted("demo"), Who(name="ann"))
             for session in (strict, copy):
                 denied = (await wired.gate.request(session, LOOK)).verdict
                 assert (denied.effect, denied.because) == (Effect.DENY, ("job-gone",))
@@ -101,15 +104,17 @@ def test_the_rules_of_a_webhook_hold_in_its_sessions_and_in_what_comes_of_them_a
                 verdict = (await wired.gate.request(session, request)).verdict
                 return verdict.effect, verdict.because
 
-            strict = await open_new(wired, Wanted("demo", hook="strict"), SENDER)
-            copy = (await fork(wired, strict, Who(name="ann"))).session
-            fresh = await reset(wired, strict, Who(name="ann"))
+            strict = await open_new(wired.sessions, Wanted("demo", hook="strict"), SENDER)
+            copy = (await fork(wired.sessions, strict, Who(name="ann"))).session
+            fresh = await reset(wired.sessions, strict, Who(name="ann"))
             for session in (strict, copy, fresh):
                 assert await effect(session, WRITE) == (Effect.DENY, ("no-writing",))
-                opened = state_of(wired, session).opened
+                opened = wired.sessions.state(session).opened
                 assert opened is not None
                 assert opened.policy != wired.setup.policy.version, "the log tells that other rules hold"
-            free = [await open_new(wired, wanted, SENDER) for wanted in (Wanted("demo", hook="free"), Wanted("demo", job="strict"))]
+            free = [
+                await open_new(wired.sessions, wanted, SENDER) for wanted in (Wanted("demo", hook="free"), Wanted("demo", job="strict"))
+            ]
             assert [(await effect(session, WRITE))[0] for session in free] == [Effect.ALLOW, Effect.ALLOW]
             (places.home / "config.toml").write_text(tables.replace("hooks.strict", "hooks.renamed"))
             wired.in_force.take(set_up())

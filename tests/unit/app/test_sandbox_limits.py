@@ -1,7 +1,7 @@
 import pytest
 
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.sandbox_limits import share_limits
+from curtainwall.compose.sandboxes import share_limits
+from curtainwall.config.loader import parse_config
 from curtainwall.host import MIB, limits_of_this_machine
 
 

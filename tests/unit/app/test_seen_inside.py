@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from curtainwall.app.mounted import mounted_labels
-from curtainwall.app.seen_inside import SeenInside
+from curtainwall.compose.external.mounted import mounted_labels
+from curtainwall.compose.external.seen_inside import SeenInside
 from curtainwall.model import Answer, CallId, CallRequest, Effect, SessionId, ToolResult, Verdict
 from tests.support.covers import covers
 from tests.support.policies import policy, session

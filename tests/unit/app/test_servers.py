@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from curtainwall.app.config_reading import load_config
-from curtainwall.app.servers import needs_of
+from curtainwall.compose.servers import needs_of
+from curtainwall.config.loader import load_config
 from tests.support.servers import TOOL_SERVER
 from tests.unit.app.conftest import Places, Said
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from curtainwall.app.services import FIRST_PAUSE, LONGEST_PAUSE, Supervisor
 from curtainwall.model import Broken
+from curtainwall.serve.supervisor import FIRST_PAUSE, LONGEST_PAUSE, Supervisor
 from tests.support.houses import run, until
 
 

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.copying import copy_tree
-from curtainwall.app.exports import export_lines, read_export
-from curtainwall.app.forking import fork
-from curtainwall.app.openings import reset, state_of
-from curtainwall.app.removing import remove_tree
-from curtainwall.app.wiring import Parts, Wired, local_user, open_house, set_up
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.sessions import Parts
+from curtainwall.compose.setup import set_up
+from curtainwall.host.account import local_user
 from curtainwall.model import (
     SYSTEM,
     AddLabels,
@@ -40,9 +38,15 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
+from curtainwall.operations.copy_tree import copy_tree
+from curtainwall.operations.exports import export_lines, read_export
+from curtainwall.operations.fork import fork
+from curtainwall.operations.open import reset
+from curtainwall.operations.remove import remove_tree
+from curtainwall.operations.sessions import Sessions
 from curtainwall.runtime import SystemClock
 from curtainwall.store import MemoryStore
-from curtainwall.store.memory import MemoryLog
+from curtainwall.store.in_memory.store import MemoryLog
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said, opened, read, session_in
 
@@ -283,7 +287,9 @@ def test_a_fork_takes_history_and_labels_and_leaves_grants_and_modes(run: Run, p
 
 @covers("sessions.a-past-comes-whole")
 @pytest.mark.parametrize("how", [fork, reset])
-def test_a_session_with_a_past_is_opened_in_one_commit(places: Places, how: Callable[[Wired, SessionId, Who], Awaitable[object]]) -> None:
+def test_a_session_with_a_past_is_opened_in_one_commit(
+    places: Places, how: Callable[[Sessions, SessionId, Who], Awaitable[object]]
+) -> None:
     """Killed between two commits, it would be completed without its past by whoever comes next."""
     written: list[set[str]] = []
 
@@ -298,7 +304,7 @@ def test_a_session_with_a_past_is_opened_in_one_commit(places: Places, how: Call
         async with open_house(set_up(), parts=Parts(store=store)) as wired:
             session = await opened(wired, places.workspace)
             written.clear()
-            await how(wired, session, local_user())
+            await how(wired.sessions, session, local_user())
 
     asyncio.run(story())
     assert [each for each in written if each] == [{"SessionOpened", "HistoryInherited", "SessionReady"}]
@@ -312,10 +318,10 @@ def test_a_fork_has_every_label_that_its_parent_got_while_it_was_copied(places: 
     async def story() -> None:
         async with open_house(set_up(), parts=Parts(store=MemoryStore(SystemClock()))) as wired:
             parent = await opened(wired, places.workspace)
-            forking = asyncio.create_task(fork(wired, parent, local_user()))
+            forking = asyncio.create_task(fork(wired.sessions, parent, local_user()))
             await asyncio.sleep(0)
             await wired.house.send(parent, AddLabels(by=SYSTEM, labels=(LabelSource(label=Label("sensitive"), origin="/etc/x"),)))
-            assert Label("sensitive") in state_of(wired, (await forking).session).labels
+            assert Label("sensitive") in wired.sessions.state((await forking).session).labels
 
     asyncio.run(story())
 

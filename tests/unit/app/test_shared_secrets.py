@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.shared_secrets import faults_in_secrets, shared_secret
+from curtainwall.config.loader import parse_config
+from curtainwall.config.shared_secrets import faults_in_secrets, shared_secret
 from curtainwall.model import Broken
 from tests.unit.app.conftest import Places, Said
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.app.tables import breadth, laid_out
+from curtainwall.cli.tables import breadth, laid_out
 
 HEADS = ("session", "changed", "name")
 ROWS = [("1m7gsd7ykzy0r6cj", "2026-11-15 23:41:48 UTC", "a name of several words"), ("1m7gsd6fnysx9h1m", "2026-11-15 23:41:46 UTC", "")]

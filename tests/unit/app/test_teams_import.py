@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.config_reading import load_config
-from curtainwall.app.teams_import import import_teams
+from curtainwall.cli.teams_import import import_teams
+from curtainwall.config.loader import load_config
 from curtainwall.model import Broken, CommandRefused, Mode
 from tests.support.covers import covers
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from curtainwall.app.config_reading import parse_config
-from curtainwall.app.unshown import unshown_targets
+from curtainwall.compose.config_checks import unshown_targets
+from curtainwall.config.loader import parse_config
 from tests.support.covers import covers
 from tests.unit.app.conftest import Places, Said
 

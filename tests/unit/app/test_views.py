@@ -1,7 +1,7 @@
 """A session's state as channels show it."""
 
-from curtainwall.app.views import view_of
 from curtainwall.model import MessageAccepted, MessageId
+from curtainwall.operations.views import view_of
 from curtainwall.session import fold
 from tests.support.given import ANN, NOW, ready
 

@@ -8,12 +8,12 @@ from contextlib import closing
 
 import pytest
 
-from curtainwall.app.config_web import WebSection
-from curtainwall.app.home import find_home
-from curtainwall.app.services import INSTANCE
-from curtainwall.app.web_listener import announced, require_listener
+from curtainwall.compose.store import SERVING
+from curtainwall.config.web import WebSection
+from curtainwall.host.home import find_home
 from curtainwall.model import TryLater
 from curtainwall.runtime import SystemClock
+from curtainwall.serve.web.listener import announced, require_listener
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from tests.support.covers import covers
@@ -54,7 +54,7 @@ def test_there_is_no_link_while_nothing_serves_or_somebody_else_holds_the_port(r
         refused()
         # A `serve` that could not get the port holds the home all the same.
         with closing(SqliteStore.open(places.home, SystemClock(), decode=lift)) as store:
-            assert store.leases.take(INSTANCE)
+            assert store.leases.take(SERVING)
             refused()
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from curtainwall.app.wishes import Wishes
 from curtainwall.model import SessionId, TryLater
+from curtainwall.teams.requests import Wishes
 from tests.support.houses import run, until
 
 SESSION = SessionId("s")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from curtainwall.channels.cards import ask_in_a_line, call_in_words, card_lines, says_more, whole_card
+from curtainwall.channels.asks.cards import ask_in_a_line, call_in_words, card_lines, says_more, whole_card
 from curtainwall.model import ApprovalId, CallId, PendingAsk, RuleId, Subject, ToolEffect
 from tests.support.covers import covers
 from tests.support.given import NOW, fetch, subject, write

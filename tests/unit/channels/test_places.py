@@ -2,9 +2,10 @@
 
 import pytest
 
-from curtainwall.channels.places import origin_of, parse_place, series_of
-from curtainwall.channels.teams import Pair
+from curtainwall.channels.places import origin_of, series_of
 from curtainwall.model import Route
+from curtainwall.model.people import parse_place
+from curtainwall.teams.pairs import Pair
 
 
 def place(channel: str, reference: str) -> Route:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.plain import GOES_ON, breadth, exact_rows, plain, plain_line, short
+from curtainwall.channels.text.plain import GOES_ON, breadth, exact_rows, plain, plain_line, short
 from curtainwall.session import inert
 from tests.support.covers import covers
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.saying import Saying
+from curtainwall.channels.text.message import Saying
 from tests.support.covers import covers
 
 WORDS = st.lists(st.text("ab \n", min_size=1, max_size=5), max_size=8)

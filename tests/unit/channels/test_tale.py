@@ -1,7 +1,5 @@
 """What events tell someone who only listens: the same as the session itself would say."""
 
-from curtainwall.channels.changes import Change, changes_of
-from curtainwall.channels.tale import Tale
 from curtainwall.model import (
     AnswerApproval,
     BudgetKind,
@@ -13,6 +11,8 @@ from curtainwall.model import (
     TurnStatus,
     WithdrawMessage,
 )
+from curtainwall.operations.changes import Change, changes_of
+from curtainwall.operations.tale import Tale
 from tests.support.covers import covers
 from tests.support.desks import Hand, MemoryDesk
 from tests.support.given import ANN, PROJECT, SESSION, delete, fetch, move, push, read, ready, run, write
@@ -103,3 +103,9 @@ def test_changes_are_told_by_what_a_call_does_to_files() -> None:
     assert changes_of(push("github.com/a/b")) == ()
     assert changes_of(run("rm x")) == ()
     assert changes_of(read("/a")) == ()
+
+
+def test_what_is_put_beside_the_conversation_waits_in_no_queue() -> None:
+    desk = MemoryDesk(*ready(PROJECT))
+    desk.do(SendMessage(by=ANN, message=MessageId("m1"), text="by the way", role="context"))
+    assert tale_of(desk).queue == {}

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from curtainwall.channels.teams import Caller
-from curtainwall.channels.teams.calls import Call, Ending
 from curtainwall.model import MessageId, PeerAnswer, PeerStatus, SessionId
+from curtainwall.teams.calls import Call, Ending
+from curtainwall.teams.talk import Caller
 from tests.support.stores import permitted
 
 

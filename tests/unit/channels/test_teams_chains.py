@@ -5,7 +5,6 @@ from typing import cast
 
 import pytest
 
-from curtainwall.channels.teams import Chain
 from curtainwall.model import (
     AnyEvent,
     CallFinished,
@@ -32,6 +31,7 @@ from curtainwall.model import (
     Verdict,
     session_stream,
 )
+from curtainwall.teams.chains import Chain
 from tests.support.given import NOW, read
 
 FIRST, DATA = SessionId("first"), SessionId("data")
@@ -44,9 +44,9 @@ class Logs:
     def __init__(self) -> None:
         self.events: list[AnyEvent] = []
 
-    def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
+    def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
         told = self.events if stream == session_stream(FIRST) else []
-        return [Recorded(stream, seq, event) for seq, event in enumerate(told, 1) if seq > after]
+        return [Recorded(stream, seq, event) for seq, event in enumerate(told, 1) if seq > after][:limit]
 
 
 def begun(call: str, tool: str) -> tuple[AnyEvent, ...]:

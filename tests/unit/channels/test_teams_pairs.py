@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.teams import Pair
 from curtainwall.model import Route
+from curtainwall.teams.pairs import Pair
 
 NAMES = st.text(min_size=1, max_size=12)
 PARTS = st.lists(st.text("ab/%", min_size=1, max_size=3), min_size=3, max_size=3)

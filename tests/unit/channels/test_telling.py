@@ -4,8 +4,7 @@ from typing import get_args
 
 import pytest
 
-from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import tell, tell_change
+from curtainwall.channels.asks.event_lines import tell, tell_change
 from curtainwall.model import (
     AnyEvent,
     ApprovalAnswered,
@@ -40,18 +39,23 @@ from curtainwall.model import (
     ModelFailed,
     Payload,
     PermitId,
+    RefusedRequest,
+    ReportedUse,
+    RequestsRefused,
     RuleDisabled,
     RuleEnabled,
     RuleId,
     SessionClosed,
     SessionRenamed,
     TextStreamed,
+    ToolUsesReported,
     TurnEnded,
     TurnId,
     TurnStatus,
     Verdict,
     held_noted,
 )
+from curtainwall.operations.tale import Tale
 from tests.support.given import ANN, BOB, NOW, fetch, source
 
 CALL, PERMIT, TURN, ASK = CallId("c1"), PermitId("p1"), TurnId("t1"), ApprovalId("abc123")
@@ -112,6 +116,20 @@ def test_a_label_is_told_once_with_what_set_it() -> None:
         (BudgetExhausted(at=NOW, kind=BudgetKind.SECONDS, used=100, limit=100), "`/budget seconds 200` allows more"),
         (LoopDetected(at=NOW, call=CALL, what="repeat", count=21), "the same call, 21 times"),
         (DenialsCounted(at=NOW, count=7), "7 more calls were denied"),
+        (
+            RequestsRefused(at=NOW, requests=(RefusedRequest(kind="key", host=EVIL, method="POST", path="/p", reason=EVIL, key="[m]"),)),
+            "✗ the network proxy refused POST x\\x1b[2J y/p with key [m]: x",
+        ),
+        (
+            RequestsRefused(at=NOW, requests=(RefusedRequest(kind="host", host="h", reason="no", count=2),), more=1),
+            "refused h, 2 times: no; 1 more request",
+        ),
+        (RequestsRefused(at=NOW, more=1_000), "the network proxy refused 1,000 requests"),
+        (
+            ToolUsesReported(at=NOW, turn=TURN, uses=(ReportedUse(tool="Bash", arguments=EVIL),)),
+            "· the agent says it used its own tools: Bash x\\x1b[2J y",
+        ),
+        (ToolUsesReported(at=NOW, turn=TURN, more=7), "the agent says it used its own tools: 7 times"),
         (HistoryCompacted(at=NOW, trigger="asked", before=9_000, after=900, upto=3, summary=Payload()), "9,000 tokens became 900"),
         (CompactionSkipped(at=NOW, why=EVIL), "nothing was summarised: x"),
         (SessionClosed(at=NOW, reason=EVIL, by=ANN), "the session is closed: x"),

@@ -64,8 +64,8 @@ class Told:
     def __init__(self, *events: AnyEvent) -> None:
         self._events = events
 
-    def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
-        return [Recorded(stream, seq, event) for seq, event in enumerate(self._events, 1) if seq > after]
+    def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
+        return [Recorded(stream, seq, event) for seq, event in enumerate(self._events, 1) if seq > after][:limit]
 
     async def changes(self) -> AsyncIterator[frozenset[StreamId]]:
         yield frozenset()

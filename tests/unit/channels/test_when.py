@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from curtainwall.channels.slash.showing import event_line, grant_lines
-from curtainwall.channels.when import clock_time, when
+from curtainwall.channels.slash.lines import event_line, grant_lines
+from curtainwall.host.local_time import clock_time, when
 from curtainwall.model import SYSTEM, Grant, GrantId, GrantScope, Recorded, SessionReady, StreamId
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.egress.framing import Framing, framing_of
 from curtainwall.egress.refusal import Broke
+from curtainwall.egress.upstream.frames import Framing, framing_of
 
 CHUNKED = [(b"transfer-encoding", b"chunked")]
 

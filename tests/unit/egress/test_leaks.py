@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.egress.leaks import Guard
+from curtainwall.egress.upstream.leaks import Guard
 
 KEY = b"sk-ant-real"
 

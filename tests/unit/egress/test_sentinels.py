@@ -6,7 +6,7 @@ import pytest
 
 from curtainwall.egress import ANTHROPIC, BEARER, GEMINI, OPENAI, Access, mint
 from curtainwall.egress.refusal import Refused
-from curtainwall.egress.sentinels import Keyring
+from curtainwall.egress.upstream.sentinels import Keyring
 from curtainwall.host import Unavailable
 from tests.support.covers import covers
 from tests.support.egress import REAL, Fixed, Tokens

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from curtainwall.egress import Counted, Dialect
 from curtainwall.egress.refusal import Reason
-from curtainwall.egress.usage import StreamUsage, WholeUsage
+from curtainwall.egress.upstream.usage import StreamUsage, WholeUsage
 from curtainwall.model import Basis
 from tests.support.covers import covers
 from tests.support.dialects import STREAMS

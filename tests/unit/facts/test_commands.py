@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from curtainwall.facts.commands import Command, Redirect, parse_script
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.words import is_sound_leaf
+from curtainwall.facts.shell.commands import Command, Redirect, parse_script
+from curtainwall.facts.shell.words import is_sound_leaf
 
 
 def programs(text: str) -> list[str]:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.facts.gitconfig import Entry, read_entries
+from curtainwall.facts.git.config import Entry, read_entries
+from curtainwall.facts.git.remotes import canonical_remotes
 from curtainwall.facts.refusal import Unclear
-from curtainwall.facts.remotes import canonical_remotes
 from curtainwall.model.subjects import Scope
 from tests.support.remotes import one_remote
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.host import Bridge, Bubblewrap, Confinement, ConfinementFailed, Finished, bridge_entry, find_bubblewrap, run_confined
+from curtainwall.host import Bridge, Bubblewrap, Confinement, ConfinementFailed, Finished, find_bubblewrap, run_confined
+from curtainwall.host.sandbox import bridge_entry
 from tests.support.covers import covers
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")

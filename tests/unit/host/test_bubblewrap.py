@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.host import Bubblewrap, Missing, confinement_report, find_bubblewrap, look_for_bubblewrap
-from curtainwall.host.confine_limits import counts_processes
+from curtainwall.host.sandbox.limits import counts_processes
 
 
 def program(path: Path, text: str) -> str:

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from curtainwall.host import Sockets
-from curtainwall.host.confine_filter import broker_program, filter_program
+from curtainwall.host.sandbox.filter import broker_program, filter_program
 from tests.support.filters import verdict_of
 
 ALLOW = 0x7FFF0000

@@ -1,6 +1,6 @@
 import pytest
 
-from curtainwall.host.git_tracking import only_tracks
+from curtainwall.host.files.tracked_branches import only_tracks
 
 CONFIG = """[core]
 \tbare = false

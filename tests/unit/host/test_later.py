@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from curtainwall.host import TooMany, find_later, set_aside
-from curtainwall.host.later import MAX_FIXED
+from curtainwall.host.files.later import MAX_FIXED
 
 
 @pytest.fixture

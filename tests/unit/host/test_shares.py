@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from curtainwall.host import MIB, ShareLimits, Shares, limits_of_this_machine
-from curtainwall.host.shares import CommandPlace, Usage
+from curtainwall.host.sandbox.shares import CommandPlace, Usage
 
 LIMITS = ShareLimits(
     session_commands=2, commands=3, session_memory=100 * MIB, memory=150 * MIB, session_processes=10, processes=15

@@ -20,7 +20,7 @@ from curtainwall.model import (
     Verdict,
     session_stream,
 )
-from curtainwall.runtime.held import HeldAnswers
+from curtainwall.runtime.gate.held import HeldAnswers
 from curtainwall.session import SessionState
 from tests.support.houses import FailingStore, house, open_session, run
 from tests.support.waiting import eventually

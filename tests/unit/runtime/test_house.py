@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.deadlines import Deadlines
 from curtainwall.model import (
     HOUSE,
     LEFT,
@@ -43,6 +42,7 @@ from curtainwall.model import (
     session_stream,
 )
 from curtainwall.runtime import House, SessionGate, SystemClock
+from curtainwall.serve.deadlines import Deadlines
 from curtainwall.session import Rules, Standing
 from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
 from tests.support.covers import covers

@@ -7,7 +7,7 @@ import pytest
 
 from curtainwall.model import ChangeMode, Mode, ToolEffect, ToolResult
 from curtainwall.runtime import SystemClock
-from curtainwall.runtime.modes import within_mode
+from curtainwall.runtime.gate.modes import within_mode
 from curtainwall.store import MemoryStore
 from tests.support.houses import ANN, house, open_session, run
 

@@ -7,7 +7,7 @@ import pytest
 
 from curtainwall.model import MessageAccepted, MessageId, Outcome, SendMessage, StreamId, Undecided, session_stream
 from curtainwall.runtime import SystemClock
-from curtainwall.runtime.patience import Patience
+from curtainwall.runtime.sessions.patience import Patience
 from curtainwall.store import MemoryDisk, MemoryStore
 from tests.support.houses import ANN, events, house, kinds, open_session, run, until
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from curtainwall.runtime.under_way import UnderWay
+from curtainwall.runtime.gate.under_way import UnderWay
 
 LONG, SHORT = 60.0, 0.01
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from curtainwall.model import SYSTEM, MessageId, SendMessage, SessionId, Who, WithdrawMessage, session_stream
 from curtainwall.runtime import House, SystemClock
-from curtainwall.runtime.words import MOST_LETTERS, MOST_MESSAGES, human_words
+from curtainwall.runtime.gate.human_words import MOST_LETTERS, MOST_MESSAGES, human_words
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from tests.support.covers import covers

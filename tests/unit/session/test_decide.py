@@ -468,6 +468,8 @@ def test_an_interrupt_is_for_whoever_works_and_is_asked_once() -> None:
     given(ready()).when(InterruptTurn(by=ANN)).then_refused("nothing runs here")
     here = given(ready(), turn_running()).when(InterruptTurn(by=ANN)).then(InterruptAsked(at=NOW, turn=TURN, by=ANN))
     here.when(InterruptTurn(by=ANN)).then_nothing()
+    here.when(InterruptTurn(by=ANN, turn=TURN)).then_nothing()
+    here.when(InterruptTurn(by=ANN, turn=TurnId("before"))).then_refused("turn `before` is over; another one runs now")
     over = here.happened(EndTurn(by=SYSTEM, turn=TURN, status=TurnStatus.INTERRUPTED))
     assert not over.state.interrupting
 

@@ -3,6 +3,7 @@
 import pytest
 
 from curtainwall.model import (
+    SET_WORKING_DIR,
     SYSTEM,
     AnyEvent,
     ApprovalAnswered,
@@ -13,11 +14,13 @@ from curtainwall.model import (
     CallFinished,
     CallId,
     CallPermitted,
+    CallRequested,
     ContextMeasured,
     Digest,
     Effect,
     ExtensionNoted,
     HistoryCompacted,
+    HistoryInherited,
     LabelsAdded,
     MessageAccepted,
     MessageId,
@@ -52,6 +55,20 @@ def test_messages_wait_in_their_order_however_many_are_folded_at_once() -> None:
     for event in log:
         one_by_one = evolve(one_by_one, event)
     assert fold(log).queue == one_by_one.queue == ("c", "d")
+
+
+@covers("tools.git-directory-kept")
+def test_git_works_where_the_last_call_that_went_well_said() -> None:
+    def chose(call: str, path: str, *, ok: bool = True) -> tuple[AnyEvent, ...]:
+        said = read(path).model_copy(update={"tool": SET_WORKING_DIR, "canonical": {"path": path}})
+        asks = CallRequested(at=NOW, call=CallId(call), subject=said)
+        return asks, CallFinished(at=NOW, call=CallId(call), permit=PermitId("p"), ok=ok, result=Payload())
+
+    assert fold(ready()).place.git_directory == ""
+    state = fold((*ready(), *chose("c1", "/w/one"), *chose("c2", "/w/two"), *chose("c3", "/w/none", ok=False)))
+    assert (state.git_directory, state.place.git_directory) == ("/w/two", "/w/two")
+    inherited = HistoryInherited(at=NOW, parent=SESSION, upto=3, history=None, how="fork", git_directory="/copy/two")
+    assert fold((*ready(), inherited)).git_directory == "/copy/two"
 
 
 def test_evolving_leaves_the_state_before_as_it_was() -> None:

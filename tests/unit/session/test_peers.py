@@ -137,6 +137,22 @@ def test_each_message_is_worked_on_alone_and_gets_its_own_answer() -> None:
     assert not here.state.peers
 
 
+@covers("teams.one-answer-for-each-message")
+def test_late_words_of_a_turn_that_was_cancelled_are_not_the_answer_to_the_next_message() -> None:
+    here = Session()
+    here.is_asked("q1")
+    here.is_asked("q2")
+    one, two = TurnId("t1"), TurnId("t2")
+    here.does(StartTurn(by=SYSTEM, turn=one), InterruptTurn(by=ANN))
+    here.does(EndTurn(by=SYSTEM, turn=one, status=TurnStatus.INTERRUPTED, failure="interrupted"), StartTurn(by=SYSTEM, turn=two))
+    words = AgentSpoke(at=NOW, turn=two, text="two"), AgentSpoke(at=NOW, turn=one, text="one, late")
+    note = AgentSpoke(at=NOW, turn=one, text="[a late note]", ours=True)
+    here.does(RecordProgress(by=SYSTEM, events=(*words, note)))
+    ended = here.does(EndTurn(by=SYSTEM, turn=two, status=TurnStatus.DONE))
+    told = next(event for event in ended if isinstance(event, PeerAnswered))
+    assert (told.answer.message, told.answer.text) == ("q2", "two")
+
+
 @covers("teams.notes-go-out")
 def test_what_we_have_to_say_about_the_agent_goes_out_with_its_answer_and_never_in_its_place() -> None:
     here = Session()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from curtainwall.model import SessionId
 from curtainwall.store import SqliteStore
-from curtainwall.store.audit import START, AuditedEvent, line_of, parse_line
+from curtainwall.store.audit.lines import START, AuditedEvent, line_of, parse_line
 from tests.support.stores import NOON, A, OnDisk, batch, denied, everything_audited, requested, run, spoke
 from tests.support.strategies import words
 from tests.support.waiting import until

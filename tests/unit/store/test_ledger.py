@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Batch, Conflict, Consumed, Outcome, Post, StreamId, Write
-from curtainwall.store.chain import write_seal
-from curtainwall.store.ledger import Ledger
-from curtainwall.store.prepared import prepare
+from curtainwall.store.audit.chain import write_seal
+from curtainwall.store.disk.ledger import Ledger
+from curtainwall.store.disk.prepared import prepare
 from curtainwall.store.schema import connect, create
 from tests.support.stores import NOON, A, B, message, opened, spoke
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import Broken, StreamId, TryLater
-from curtainwall.store.chain import write_seal
+from curtainwall.store.audit.chain import write_seal
+from curtainwall.store.disk.pen import Pen, Written
+from curtainwall.store.disk.prepared import PreparedBatch, prepare
 from curtainwall.store.home import Home
-from curtainwall.store.pen import Pen, Written
-from curtainwall.store.prepared import PreparedBatch, prepare
 from curtainwall.store.schema import create
 from tests.support.stores import NOON, A, B, batch, opened, spoke
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curtainwall.model import Batch, Consumed, Outcome, Post
 from curtainwall.store import SqliteStore
-from curtainwall.store.pruning import Pruning
+from curtainwall.store.disk.old_keys import Pruning
 from curtainwall.store.schema import connect
 from tests.support.covers import covers
 from tests.support.stores import NOON, A, StillClock, batch, message, opened, run
@@ -45,6 +45,21 @@ def test_old_keys_go_while_a_process_runs(tmp_path: Path) -> None:
             assert store.verify() is None
 
     run(story())
+
+
+def test_old_keys_go_on_going_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with SqliteStore.open(tmp_path, StillClock()) as store:
+            await keep_old_keys(store)
+
+    pruning, far = Pruning(), NOON + 30 * DAY
+    SqliteStore.open(tmp_path, StillClock()).close()
+    with closing(connect(tmp_path / "curtainwall.db", 0)) as db:
+        pruning.go_on(db, far)
+        run(fill())
+        for _ in range(4):
+            pruning.go_on(db, far - 20 * DAY)
+    assert rows(tmp_path) == ["first", "last"]
 
 
 def test_old_keys_wait_for_whoever_writes(tmp_path: Path) -> None:

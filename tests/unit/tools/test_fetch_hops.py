@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from curtainwall.tools.fetch_exchange import Reply
-from curtainwall.tools.fetch_headers import request_headers, shown_headers
-from curtainwall.tools.fetch_hops import onward
-from curtainwall.tools.running import CannotDo
+from curtainwall.tools.fetch.exchange import Reply
+from curtainwall.tools.fetch.headers import request_headers, shown_headers
+from curtainwall.tools.fetch.redirects import onward
+from curtainwall.tools.runners import CannotDo
 from tests.support.covers import covers
 
 HERE = "https://example.org/a/b"

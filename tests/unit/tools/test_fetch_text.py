@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from curtainwall.tools.fetch_pages import page_text
-from curtainwall.tools.fetch_text import Media, decoded, readable
+from curtainwall.tools.fetch.html import page_text
+from curtainwall.tools.fetch.text import Media, decoded, readable
 
 BASE = "https://example.org/docs/page"
 HTML = Media("text/html")

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker
 from curtainwall.model import BadCall, CallId, CallPermitted, Effect, PermitId, Prepared, ToolResult, Verdict
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
-from curtainwall.tools.filesystem import MAX_FOUND, MAX_LISTED, MAX_READ
+from curtainwall.tools.files.tool import MAX_FOUND, MAX_LISTED, MAX_READ
 from tests.unit.tools.stage import Stage
 
 

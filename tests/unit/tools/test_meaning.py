@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -261,13 +262,11 @@ def test_the_working_directory_is_the_workspace_until_another_is_chosen(stage: S
     (stage.workspace / "repo").mkdir()
     assert stage.told("git.status") == [("read-path", "W")]
     assert stage.prepare("git.status").arguments == {"path": str(stage.workspace)}
-    stage.tools.directories.choose(stage.place.session, str(stage.workspace / "repo"))
+    stage = replace(stage, place=replace(stage.place, git_directory=str(stage.workspace / "repo")))
     assert stage.told("git.status") == [("read-path", "W/repo")]
     assert stage.told("git.log", path=".") == [("read-path", "W/repo")]
     assert stage.told("git.status", path="..") == [("read-path", "W")]
     assert stage.told("filesystem.read_file", path="a") == [("read-path", "W/a")]
-    stage.tools.directories.forget(stage.place.session)
-    assert stage.told("git.status") == [("read-path", "W")]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker
 from curtainwall.model import BadCall, CallId, CallPermitted, Effect, PermitId, Place, Prepared, SessionId, ToolResult, Verdict, Workspace
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners, move_closers
-from curtainwall.tools.moves import STAYING
+from curtainwall.tools.files.moves import STAYING
 
 
 class Room:

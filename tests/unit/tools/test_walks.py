@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.tools.walks import Listing, Walk
+from curtainwall.tools.files.walks import Listing, Walk
 from tests.support.covers import covers
 
 MANY = 40_000

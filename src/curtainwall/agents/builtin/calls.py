@@ -10,7 +10,7 @@ from curtainwall.agents.builtin.history import Conversation
 from curtainwall.agents.builtin.program import CallReply, Given, Raised, Waits
 from curtainwall.agents.builtin.seal import Pending
 from curtainwall.facts import Masker
-from curtainwall.facts.secret_names import is_secret_key
+from curtainwall.facts.secrets.names import is_secret_key
 from curtainwall.model import (
     Answer,
     CallDenied,

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic_monty import AsyncMonty, AsyncMontySession, MontyError, MontyTypingError, ResourceLimits
 
-from curtainwall.agents.builtin.checking import MORE_BUILTINS, as_function, placed
+from curtainwall.agents.builtin.type_check import MORE_BUILTINS, as_function, placed
 
 T = TypeVar("T")
 

@@ -1,8 +1,9 @@
 """What a session's log tells the built-in agent: the conversation that its model saw, what is new since, and how far a turn came."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from pydantic import JsonValue
 
@@ -14,52 +15,94 @@ from curtainwall.model import (
     HERE,
     AgentSpoke,
     AnyEvent,
+    ApprovalAnswered,
     ApprovalAsked,
+    ApprovalEvent,
+    ApprovalExpired,
     ApprovalId,
     ApprovalJoined,
+    ApprovalWithdrawn,
     Broken,
+    BudgetEvent,
     BudgetExhausted,
     BudgetKind,
     BudgetRaised,
+    BudgetWarned,
     CallDenied,
     CallDropped,
+    CallEvent,
     CallFinished,
     CallId,
     CallLost,
+    CallPermitted,
     CallRequested,
+    CompactionAsked,
     CompactionSet,
+    CompactionSkipped,
+    ContextEvent,
+    ContextMeasured,
     Digest,
+    Group,
     HistoryCompacted,
     HistoryInherited,
     InstructionsPinned,
+    InterruptAsked,
+    LabelsAdded,
+    LifeEvent,
     MessageAccepted,
+    MessageEvent,
     MessageId,
     MessageWithdrawn,
+    ModeChanged,
     ModelChanged,
+    ModelEvent,
     ModelFailed,
     ModelRequested,
     ModelResponded,
     Payload,
+    ProgramEvent,
     ProgramFinished,
     ProgramSaved,
+    RouteAdded,
+    RouteRemoved,
+    RuleDisabled,
+    RuleEnabled,
     SavedProgram,
+    SessionClosed,
     SessionOpened,
+    SessionReady,
+    SessionRenamed,
+    SettingEvent,
+    SpeechEvent,
+    SpendingCounted,
     TextStreamed,
     TurnEnded,
+    TurnEvent,
     TurnId,
     TurnResumed,
     TurnStarted,
     TurnStatus,
     Workspace,
+    WorkTimed,
     decode_event,
 )
+from curtainwall.session.open_work import OpenWork, take
 
 Load = Callable[[Payload], JsonValue]
 """Returns the value of a payload."""
 
+ReplyEvent = SpeechEvent | ModelEvent | ProgramEvent
+GateEvent = CallEvent | ApprovalEvent
+QueueEvent = MessageEvent | TurnEvent
+TermsEvent = LifeEvent | SettingEvent | ContextEvent | BudgetEvent
+
+_REPLIES, _CALLS = Group[ReplyEvent](ReplyEvent), Group[GateEvent](GateEvent)
+_TURNS, _TERMS = Group[QueueEvent](QueueEvent), Group[TermsEvent](TermsEvent)
+
 CallEnd = CallFinished | CallDenied | CallLost | CallDropped
 
 _CUT_OFF = "[cut off here]"
+_WEIGHT_OF_ITEM = 1_500
 _STOPPED = "The program was stopped before its end: the turn was interrupted."
 
 
@@ -86,13 +129,15 @@ class Conversation:
     items: list[Item] = field(default_factory=list[Item])
     new: list[Item] = field(default_factory=list[Item])
     replies: int = 0
+    weight: int = 0
+    """About how many bytes of memory the items take."""
+    cleared: int = 0
+    """How often the items were let go, to begin anew."""
     request: str | None = None
     used: int | None = None
     """Tokens in the context after the last reply, as far as the provider or an estimate said so."""
-    turn: TurnId | None = None
     programs: list[Program] = field(default_factory=list[Program])
     """Programs of the last reply that have not ended, in order."""
-    saved: SavedProgram | None = None
     calls: dict[CallId, MadeCall] = field(default_factory=dict[CallId, MadeCall])
     pinned: dict[str, tuple[Digest, str]] = field(default_factory=dict[str, tuple[Digest, str]])
     following: dict[tuple[str, Digest], CallId] = field(default_factory=dict[tuple[str, Digest], CallId])
@@ -112,12 +157,37 @@ class Conversation:
     """Requests for something else than the conversation."""
     _queued: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
     _partial: str = ""
+    _work: OpenWork = field(default_factory=OpenWork)
+
+    @property
+    def turn(self) -> TurnId | None:
+        """The turn that runs or waits."""
+        return self._work.turn
+
+    @property
+    def saved(self) -> SavedProgram | None:
+        """How far a program of the last reply has come that waits inside a call."""
+        saved = self._work.program
+        return saved if saved is not None and any(program.id == saved.program for program in self.programs) else None
 
     def take(self, event: AnyEvent) -> None:
         """Take in the next event."""
+        take(self._work, event)
+        if _REPLIES.holds(event):
+            self._take_reply(event)
+        elif _CALLS.holds(event):
+            self._take_call(event)
+        elif _TURNS.holds(event):
+            self._take_turn(event)
+        elif _TERMS.holds(event):
+            self._take_terms(event)
+
+    def _take_reply(self, event: ReplyEvent) -> None:
         match event:
-            case MessageAccepted() | MessageWithdrawn() | TurnStarted() | TurnResumed() | TurnEnded():
-                self._take_turn(event)
+            case TextStreamed():
+                self._partial += event.text
+            case AgentSpoke():
+                self.last_words, self._partial = event.text, ""
             case ModelRequested() if event.purpose == "summary":
                 self._aside.add(event.request)
             case ModelResponded() | ModelFailed() if event.request in self._aside:
@@ -127,25 +197,22 @@ class Conversation:
             case ModelResponded():
                 self.has_acted = True
                 said = AgentSaid.model_validate(self.load(event.normalised))
-                self.items.append(said)
+                self.add_items((said,))
                 self.replies += 1
                 self.programs = list(said.programs)
                 self.used = event.usage.input_tokens + event.usage.output_tokens
-                self.saved, self._partial = None, ""
-            case TextStreamed():
-                self._partial += event.text
-            case AgentSpoke():
-                self.last_words, self._partial = event.text, ""
-            case ModelFailed():
+                self._partial = ""
+            case ModelFailed() | ProgramSaved():
                 pass
-            case ProgramSaved():
-                # The newest place is the one furthest in the program, whatever reached the log last.
-                if self.saved is None or self.saved.program != event.program.program or event.program.step > self.saved.step:
-                    self.saved = event.program
             case ProgramFinished():
                 self._finish(event.program, str(self.load(event.shown)))
                 # Nobody goes on with what a program made that is over; its outcomes would pile up in memory.
                 self.calls = {call: made for call, made in self.calls.items() if made.end is None}
+            case _:
+                assert_never(event)
+
+    def _take_call(self, event: GateEvent) -> None:
+        match event:
             case CallRequested() if event.subject.tool == FOLLOW_INSTRUCTIONS:
                 path, content = event.subject.raw.get("path"), event.subject.raw.get("content")
                 self.following[str(path), digest_of(str(content))] = event.call
@@ -165,9 +232,17 @@ class Conversation:
             case CallFinished() | CallDenied() | CallLost() | CallDropped():
                 if event.call in self.calls:
                     self.calls[event.call].end = event
+            case CallPermitted() | ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
+                pass
+            case _:
+                assert_never(event)
+
+    def _take_terms(self, event: TermsEvent) -> None:
+        match event:
             case HistoryCompacted():
                 told = self.load(event.summary)
-                self.items = list(ITEMS.validate_python(told["items"] if isinstance(told, dict) else ()))
+                self.clear_items()
+                self.add_items(ITEMS.validate_python(told["items"] if isinstance(told, dict) else ()))
                 self.request, self.used = None, event.after
             case HistoryInherited():
                 self.has_acted = True
@@ -184,10 +259,26 @@ class Conversation:
                 self.exhausted.discard(event.kind)
             case InstructionsPinned():
                 self.pinned[event.path] = (event.digest, str(self.load(event.text)))
-            case _:
+            case SessionReady() | SessionRenamed() | SessionClosed():
                 pass
+            case ModeChanged() | RuleDisabled() | RuleEnabled() | LabelsAdded() | RouteAdded() | RouteRemoved():
+                pass
+            case ContextMeasured() | CompactionAsked() | CompactionSkipped() | BudgetWarned() | SpendingCounted() | WorkTimed():
+                pass
+            case _:
+                assert_never(event)
 
-    def _take_turn(self, event: MessageAccepted | MessageWithdrawn | TurnStarted | TurnResumed | TurnEnded) -> None:
+    def clear_items(self) -> None:
+        """Let go of the items."""
+        self.items, self.weight = [], 0
+        self.cleared += 1
+
+    def add_items(self, items: Sequence[Item]) -> None:
+        """Put items behind those that are there."""
+        self.items.extend(items)
+        self.weight += sum(map(_weight, items))
+
+    def _take_turn(self, event: QueueEvent) -> None:
         match event:
             case MessageAccepted():
                 if event.role == "human":
@@ -197,13 +288,15 @@ class Conversation:
             case MessageWithdrawn():
                 self._queued.pop(event.message, None)
             case TurnStarted():
-                self.turn, self.calls = event.turn, {}
+                self.calls = {}
                 self.new += (HumanSaid(text=self._queued.pop(message)) for message in event.messages if message in self._queued)
-            case TurnResumed():
-                self.turn = event.turn
             case TurnEnded():
                 if event.status is not TurnStatus.WAITING:
                     self._close_turn()
+            case TurnResumed() | InterruptAsked():
+                pass
+            case _:
+                assert_never(event)
 
     def _close_turn(self) -> None:
         """End what the turn left open, so that the model's next view is whole: each program has a result."""
@@ -213,14 +306,12 @@ class Conversation:
             self._partial = ""
         for program in tuple(self.programs):
             self._finish(program.id, _STOPPED)
-        self.turn, self.calls = None, {}
+        self.calls = {}
 
     def _finish(self, program: str, shown: str) -> None:
         self.programs = [each for each in self.programs if each.id != program]
         results = sum(isinstance(item, ProgramEnded) for item in self.new)
         self.new.insert(results, ProgramEnded(id=program, text=shown))
-        if self.saved is not None and self.saved.program == program:
-            self.saved = None
 
     def _sent(self, event: ModelRequested) -> None:
         told = self.load(event.added)
@@ -228,8 +319,8 @@ class Conversation:
             raise Broken(f"request `{event.request}` has an unknown form")
         added = ITEMS.validate_python(told.get("items", ()))
         if event.base is None:
-            self.items = []
-        self.items.extend(added)
+            self.clear_items()
+        self.add_items(added)
         if isinstance(system := told.get("system"), str):
             self.system = system
         self.new, self.request = [], event.request
@@ -241,10 +332,19 @@ class Conversation:
         for told in _events_in(self.load(Payload(blob=event.history))):
             self.take(told)
         self._close_turn()
+        self._work = OpenWork()
         self._queued.clear()
         # What was still open there is not answered here.
         self.following = {asked: call for asked, call in self.following.items() if call in self.refused}
         self.exhausted.clear()
+
+
+def _weight(item: Item) -> int:
+    """Return about how many bytes of memory an item takes: its text, what a provider keeps of it besides, and the objects themselves."""
+    if not isinstance(item, AgentSaid):
+        return _WEIGHT_OF_ITEM + len(item.text)
+    said = len(item.text) + sum(_WEIGHT_OF_ITEM + len(program.code) for program in item.programs)
+    return _WEIGHT_OF_ITEM + (said if item.kept is None else 2 * said)
 
 
 def _is_first_clone(event: CallRequested) -> bool:

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from curtainwall.agents.builtin.history import Conversation
 from curtainwall.agents.builtin.stubs import Surface, surface_of
@@ -22,20 +23,32 @@ from curtainwall.model import (
 )
 
 _KEPT_IN_MEMORY = 64
+_KEPT_UNPACKED = 16 * 1024 * 1024
+_KEPT_PACKED = 32 * 1024 * 1024
 
 
 class BuiltinAgent:
-    """Our own agent, for any number of sessions. The log knows all that it holds in memory, but for what is masked there."""
+    """Our own agent, for any number of sessions. The log knows all that it holds in memory, but for what is masked there.
 
-    def __init__(self, around: Around, threshold: float | None) -> None:
+    The conversations of the sessions that were used last stay in memory between turns, so that a turn does not have to read a whole log.
+    Only so many bytes of them stay as they are, whatever the number of sessions; the others are packed, and of these only so many stay.
+    """
+
+    def __init__(self, around: Around, threshold: float | None, unpacked: int = _KEPT_UNPACKED) -> None:
         self._around = around
         self._threshold = threshold
+        self._unpacked = unpacked
         self._known: OrderedDict[SessionId, Known] = OrderedDict()
+        self._at_work: set[SessionId] = set()
         self._written: dict[SessionId, dict[str, str]] = {}
         self._surface: tuple[Sequence[ToolSpec], Surface] | None = None
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done or has to wait."""
+        with self._working(at.session):
+            return await self._work(at)
+
+    async def _work(self, at: TurnAt) -> TurnResult:
         written = self._written.setdefault(at.session, {})
         turn = Turn(self._around, at, self._synced(at.session), self._seen_tools(), self._synced, self._threshold, written)
         try:
@@ -54,11 +67,12 @@ class BuiltinAgent:
     async def compact(self, session: SessionId, instructions: str) -> None:
         """Replace older messages by a summary, or record why not."""
         at = TurnAt(session=session, turn=TurnId("between turns"))
-        turn = Turn(self._around, at, self._synced(session), self._seen_tools(), self._synced, self._threshold)
-        try:
-            await turn.compact("asked", instructions)
-        except CurtainwallError as fault:
-            await turn.record(CompactionSkipped(at=self._around.clock.now(), why=self._around.masker.mask_text(str(fault))))
+        with self._working(session):
+            turn = Turn(self._around, at, self._synced(session), self._seen_tools(), self._synced, self._threshold)
+            try:
+                await turn.compact("asked", instructions)
+            except CurtainwallError as fault:
+                await turn.record(CompactionSkipped(at=self._around.clock.now(), why=self._around.masker.mask_text(str(fault))))
 
     def forget(self, session: SessionId) -> None:
         """Let go of what is held in memory for a session."""
@@ -72,15 +86,42 @@ class BuiltinAgent:
     def _synced(self, session: SessionId) -> Known:
         """Return the session's conversation up to the end of its log."""
         known = self._known.pop(session, None) or Known(Conversation(self._around.journal.load))
+        known.unpack()
         self._known[session] = known
-        if len(self._known) > _KEPT_IN_MEMORY:
-            self._known.popitem(last=False)
         for recorded in self._around.feed.read(session_stream(session), known.cursor):
             known.talk.take(recorded.event)
             known.cursor = recorded.seq
         if known.talk.workspace is None:
             raise NotFound(f"there is no session `{session}`")
         return known
+
+    @contextmanager
+    def _working(self, session: SessionId) -> Generator[None]:
+        """Keep a session's conversation as it is for a while; afterwards it counts among those that rest."""
+        self._at_work.add(session)
+        try:
+            yield
+        finally:
+            self._at_work.discard(session)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Let go of conversations that rest, or pack them, the one that was used longest ago first, until few enough are in memory."""
+        resting = [session for session in self._known if session not in self._at_work]
+        for session in resting[: max(0, len(self._known) - _KEPT_IN_MEMORY)]:
+            del self._known[session]
+        too_much = sum(known.talk.weight for known in self._known.values()) - self._unpacked
+        for session in resting:
+            if too_much <= 0:
+                break
+            if session in self._known:
+                too_much -= self._known[session].pack()
+        packed = sum(known.packed_size for known in self._known.values()) - _KEPT_PACKED
+        for session in resting:
+            if packed <= 0:
+                break
+            if session in self._known:
+                packed -= self._known.pop(session).packed_size
 
     def _seen_tools(self) -> tuple[Sequence[ToolSpec], Surface]:
         tools = self._around.tools()

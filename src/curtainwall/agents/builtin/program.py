@@ -21,11 +21,11 @@ from pydantic_monty import (
     MontySyntaxError,
 )
 
-from curtainwall.agents.builtin.rendering import Prints, read_json, size_of, told_of_fault
+from curtainwall.agents.builtin.program_value import TELLING, with_value_told
+from curtainwall.agents.builtin.rendered import Prints, read_json, size_of, told_of_fault
 from curtainwall.agents.builtin.seal import Pending, Seal, Snapshot
 from curtainwall.agents.builtin.stubs import Surface
 from curtainwall.agents.builtin.talk import Program
-from curtainwall.agents.builtin.valuing import TELLING, with_value_told
 from curtainwall.agents.builtin.workers import Workers
 from curtainwall.model import LEFT, Broken, CallId, Journal, Save, SavedProgram, SessionId
 

@@ -1,17 +1,19 @@
 """One turn of the built-in agent: requests to its model and programs that run, each written down before and after."""
 
 import asyncio
+import json
+import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from curtainwall.agents.builtin.calls import TurnCalls
 from curtainwall.agents.builtin.compaction import Compacted, compacted, estimate
-from curtainwall.agents.builtin.hearing import Hearing
 from curtainwall.agents.builtin.history import Conversation
 from curtainwall.agents.builtin.instructions import NAMES, NONE, Remembered, compact_instructions, digest_of, read_instructions
 from curtainwall.agents.builtin.program import Ended, Parked, Programs
 from curtainwall.agents.builtin.prompt import system_prompt
+from curtainwall.agents.builtin.reply_stream import Hearing
 from curtainwall.agents.builtin.stubs import Surface
 from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, Model, ModelFault, Program, Prompt, Reply
 from curtainwall.facts import Masker, contains_mask
@@ -57,6 +59,7 @@ from curtainwall.model import (
     ordered_id,
 )
 
+_FAST = 1
 _LONGEST_RESULT = 30_000
 _LONGEST_MASKED = 400_000
 _LOST_CODE = (
@@ -91,6 +94,39 @@ class Known:
 
     talk: Conversation
     cursor: int = 0
+    _is_packed: bool = False
+    _pieces: list[bytes] = field(default_factory=list[bytes])
+    _packed: int = 0
+    """How many items the pieces hold; they stay right until the conversation is cleared, because items are only added to it."""
+    _cleared: int = 0
+
+    @property
+    def packed_size(self) -> int:
+        """How many bytes the compressed text takes."""
+        return sum(map(len, self._pieces))
+
+    def pack(self) -> int:
+        """Hold the conversation's items as compressed text until `unpack`, and return how many bytes of memory that sets free."""
+        freed, items = self.talk.weight, self.talk.items
+        if not items:
+            return 0
+        if self.talk.cleared != self._cleared:
+            self._pieces, self._packed = [], 0
+        if new := tuple(items[self._packed :]):
+            # As `json` spells it: text of an agent may hold half a character, which pydantic does not encode.
+            told = json.dumps(ITEMS.dump_python(new, mode="json"), separators=(",", ":"))
+            self._pieces.append(zlib.compress(told.encode("ascii"), _FAST))
+        self._packed, self._is_packed = len(items), True
+        self.talk.clear_items()
+        return freed
+
+    def unpack(self) -> None:
+        """Have the items again, where they were packed."""
+        if not self._is_packed:
+            return
+        for piece in self._pieces:
+            self.talk.add_items(ITEMS.validate_python(json.loads(zlib.decompress(piece))))
+        self._cleared, self._is_packed = self.talk.cleared, False
 
 
 @dataclass(slots=True)
@@ -110,7 +146,7 @@ class Turn:
     began: Millis = 0
 
     def __post_init__(self) -> None:
-        self.began = self.around.clock.now()
+        self.began = self.around.clock.elapsed()
 
     @property
     def talk(self) -> Conversation:
@@ -155,7 +191,7 @@ class Turn:
 
     async def settle_up(self) -> None:
         """Write down how long the work took."""
-        worked = (self.around.clock.now() - self.began) / 1000
+        worked = (self.around.clock.elapsed() - self.began) / 1000
         await self.record(WorkTimed(at=self.around.clock.now(), seconds=max(0.0, worked)))
 
     async def compact(self, trigger: str, instructions: str) -> bool:
@@ -328,10 +364,10 @@ class Turn:
         return reply
 
     def _show(self, text: str) -> None:
-        self.around.journal.say(self.at.session, Live(kind="text", text=text))
+        self.around.journal.say(self.at.session, Live(kind="text", text=text, turn=self.at.turn))
 
     def _tell_again(self, words: str) -> None:
-        self.around.journal.say(self.at.session, Live(kind="again", text=self.around.masker.mask_text(words)))
+        self.around.journal.say(self.at.session, Live(kind="again", text=self.around.masker.mask_text(words), turn=self.at.turn))
 
     async def _keep_piece(self, text: str) -> None:
         await self.record(*self._pieces(text))

@@ -1,9 +1,9 @@
 """Jobs at certain times: a session for each firing, whose asks go to whoever may answer them."""
 
-from curtainwall.channels.cron.cron import LATE, Cron, Firings
-from curtainwall.channels.cron.jobs import CHANNEL, Firing, Job, Missed, Overlap, Past, Pasts, firing_of, pasts, place_of
-from curtainwall.channels.cron.schedules import Schedule
-from curtainwall.channels.cron.showing import STOPPED, FiringRow, JobRow, firing_rows, job_rows
+from curtainwall.channels.cron.cron import Cron, Firings
+from curtainwall.channels.cron.jobs import CHANNEL, LATE, Firing, Job, Missed, Overlap, Past, Pasts, firing_of, pasts, place_of
+from curtainwall.channels.cron.lines import STOPPED, FiringRow, JobRow, firing_rows, job_rows
+from curtainwall.facts.schedules import Schedule
 
 __all__ = [
     "CHANNEL",

@@ -2,18 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
-from curtainwall.channels.cron.jobs import NOT_OVER, Firing, Job, Pasts, passed, seen
+from curtainwall.channels.cron.jobs import LATE, NOT_OVER, Firing, Job, Pasts, passed, seen, set_back
 from curtainwall.model import Clock, Feed, Millis, SessionId, Undecided
 
-LATE: Final = 60_000
-"""So late, in milliseconds, and a firing counts as missed: nobody was there to see it."""
-
 _MOST_AT_ONCE: Final = 100
-_LONGEST_SLEEP: Final = 3_600_000
 _AGAIN: Final = 5_000
 
 
@@ -37,6 +33,13 @@ class Firings(Protocol):
         ...
 
 
+class _Look(NamedTuple):
+    """When a job was last looked at: the time of day, and the clock that nobody sets."""
+
+    now: Millis
+    elapsed: Millis
+
+
 class Cron:
     """Every job of the configuration, each looked after by itself."""
 
@@ -51,6 +54,7 @@ class Cron:
         self._held_up: dict[tuple[Job, Firing], str] = {}
         self._is_held_up = asyncio.Event()
         self._pasts = Pasts(feed)
+        self._looked: dict[str, _Look] = {}
 
     def health(self) -> str:
         """Return which jobs could not begin, and why."""
@@ -77,40 +81,55 @@ class Cron:
         while True:
             await self._catch_up(job)
             now = self._clock.now()
-            # Looked at again within the hour: the clock of a machine that slept, or was set, has jumped.
-            await self._clock.sleep_until(min(job.schedule.next(now), now + _LONGEST_SLEEP))
+            # Looked at again within a minute: somebody may set the clock, and then no time is missed.
+            await self._clock.sleep_until(min(job.schedule.next(now), now + LATE))
 
     async def _catch_up(self, job: Job) -> None:
         """Deal with everything that is due by now, the oldest first."""
+        await self._follow_clock(job)
         now, past = self._clock.now(), self._pasts.of(job.name)
-        for due in list(past.queued):
-            await self._queue(job, due)
-        dues = job.schedule.between(past.upto, now, _MOST_AT_ONCE)
-        missed = [due for due in dues if now - due > LATE]
-        for due in dues:
-            if due in missed and (job.missed == "skip" or (job.missed == "once" and due != dues[-1])):
-                await self._firings.note(passed(job, due, "skipped", "nobody was there when it was due"))
+        for firing in [past.next_firing(due) for due in past.queued]:
+            await self._queue(job, firing)
+        # Named before anything is awaited: where another process lets the same ones fire, both mean the same firing.
+        firings = [past.next_firing(due) for due in job.schedule.between(past.upto, now, _MOST_AT_ONCE)]
+        early = {it for it in firings if past.is_known(it.due) and now - past.ran < _rest_after(job, it.due)}
+        for firing in firings:
+            is_missed = now - firing.due > LATE
+            if firing in early:
+                await self._firings.note(passed(job, firing.due, "skipped", "it ran before the clock was set back"))
+            elif is_missed and (job.missed == "skip" or (job.missed == "once" and firing != firings[-1])):
+                await self._firings.note(passed(job, firing.due, "skipped", "nobody was there when it was due"))
             else:
-                await self._begin(job, due)
+                await self._begin(job, firing)
 
-    async def _begin(self, job: Job, due: Millis) -> None:
+    async def _follow_clock(self, job: Job) -> None:
+        """Go back with a clock that was set back: the schedule goes on from the time of day that it is now."""
+        now, elapsed, past = self._clock.now(), self._clock.elapsed(), self._pasts.of(job.name)
+        if past.upto - now > LATE:
+            before = self._looked.get(job.name)
+            # What a process did not see for itself it cannot measure; then the job is taken to have run just now.
+            rested = 0 if before is None or not past.fired else before.now - past.ran + elapsed - before.elapsed
+            await self._firings.note(set_back(job, max(rested, 0)))
+        self._looked[job.name] = _Look(now, elapsed)
+
+    async def _begin(self, job: Job, firing: Firing) -> None:
         last = self._pasts.of(job.name).last
         if job.overlap == "allow" or last is None or self._firings.is_over(last):
-            await self._fire(job, Firing(job.name, due))
+            await self._fire(job, firing)
         elif job.overlap == "skip":
-            await self._firings.note(passed(job, due, "skipped", f"{NOT_OVER}: session {last}"))
+            await self._firings.note(passed(job, firing.due, "skipped", f"{NOT_OVER}: session {last}"))
         else:
-            await self._firings.note(passed(job, due, "queued", f"behind session {last}"))
-            await self._queue(job, due)
+            await self._firings.note(passed(job, firing.due, "queued", f"behind session {last}"))
+            await self._queue(job, firing)
 
-    async def _queue(self, job: Job, due: Millis) -> None:
+    async def _queue(self, job: Job, firing: Firing) -> None:
         """Let a firing begin when the one before it is over."""
         last = self._pasts.of(job.name).last
         if last is not None:
             async for _ in self._feed.changes():
                 if self._firings.is_over(last):
                     break
-        await self._fire(job, Firing(job.name, due))
+        await self._fire(job, firing)
 
     async def _fire(self, job: Job, firing: Firing) -> None:
         try:
@@ -135,3 +154,9 @@ class Cron:
             await self._clock.sleep_until(self._clock.now() + _AGAIN)
             for job, firing in tuple(self._held_up):
                 await self._fire(job, firing)
+
+
+def _rest_after(job: Job, due: Millis) -> Millis:
+    """Return how long a job must not have run for a time of day that comes once more to count again: as long as its schedule leaves."""
+    interval = job.schedule.next(due) - due
+    return interval - min(LATE, interval // 2)

@@ -2,7 +2,7 @@
 
 from curtainwall.channels.matrix.account import Account, NotLetIn
 from curtainwall.channels.matrix.channel import House, Matrix, Terms
-from curtainwall.channels.matrix.hearing import Doors, People
+from curtainwall.channels.matrix.inbox import Doors, People
 from curtainwall.channels.matrix.left import Report
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
 from curtainwall.channels.matrix.replies import Pace

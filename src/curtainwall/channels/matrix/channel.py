@@ -7,19 +7,19 @@ from typing import Final, cast
 
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.account import Account, NotLetIn
-from curtainwall.channels.matrix.asking import Asking
+from curtainwall.channels.matrix.asks import Asking
+from curtainwall.channels.matrix.encryption import Sealing
 from curtainwall.channels.matrix.events import Raw, Sealed, is_one_word, read_event, room_name, table, text_of
-from curtainwall.channels.matrix.hearing import Doors, Hearing, People, forgotten
 from curtainwall.channels.matrix.homeserver import Homeserver, Refused, connected, quiet_library
+from curtainwall.channels.matrix.inbox import Doors, Hearing, People, forgotten
 from curtainwall.channels.matrix.invitations import invitations
 from curtainwall.channels.matrix.left import Left, Places, Report
 from curtainwall.channels.matrix.library import ClientError, LocalProtocolError
 from curtainwall.channels.matrix.memory import Memory
 from curtainwall.channels.matrix.missed import MOST, TIMELINE, said_since
+from curtainwall.channels.matrix.outbox import Speaking, Words
 from curtainwall.channels.matrix.replies import Pace, insist
 from curtainwall.channels.matrix.rooms import Rooms
-from curtainwall.channels.matrix.sealing import Sealing
-from curtainwall.channels.matrix.speaking import Speaking, Words
 from curtainwall.channels.slash import LogPlaces
 from curtainwall.model import Broken, CurtainwallError, Marks, TryLater
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from curtainwall.channels.counting import counted
 from curtainwall.channels.matrix.events import Raw, rows, table, text_of
 from curtainwall.channels.matrix.memory import LeftRoom, Memory
-from curtainwall.channels.plain import plain_line
+from curtainwall.channels.text.counts import counted
+from curtainwall.channels.text.plain import plain_line
 from curtainwall.model import SessionId
 
 _LONGEST_REASON = 200

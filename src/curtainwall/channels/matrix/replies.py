@@ -5,34 +5,39 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, TypeVar, assert_never
 
+from curtainwall.channels.asks.event_lines import tell
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.events import table
 from curtainwall.channels.matrix.homeserver import Refused
 from curtainwall.channels.matrix.markdown import to_html, with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory
-from curtainwall.channels.matrix.retrying import ANSWERS, GIVEN_UP, Retrying
-from curtainwall.channels.matrix.speaking import Speaking, Words, pieces
-from curtainwall.channels.plain import plain, short
-from curtainwall.channels.saying import Saying
-from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import tell
+from curtainwall.channels.matrix.outbox import Speaking, Words, pieces
+from curtainwall.channels.matrix.retries import ANSWERS, GIVEN_UP, Retrying
+from curtainwall.channels.text.message import Saying
+from curtainwall.channels.text.plain import plain, short
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
+    InterruptAsked,
     MessageAccepted,
+    ModelEvent,
     ModelFailed,
     ModelRequested,
     ModelResponded,
     SessionId,
+    SpeechEvent,
     TextStreamed,
     TryLater,
     TurnEnded,
+    TurnEvent,
     TurnId,
+    TurnResumed,
     TurnStarted,
     session_stream,
 )
+from curtainwall.operations.tale import Tale
 
 _TYPING_SECONDS: Final = 30
 _LONGEST_PAUSE: Final = 60.0
@@ -110,6 +115,11 @@ class Replies:
                 await self._leave_off(session, recorded.seq)
 
     async def _take(self, event: AnyEvent) -> None:
+        if isinstance(event, TurnEvent | SpeechEvent | ModelEvent):
+            await self._take_retries(event)
+            await self._take_words(event)
+
+    async def _take_retries(self, event: TurnEvent | SpeechEvent | ModelEvent) -> None:
         match event:
             case ModelRequested():
                 # Whatever was tried before, in another session of this room, is not any more; what was heard may be ahead of the log.
@@ -119,11 +129,12 @@ class Replies:
                 await self._retrying.end(ANSWERS, insist)
             case ModelFailed() | TurnEnded():
                 await self._retrying.end(GIVEN_UP, insist)
-            case _:
+            case TurnStarted() | TurnResumed() | InterruptAsked():
                 pass
-        await self._take_words(event)
+            case _:
+                assert_never(event)
 
-    async def _take_words(self, event: AnyEvent) -> None:
+    async def _take_words(self, event: TurnEvent | SpeechEvent | ModelEvent) -> None:
         match event:
             case TurnStarted():
                 # What is heard live may be ahead of the log, and belong to this turn already.
@@ -133,10 +144,13 @@ class Replies:
                 self._hear(logged=event.text)
             case AgentSpoke():
                 await self._finish(event.text)
-            case ModelFailed() | TurnEnded() if self._logged:
-                await self._finish(self._logged)
-            case _:
+            case ModelFailed() | TurnEnded():
+                if self._logged:
+                    await self._finish(self._logged)
+            case TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded():
                 pass
+            case _:
+                assert_never(event)
 
     async def _leave_off(self, session: SessionId, seq: int) -> None:
         """Remember how far everything is told, and forget the names that are no longer needed."""

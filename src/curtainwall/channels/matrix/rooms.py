@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from curtainwall.channels.line import Line
-from curtainwall.channels.matrix.asking import Asking
-from curtainwall.channels.matrix.hearing import Doors
+from curtainwall.channels.matrix.asks import Asking
+from curtainwall.channels.matrix.inbox import Doors
 from curtainwall.channels.matrix.memory import Memory
+from curtainwall.channels.matrix.outbox import Speaking
 from curtainwall.channels.matrix.replies import Pace, Replies
-from curtainwall.channels.matrix.speaking import Speaking
 from curtainwall.model import HOUSE, SessionId, StreamId
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from curtainwall.channels.cards import whole_card
-from curtainwall.channels.history import utterances
+from curtainwall.channels.asks.cards import whole_card
 from curtainwall.channels.line import Line
-from curtainwall.channels.plain import plain, plain_line
+from curtainwall.channels.slash import lines as showing
 from curtainwall.channels.slash import requests as want
-from curtainwall.channels.slash import showing
 from curtainwall.channels.slash.requests import Misspoken, Request
 from curtainwall.channels.slash.words import parse
+from curtainwall.channels.text.history import utterances
+from curtainwall.channels.text.plain import plain, plain_line
 from curtainwall.model import (
     OUTSIDE,
     AnswerApproval,

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Iterable
 
 from curtainwall.channels.line import Line
-from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import Control, Known, Outcome
 from curtainwall.channels.terminal.completion import SlashCompleter
+from curtainwall.channels.terminal.farewell import parting_words, silence_words
 from curtainwall.channels.terminal.keys import meant_by
 from curtainwall.channels.terminal.looks import Looks
-from curtainwall.channels.terminal.parting import parting_words, silence_words
 from curtainwall.channels.terminal.scene import Scene
 from curtainwall.channels.terminal.settings import Conversing
 from curtainwall.channels.terminal.signals import on_end_signal
 from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.terminal.stage import Left, Pressed, Stage, Stopped, TookBack, Typed
+from curtainwall.channels.text.plain import plain_line
 from curtainwall.model import (
     ApprovalId,
     CurtainwallError,
@@ -127,7 +127,7 @@ class Conversation:
         """Keep what changes by itself in motion: the text that comes, the spinner, and how long a card has been there."""
         while True:
             await asyncio.sleep(_TICK)
-            self._stage.settle(self._line.clock.now())
+            self._stage.settle(self._line.clock.elapsed())
             if self._scene.tale.works:
                 self._stage.refresh()
 

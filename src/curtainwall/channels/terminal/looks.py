@@ -3,16 +3,18 @@
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Final
 
+from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.segment import Segment, Segments
 from rich.text import Text
 
-from curtainwall.channels.cards import CardLine, Kind
-from curtainwall.channels.plain import hung, plain, rows
-from curtainwall.channels.telling import Told, Tone
+from curtainwall.channels.asks.cards import CardLine, Kind
+from curtainwall.channels.asks.event_lines import Told, Tone
+from curtainwall.channels.text.plain import hung, plain, rows
 
 AGENT_MARGIN: Final = "┊ "
 """Stands before each row of the agent's words, so that none of them passes for a card or a question."""
@@ -41,7 +43,18 @@ class _Title(Heading):
 
 
 class _Text(Markdown):
+    """Markdown in which nothing is left out: HTML, pictures and the places that links are taken from are shown as they were written."""
+
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Title}
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", hyperlinks=False, code_theme="ansi_dark", inline_code_theme="ansi_dark")
+        self.markup, self.parsed = text, _reader().parse(text)
+
+
+@cache
+def _reader() -> MarkdownIt:
+    return MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "image", "reference"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +66,7 @@ class Looks:
 
     def markdown(self, text: str) -> str:
         """Return the agent's text as it is read, behind its margin; links show where they lead."""
-        words = _Text(plain(text), hyperlinks=False, code_theme="ansi_dark", inline_code_theme="ansi_dark")
-        return self._behind_margin(self._drawn(words, self._inside.width).strip(_NEW_LINE))
+        return self._behind_margin(self._drawn(_Text(plain(text)), self._inside.width).strip(_NEW_LINE))
 
     def quoted(self, text: str, style: str = "") -> str:
         """Return the agent's text as it was written, behind its margin."""

@@ -5,43 +5,56 @@ import json
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import assert_never
 
+from curtainwall.channels.asks.event_lines import Typed, tell
 from curtainwall.channels.line import Line
-from curtainwall.channels.plain import plain_line
 from curtainwall.channels.slash import Control
-from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import Typed, tell
-from curtainwall.channels.terminal.asking import Asking
+from curtainwall.channels.terminal.answer_text import Writing
+from curtainwall.channels.terminal.asks import Asking
+from curtainwall.channels.terminal.farewell import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.keys import meant_by
 from curtainwall.channels.terminal.outlet import Outlet
-from curtainwall.channels.terminal.parting import budget_words, open_words, resume_words, silence_words
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
 from curtainwall.channels.terminal.settings import Telling
 from curtainwall.channels.terminal.signals import on_end_signal
 from curtainwall.channels.terminal.silence import Silence
-from curtainwall.channels.terminal.writing import Writing
+from curtainwall.channels.text.plain import plain_line
 from curtainwall.model import (
     AgentSpoke,
     AnswerApproval,
     AnyEvent,
     ApprovalId,
     CurtainwallError,
+    HistoryInherited,
+    InterruptAsked,
     InterruptTurn,
+    LifeEvent,
+    Live,
     MessageId,
+    ModelEvent,
     ModelFailed,
+    ModelRequested,
     ModelResponded,
     Recorded,
     SendMessage,
     SessionClosed,
     SessionId,
+    SessionOpened,
+    SessionReady,
+    SessionRenamed,
+    SpeechEvent,
     TextStreamed,
     TurnEnded,
+    TurnEvent,
     TurnId,
+    TurnResumed,
     TurnStarted,
     TurnStatus,
     Who,
     session_stream,
 )
+from curtainwall.operations.tale import Tale
 
 _DENIED = "whoever started this task has every ask denied (--on-ask deny)"
 
@@ -64,8 +77,11 @@ class OneShot:
         self._message: MessageId | None = None
         self._turn: TurnId | None = None
         self._answered: set[ApprovalId] = set()
+        self._denied: set[ApprovalId] = set()
         self._end: asyncio.Future[End] | None = None
         self._interrupting: asyncio.Task[None] | None = None
+        self._ahead: list[Live] = []
+        """Live text of turns of which the log has not told yet."""
         self._silence = Silence(settings.holding)
         self._ended_with: int | None = None
 
@@ -95,7 +111,9 @@ class OneShot:
 
     async def _followed(self, task: str | None) -> End:
         cursor = self._take_up()
-        if task is not None:
+        if task is None:
+            self._turn = self._tale.turn
+        else:
             self._message = self._line.new_message()
             await self._line.desk.send(self._session, SendMessage(by=self._who, message=self._message, text=task))
         self._end = end = asyncio.get_running_loop().create_future()
@@ -121,7 +139,6 @@ class OneShot:
         for recorded in self._line.feed.read(session_stream(self._session)):
             self._tale.take(recorded.event)
             cursor = recorded.seq
-        self._turn = self._tale.turn
         return cursor
 
     async def _listen(self) -> None:
@@ -129,9 +146,27 @@ class OneShot:
             async for live in lives:
                 self._silence.broken()
                 if live.kind == "text":
-                    self._writing.heard(live.text)
+                    self._hear(live)
                 elif live.kind == "again":
                     self._note(live.text)
+
+    def _hear(self, live: Live) -> None:
+        """Take in live text of our own turn; what is said in another one answers somebody else."""
+        if live.turn is None:
+            return
+        if live.turn == self._turn:
+            self._writing.heard(live.text)
+        elif live.turn != self._tale.turn:
+            self._ahead.append(live)
+
+    def _begin(self, started: TurnStarted) -> None:
+        """Take note of a turn that begins: ours where it takes up our message, or where we sent none and it is the first."""
+        if self._message in started.messages or (self._message is None and self._turn is None):
+            self._turn = started.turn
+        ahead, self._ahead = self._ahead, []
+        for live in ahead:
+            if live.turn == self._turn:
+                self._writing.heard(live.text)
 
     async def _tell_silence(self) -> None:
         """Say once where another process that works on the session has been silent for long."""
@@ -164,12 +199,16 @@ class OneShot:
         self._progress(event)
         self._take_text(event)
         self._tale.take(event)
+        if isinstance(event, LifeEvent | TurnEvent | ModelEvent):
+            await self._take_step(event)
+
+    async def _take_step(self, event: LifeEvent | TurnEvent | ModelEvent) -> None:
         match event:
-            case ModelResponded() | ModelFailed():
+            case ModelResponded() | ModelFailed() if event.turn == self._turn:
                 self._usage.add(event)
-            case TurnStarted() if self._message in event.messages or (self._message is None and self._turn is None):
-                self._turn = event.turn
-            case TurnEnded() if event.turn == self._turn and self._is_ours(event):
+            case TurnStarted():
+                self._begin(event)
+            case TurnEnded() if event.turn == self._turn and event.status is not TurnStatus.WAITING:
                 self._progress_files()
                 self._finish(End.of(event.status, event.failure))
             case TurnEnded() if event.status is TurnStatus.WAITING and self._interrupting is not None:
@@ -179,17 +218,20 @@ class OneShot:
                     self._finish(End(Status.INTERRUPTED))
             case SessionClosed():
                 self._finish(End(Status.FAILED, f"the session is closed: {event.reason}"))
-            case _:
+            case TurnEnded() | TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded() | ModelFailed():
                 pass
-
-    def _is_ours(self, event: TurnEnded) -> bool:
-        """Tell whether this is the end of what was wanted: not of a turn that only came before it, nor a wait."""
-        if event.status is TurnStatus.WAITING:
-            return False
-        return self._message is None or self._message not in self._tale.queue
+            case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed():
+                pass
+            case _:
+                assert_never(event)
 
     def _take_text(self, event: AnyEvent) -> None:
+        """Take in what the agent says in our own turn."""
+        if not isinstance(event, SpeechEvent | TurnEvent | ModelEvent):
+            return
         match event:
+            case TextStreamed() | AgentSpoke() | ModelFailed() | TurnEnded() if event.turn != self._turn:
+                pass
             case TextStreamed():
                 self._writing.logged(event.text)
             case AgentSpoke():
@@ -198,8 +240,10 @@ class OneShot:
                 pass  # a foreign agent asks again by itself, and says what it has to say
             case ModelFailed() | TurnEnded():
                 self._writing.broke_off()
-            case _:
+            case TurnStarted() | TurnResumed() | InterruptAsked() | ModelRequested() | ModelResponded():
                 pass
+            case _:
+                assert_never(event)
 
     # Asks
 
@@ -209,19 +253,26 @@ class OneShot:
         if on_ask == "deny":
             for approval in [it for it in self._tale.asks if it not in self._answered]:
                 self._answered.add(approval)
-                await self._deny(approval)
+                if await self._deny(approval):
+                    self._denied.add(approval)
+            if not self._denied.isdisjoint(self._tale.asks):
+                # The denial is in the log, further on than we have read: the agent gets it and goes on.
+                return
         elif on_ask == "wait":
             await self._ask_next()
         if self._tale.is_parked and (on_ask != "wait" or not self._tale.asks):
             # What nobody is asked about, as a budget that is used up, is not waited for: nothing can be typed here.
             self._finish(End(Status.WAITING))
 
-    async def _deny(self, approval: ApprovalId) -> None:
+    async def _deny(self, approval: ApprovalId) -> bool:
+        """Deny an ask; False where that was refused, and the ask may stay open."""
         command = AnswerApproval(by=self._who, approval=approval, granted=False, reason=_DENIED)
         try:
             await self._line.desk.send(self._session, command)
         except CurtainwallError as error:
             self._note(plain_line(str(error)))
+            return False
+        return True
 
     async def _ask_next(self) -> None:
         """Put the next open ask before the human, or say where it can be answered."""
@@ -272,8 +323,8 @@ class OneShot:
         self._stop()
 
     def _stop(self) -> None:
-        """Interrupt what runs; where nothing does, or it was asked for already, leave everything as it is."""
-        if self._tale.works and self._interrupting is None:
+        """Interrupt our turn; where it does not run, or that was asked for already, leave everything as it is."""
+        if self._tale.works and self._tale.turn == self._turn and self._interrupting is None:
             self._interrupting = asyncio.create_task(self._interrupt())
         else:
             self._finish(End(Status.INTERRUPTED))
@@ -285,12 +336,14 @@ class OneShot:
 
     def _see_who_reads(self) -> None:
         """Stop where nobody reads any more; what has not begun is stopped as it begins."""
-        if self._is_left and self._interrupting is None and (self._tale.turn is not None or not self._tale.queue):
+        tale = self._tale
+        is_to_begin = self._message in tale.queue if self._message is not None else tale.turn is None and bool(tale.queue)
+        if self._is_left and self._interrupting is None and not is_to_begin:
             self._stop()
 
     async def _interrupt(self) -> None:
         try:
-            await self._line.desk.send(self._session, InterruptTurn(by=self._who))
+            await self._line.desk.send(self._session, InterruptTurn(by=self._who, turn=self._turn))
         except CurtainwallError as error:
             self._note(plain_line(str(error)))
 

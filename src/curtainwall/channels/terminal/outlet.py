@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Iterable
 from typing import Final, TextIO
 
-from curtainwall.channels.cards import card_lines, card_rows
-from curtainwall.channels.plain import GOES_ON, plain
+from curtainwall.channels.asks.cards import card_lines, card_rows
+from curtainwall.channels.text.plain import GOES_ON, plain
 from curtainwall.model import PendingAsk
 
 CARD_BAR: Final = "┃ "

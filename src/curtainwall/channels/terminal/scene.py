@@ -2,39 +2,46 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import assert_never
 
-from curtainwall.channels.cards import card_lines
-from curtainwall.channels.history import QUEUED, SO_FAR, Utterance, utterances
+from curtainwall.channels.asks.cards import card_lines
+from curtainwall.channels.asks.event_lines import Told, tell, tell_change
 from curtainwall.channels.line import Line
-from curtainwall.channels.plain import short
-from curtainwall.channels.saying import Saying
-from curtainwall.channels.tale import Tale
-from curtainwall.channels.telling import Told, tell, tell_change
 from curtainwall.channels.terminal.blocks import whole_blocks
 from curtainwall.channels.terminal.keys import KEYS
 from curtainwall.channels.terminal.looks import Looks
 from curtainwall.channels.terminal.stage import Frame, Offer
 from curtainwall.channels.terminal.status import asks_lines, doing_line, status_line
+from curtainwall.channels.text.history import QUEUED, SO_FAR, Utterance, utterances
+from curtainwall.channels.text.message import Saying
+from curtainwall.channels.text.plain import short
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
     ApprovalAsked,
     ApprovalId,
+    InterruptAsked,
     Live,
     MessageAccepted,
+    ModelEvent,
     ModelFailed,
+    ModelRequested,
     ModelResponded,
     NotFound,
     SessionId,
     SessionView,
+    SpeechEvent,
     TextStreamed,
     TurnEnded,
+    TurnEvent,
     TurnId,
+    TurnResumed,
     TurnStarted,
     TurnStatus,
     Who,
     session_stream,
 )
+from curtainwall.operations.tale import Tale
 
 _LONG_TAIL = 4_000
 _EARLIER = 6
@@ -96,25 +103,8 @@ class Scene:
     def tell(self, event: AnyEvent, looks: Looks) -> str:
         """Go on by one event, and return what there is to see of it."""
         drawn: list[str] = []
-        match event:
-            case TextStreamed():
-                self._saying.logged(event.text)
-                drawn.append(self._whole(looks))
-            case AgentSpoke():
-                drawn.append(_text(self._saying.spoke(event.text), looks))
-            case ModelResponded():
-                self._no_more_again()
-            case ModelFailed() if not self.tale.holds_calls:
-                self._no_more_again()
-                drawn.append(_text(self._saying.broke_off(), looks))
-            case TurnStarted():
-                self._doing = ""
-                drawn += [self._message(self.tale.queue[message], looks) for message in event.messages if message in self.tale.queue]
-            case TurnEnded():
-                self._doing = ""
-                drawn.append(_text(self._saying.broke_off(), looks))
-            case _:
-                pass
+        if isinstance(event, SpeechEvent | TurnEvent | ModelEvent):
+            drawn += self._words(event, looks)
         told = tell(event, self.tale) or tell_change(event, self._who)
         if told is not None:
             drawn.append(looks.told(told))
@@ -124,6 +114,33 @@ class Scene:
         if isinstance(event, TurnEnded) and event.status is not TurnStatus.WAITING:
             drawn.append(self._changes(looks))
         return "".join(drawn)
+
+    def _words(self, event: SpeechEvent | TurnEvent | ModelEvent, looks: Looks) -> list[str]:
+        """Return what the event lets see of what is said."""
+        match event:
+            case TextStreamed():
+                self._saying.logged(event.text)
+                return [self._whole(looks)]
+            case AgentSpoke():
+                return [_text(self._saying.spoke(event.text), looks)]
+            case ModelResponded():
+                self._no_more_again()
+                return []
+            case ModelFailed():
+                if self.tale.holds_calls:
+                    return []
+                self._no_more_again()
+                return [_text(self._saying.broke_off(), looks)]
+            case TurnStarted():
+                self._doing = ""
+                return [self._message(self.tale.queue[message], looks) for message in event.messages if message in self.tale.queue]
+            case TurnEnded():
+                self._doing = ""
+                return [_text(self._saying.broke_off(), looks)]
+            case ModelRequested() | TurnResumed() | InterruptAsked():
+                return []
+            case _:
+                assert_never(event)
 
     # What still changes
 
@@ -137,7 +154,7 @@ class Scene:
         rows = drawn.splitlines()[-max(frame.rows - _OTHER_ROWS, _FEWEST_ROWS) :]
         dim = [short(f"queued: {it.text}", frame.columns) for it in self._queued()]
         dim += [short("(Up takes the last one back)", frame.columns)] if dim and self.can_take_back() else []
-        dim.append(doing_line(self.tale, self._doing, self._line.clock.now(), frame.columns))
+        dim.append(doing_line(self.tale, self._doing, self._line.clock.elapsed(), frame.columns))
         rows += [looks.line(row, "dim").rstrip("\n") for row in dim if row]
         asks = asks_lines(list(self.tale.asks.values()), frame.columns, keys=frame.has_keys)
         return "\n".join([*rows, *(looks.line(row, "yellow").rstrip("\n") for row in asks)])

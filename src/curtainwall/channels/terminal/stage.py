@@ -183,7 +183,7 @@ class Stage:
         self._buffer.cursor_position = len(text)
         self._app.invalidate()
 
-    def settle(self, now: Millis) -> None:
+    def settle(self, elapsed: Millis) -> None:
         """Let the keys on offer count once the same offer has been there for a while in which nothing was typed.
 
         INVARIANT: while something typed is still unread they do not begin to count, so that a key which was pressed before the offer could
@@ -191,8 +191,8 @@ class Stage:
         """
         offer = self._play.offer()
         if offer != self._offer or self._offered_at is None or self._buffer.text or self._has_unread():
-            self._offer, self._offered_at, self._are_keys_open = offer, now, False
-        elif offer is not None and not self._are_keys_open and now - self._offered_at >= GRACE_MILLIS:
+            self._offer, self._offered_at, self._are_keys_open = offer, elapsed, False
+        elif offer is not None and not self._are_keys_open and elapsed - self._offered_at >= GRACE_MILLIS:
             self._are_keys_open, self._seen = True, offer
             self._app.invalidate()
 

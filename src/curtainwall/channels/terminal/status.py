@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from curtainwall.channels.cards import ask_in_a_line, call_in_words
-from curtainwall.channels.plain import short
-from curtainwall.channels.slash.showing import used_words
-from curtainwall.channels.tale import Tale
+from curtainwall.channels.asks.cards import ask_in_a_line, call_in_words
+from curtainwall.channels.slash.lines import used_words
 from curtainwall.channels.terminal.keys import KEY_WORDS
+from curtainwall.channels.text.plain import short
 from curtainwall.model import BudgetKind, PendingAsk, SessionView
+from curtainwall.operations.tale import Tale
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_MILLIS = 100
@@ -31,14 +31,14 @@ def status_line(view: SessionView, width: int) -> str:
     return short(told, width)
 
 
-def doing_line(tale: Tale, doing: str, now: int, width: int) -> str:
+def doing_line(tale: Tale, doing: str, elapsed: int, width: int) -> str:
     """Return what runs now, with a spinner; nothing where nothing runs."""
     if not tale.works:
         return ""
     running = [call_in_words(subject, 60) for subject in tale.running.values()]
     what = "stopping" if tale.interrupting else " + ".join(running) or doing or "thinking"
     hint = "Ctrl-C again leaves" if tale.interrupting else "Ctrl-C interrupts"
-    frame = _FRAMES[now // _FRAME_MILLIS % len(_FRAMES)]
+    frame = _FRAMES[elapsed // _FRAME_MILLIS % len(_FRAMES)]
     full = f"{frame} {what}  ({hint})"
     return short(full if len(full) <= width else f"{frame} {what}", width)
 

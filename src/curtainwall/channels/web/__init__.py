@@ -15,7 +15,7 @@ from curtainwall.channels.web.house import (
     Tried,
     Wish,
 )
-from curtainwall.channels.web.hubs import Hubs
+from curtainwall.channels.web.live.hubs import Hubs
 from curtainwall.channels.web.server import web_app
 from curtainwall.channels.web.sign_ins import SignIns
 

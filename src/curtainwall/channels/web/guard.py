@@ -10,8 +10,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from curtainwall.channels.web.drawing import draw
 from curtainwall.channels.web.forms import Misread, TooBig, read_body, read_form
+from curtainwall.channels.web.render.filters import draw
 from curtainwall.channels.web.sign_ins import SignIns
 
 CSRF_FIELD = "csrf"

@@ -6,11 +6,13 @@ from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
-from curtainwall.channels.asks import Board
+from curtainwall.channels.asks.board import Board
 from curtainwall.channels.cron import FiringRow, JobRow
 from curtainwall.channels.line import Line
-from curtainwall.channels.teams import Chain, Pair, PairFigures
 from curtainwall.model import Explaining, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
+from curtainwall.teams.chains import Chain
+from curtainwall.teams.figures import PairFigures
+from curtainwall.teams.pairs import Pair
 
 
 @dataclass(frozen=True, slots=True)

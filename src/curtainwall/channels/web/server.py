@@ -10,19 +10,19 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from curtainwall.channels.web.acting import Acting
-from curtainwall.channels.web.auditing import Auditing
-from curtainwall.channels.web.entering import Entering, Tokens, Tries
 from curtainwall.channels.web.guard import Doors, Guard
 from curtainwall.channels.web.house import House
-from curtainwall.channels.web.hubs import Hubs
-from curtainwall.channels.web.looking import Looking
-from curtainwall.channels.web.measuring import Measuring
-from curtainwall.channels.web.planning import Planning
-from curtainwall.channels.web.ruling import Ruling
+from curtainwall.channels.web.live.hubs import Hubs
+from curtainwall.channels.web.pages.actions import Acting
+from curtainwall.channels.web.pages.audit import Auditing
+from curtainwall.channels.web.pages.figures import Measuring
+from curtainwall.channels.web.pages.plans import Planning
+from curtainwall.channels.web.pages.rules import Ruling
+from curtainwall.channels.web.pages.sessions import Looking
+from curtainwall.channels.web.pages.sign_in import Entering, Tokens, Tries
+from curtainwall.channels.web.pages.site import Site
+from curtainwall.channels.web.pages.stream import Streaming
 from curtainwall.channels.web.sign_ins import SignIns
-from curtainwall.channels.web.site import Site
-from curtainwall.channels.web.streaming import Streaming
 from curtainwall.model import CommandRefused, NotFound
 
 _STATIC = Path(__file__).with_name("static")

@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as Path
 
-from curtainwall.channels.webhook.prompts import Missing, data_of, prompt_of, read_payload
 from curtainwall.channels.webhook.proofs import Proof, Refused
+from curtainwall.facts.deliveries import Missing, data_of, prompt_of, read_payload
 from curtainwall.model import Clock, CurtainwallError, NotFound, SessionId, TryLater, Undecided
 
 CHANNEL: Final = "webhook"
@@ -136,7 +136,7 @@ class Endpoint:
 
     def _count(self, hook: Hook) -> None:
         """Refuse what comes more often than it may; only deliveries of whoever knows the secret count."""
-        recent, now = self._recent.setdefault(hook.name, deque()), self.clock.now() / 1000
+        recent, now = self._recent.setdefault(hook.name, deque()), self.clock.elapsed() / 1000
         while recent and recent[0] <= now - _MINUTE:
             recent.popleft()
         if len(recent) >= hook.per_minute:
@@ -145,8 +145,8 @@ class Endpoint:
 
     def _tell(self, hook: str, refusal: Refused) -> None:
         """Tell our side as well, where a secret or a field may be misspelled; each kind once a minute, since strangers can be refused."""
-        kind, now = (hook, refusal.status), self.clock.now() / 1000
-        if hook in self.hooks and now - self._refused.get(kind, -_MINUTE) >= _MINUTE:
+        kind, now = (hook, refusal.status), self.clock.elapsed() / 1000
+        if hook in self.hooks and (kind not in self._refused or now - self._refused[kind] >= _MINUTE):
             self._refused[kind] = now
             self.report(f"webhook `{hook}`: a delivery was refused: {refusal}")
 

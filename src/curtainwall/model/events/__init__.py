@@ -1,28 +1,46 @@
 """What happened, in the past tense; each is stored for ever and carries its time and its schema's version."""
 
-from curtainwall.model.events.budgets import BudgetExhausted, BudgetRaised, BudgetWarned, SpendingCounted, WorkTimed
+from curtainwall.model.events.budgets import (
+    BudgetEvent,
+    BudgetExhausted,
+    BudgetRaised,
+    BudgetWarned,
+    SpendingCounted,
+    WorkTimed,
+)
 from curtainwall.model.events.calls import (
     ApprovalAnswered,
     ApprovalAsked,
+    ApprovalEvent,
     ApprovalExpired,
     ApprovalJoined,
     ApprovalWithdrawn,
+    BreakerEvent,
     CallDenied,
     CallDropped,
+    CallEvent,
     CallFinished,
     CallLost,
     CallPermitted,
     CallRequested,
     DenialsCounted,
+    GrantEvent,
     GrantGiven,
     GrantRevoked,
     GrantUsed,
     LoopDetected,
 )
-from curtainwall.model.events.house import RouteSet, SessionDeleted
+from curtainwall.model.events.confined import ConfinedEvent, RequestsRefused, ToolUsesReported
+from curtainwall.model.events.event import Group
+from curtainwall.model.events.house import (
+    HouseEvent,
+    RouteSet,
+    SessionDeleted,
+)
 from curtainwall.model.events.life import (
     HistoryInherited,
     LabelsAdded,
+    LifeEvent,
     ModeChanged,
     ModelChanged,
     RouteAdded,
@@ -33,15 +51,25 @@ from curtainwall.model.events.life import (
     SessionOpened,
     SessionReady,
     SessionRenamed,
+    SettingEvent,
 )
-from curtainwall.model.events.peers import PeerAnswered, PeerAnswerHeld, PeerAnswerTaken, PeerMessageSent
+from curtainwall.model.events.peers import (
+    PeerAnswered,
+    PeerAnswerHeld,
+    PeerAnswerTaken,
+    PeerEvent,
+    PeerMessageSent,
+)
 from curtainwall.model.events.turns import (
     AgentSpoke,
     InterruptAsked,
     MessageAccepted,
+    MessageEvent,
     MessageWithdrawn,
+    SpeechEvent,
     TextStreamed,
     TurnEnded,
+    TurnEvent,
     TurnResumed,
     TurnStarted,
 )
@@ -49,78 +77,122 @@ from curtainwall.model.events.work import (
     CompactionAsked,
     CompactionSet,
     CompactionSkipped,
+    ContextEvent,
     ContextMeasured,
     ExtensionNoted,
     HistoryCompacted,
     InstructionsPinned,
+    ModelEvent,
     ModelFailed,
     ModelRequested,
     ModelResponded,
+    ProgramEvent,
     ProgramFinished,
     ProgramSaved,
+    WorkEvent,
 )
 
+__all__ = [
+    "AgentSpoke",
+    "AnyEvent",
+    "ApprovalAnswered",
+    "ApprovalAsked",
+    "ApprovalEvent",
+    "ApprovalExpired",
+    "ApprovalJoined",
+    "ApprovalWithdrawn",
+    "BreakerEvent",
+    "BudgetEvent",
+    "BudgetExhausted",
+    "BudgetRaised",
+    "BudgetWarned",
+    "CallDenied",
+    "CallDropped",
+    "CallEvent",
+    "CallFinished",
+    "CallLost",
+    "CallPermitted",
+    "CallRequested",
+    "CompactionAsked",
+    "CompactionSet",
+    "CompactionSkipped",
+    "ConfinedEvent",
+    "ContextEvent",
+    "ContextMeasured",
+    "DenialsCounted",
+    "ExtensionNoted",
+    "GrantEvent",
+    "GrantGiven",
+    "GrantRevoked",
+    "GrantUsed",
+    "Group",
+    "HistoryCompacted",
+    "HistoryInherited",
+    "HouseEvent",
+    "InstructionsPinned",
+    "InterruptAsked",
+    "LabelsAdded",
+    "LifeEvent",
+    "LoopDetected",
+    "MessageAccepted",
+    "MessageEvent",
+    "MessageWithdrawn",
+    "ModeChanged",
+    "ModelChanged",
+    "ModelEvent",
+    "ModelFailed",
+    "ModelRequested",
+    "ModelResponded",
+    "PeerAnswerHeld",
+    "PeerAnswerTaken",
+    "PeerAnswered",
+    "PeerEvent",
+    "PeerMessageSent",
+    "ProgramEvent",
+    "ProgramFinished",
+    "ProgramSaved",
+    "Progress",
+    "RequestsRefused",
+    "RouteAdded",
+    "RouteRemoved",
+    "RouteSet",
+    "RuleDisabled",
+    "RuleEnabled",
+    "SessionClosed",
+    "SessionDeleted",
+    "SessionOpened",
+    "SessionReady",
+    "SessionRenamed",
+    "SettingEvent",
+    "SpeechEvent",
+    "SpendingCounted",
+    "TextStreamed",
+    "ToolUsesReported",
+    "TurnEnded",
+    "TurnEvent",
+    "TurnResumed",
+    "TurnStarted",
+    "WorkEvent",
+    "WorkTimed",
+]
+
 AnyEvent = (
-    SessionOpened
-    | SessionReady
-    | HistoryInherited
-    | SessionRenamed
-    | SessionClosed
-    | ModeChanged
-    | ModelChanged
-    | RuleDisabled
-    | RuleEnabled
-    | LabelsAdded
-    | RouteAdded
-    | RouteRemoved
-    | MessageAccepted
-    | TurnStarted
-    | TurnResumed
-    | TextStreamed
-    | AgentSpoke
-    | TurnEnded
-    | InterruptAsked
-    | MessageWithdrawn
-    | ProgramSaved
-    | ProgramFinished
-    | ModelRequested
-    | ModelResponded
-    | ModelFailed
-    | InstructionsPinned
-    | ContextMeasured
-    | CompactionAsked
-    | CompactionSkipped
-    | CompactionSet
-    | HistoryCompacted
-    | CallRequested
-    | CallDenied
-    | DenialsCounted
-    | ApprovalAsked
-    | ApprovalJoined
-    | ApprovalAnswered
-    | ApprovalExpired
-    | ApprovalWithdrawn
-    | GrantGiven
-    | GrantUsed
-    | GrantRevoked
-    | CallPermitted
-    | CallFinished
-    | CallLost
-    | CallDropped
-    | PeerMessageSent
-    | PeerAnswered
-    | PeerAnswerHeld
-    | PeerAnswerTaken
-    | BudgetWarned
-    | BudgetExhausted
-    | BudgetRaised
-    | SpendingCounted
-    | WorkTimed
-    | SessionDeleted
-    | RouteSet
-    | LoopDetected
-    | ExtensionNoted
+    LifeEvent
+    | SettingEvent
+    | MessageEvent
+    | TurnEvent
+    | SpeechEvent
+    | CallEvent
+    | ApprovalEvent
+    | GrantEvent
+    | BreakerEvent
+    | WorkEvent
+    | PeerEvent
+    | BudgetEvent
+    | HouseEvent
+    | ConfinedEvent
 )
+"""Every event, as the sum of its groups. A projection says which groups it reads, and names each member of them."""
 
 
 Progress = (
@@ -135,6 +207,8 @@ Progress = (
     | CompactionSkipped
     | HistoryCompacted
     | WorkTimed
+    | RequestsRefused
+    | ToolUsesReported
     | ExtensionNoted
 )
-"""What an agent tells of its own work; nothing here is a decision."""
+"""What an agent tells of its own work, and what is seen of it; nothing here is a decision."""

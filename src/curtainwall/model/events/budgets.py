@@ -41,3 +41,7 @@ class WorkTimed(Event):
     """Seconds of work that count against the budget."""
 
     seconds: NonNegativeFloat
+
+
+BudgetEvent = BudgetWarned | BudgetExhausted | BudgetRaised | SpendingCounted | WorkTimed
+"""Budgets are used, used up and raised."""

@@ -148,3 +148,16 @@ class LoopDetected(Event):
     call: CallId
     what: Literal["repeat", "ask-storm"]
     count: int
+
+
+CallEvent = CallRequested | CallDenied | CallPermitted | CallFinished | CallLost | CallDropped
+"""Where a call is between its request and its outcome."""
+
+ApprovalEvent = ApprovalAsked | ApprovalJoined | ApprovalAnswered | ApprovalExpired | ApprovalWithdrawn
+"""Where an approval is between the ask and its settlement."""
+
+GrantEvent = GrantGiven | GrantUsed | GrantRevoked
+"""Standing answers come and go."""
+
+BreakerEvent = LoopDetected | DenialsCounted
+"""An agent wanted too much in too short a time."""

@@ -21,3 +21,7 @@ class RouteSet(Event):
     route: Route
     session: SessionId | None
     by: Who
+
+
+HouseEvent = SessionDeleted | RouteSet
+"""What is written in the log of the house alone."""

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from curtainwall.model.approvals import LabelSource
 from curtainwall.model.blobs import BlobRef
 from curtainwall.model.budgets import Limits
@@ -44,6 +46,11 @@ class SessionReady(Event):
     """Agent and tools are there; the session takes messages."""
 
 
+def _is_empty(path: str) -> bool:
+    # Most sessions have none, and what they write into the log stays as it was.
+    return not path
+
+
 class HistoryInherited(Event):
     """A fork or a reset took over what its parent knew, up to an entry of the parent's log."""
 
@@ -51,6 +58,8 @@ class HistoryInherited(Event):
     upto: int
     history: BlobRef | None
     how: Literal["fork", "reset"]
+    git_directory: str = Field(default="", exclude_if=_is_empty)
+    """Where git works from here on when a call names no path, as in the parent; empty for the workspace."""
 
 
 class SessionRenamed(Event):
@@ -113,3 +122,10 @@ class RouteRemoved(Event):
 
     route: Route
     by: Who
+
+
+LifeEvent = SessionOpened | SessionReady | HistoryInherited | SessionRenamed | SessionClosed
+"""A session begins, goes on from another, changes its name, ends."""
+
+SettingEvent = ModeChanged | ModelChanged | RuleDisabled | RuleEnabled | LabelsAdded | RouteAdded | RouteRemoved
+"""What a session runs under changes."""

@@ -36,3 +36,7 @@ class PeerAnswerTaken(Event):
 
     team: str
     answer: PeerAnswer
+
+
+PeerEvent = PeerMessageSent | PeerAnswered | PeerAnswerHeld | PeerAnswerTaken
+"""Messages to and from other teams."""

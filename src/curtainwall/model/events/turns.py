@@ -90,3 +90,13 @@ class MessageWithdrawn(Event):
 
     message: MessageId
     by: Who
+
+
+MessageEvent = MessageAccepted | MessageWithdrawn
+"""What waits for a turn."""
+
+TurnEvent = TurnStarted | TurnResumed | TurnEnded | InterruptAsked
+"""Where a turn is between its start and its end."""
+
+SpeechEvent = TextStreamed | AgentSpoke
+"""What the agent says."""

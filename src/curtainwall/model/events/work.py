@@ -120,3 +120,16 @@ class ExtensionNoted(Event):
 
     extension: str
     data: Mapping[str, JsonValue]
+
+
+ModelEvent = ModelRequested | ModelResponded | ModelFailed
+"""A request to a provider and its end."""
+
+ProgramEvent = ProgramSaved | ProgramFinished
+"""A program that waits inside a call, and its end."""
+
+ContextEvent = InstructionsPinned | ContextMeasured | CompactionAsked | CompactionSkipped | CompactionSet | HistoryCompacted
+"""What the model has before it, and how that is kept small."""
+
+WorkEvent = ModelEvent | ProgramEvent | ContextEvent | ExtensionNoted
+"""An agent's own work."""

@@ -18,6 +18,8 @@ class Live(Frozen):
 
     kind: Literal["text", "doing", "again"]
     text: str
+    turn: TurnId | None = None
+    """The turn in which it happens; None where it happens between two."""
 
 
 class Journal(Protocol):

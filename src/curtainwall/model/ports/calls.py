@@ -25,6 +25,8 @@ class Place:
     session: SessionId
     workspace: Workspace
     mode: Mode = Mode.DEFAULT
+    git_directory: str = ""
+    """Where git works when a call names no path; empty for the workspace."""
 
 
 class ToolHost(Protocol):

@@ -80,8 +80,8 @@ class Listening(Protocol):
 class Feed(Protocol):
     """The log as others read it, from their own cursor."""
 
-    def read(self, stream: StreamId, after: int = 0) -> Sequence[Recorded]:
-        """Return what is there after the cursor."""
+    def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
+        """Return what is there after the cursor, oldest first; so many at most."""
         ...
 
     def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:

@@ -55,6 +55,10 @@ class Inbox(Protocol):
         """Return the undecided commands in the order in which they came."""
         ...
 
+    def streams_waiting(self) -> Sequence[StreamId]:
+        """Return the streams for which a command waits, in their order by name."""
+        ...
+
     def outcome(self, stream: StreamId, key: str) -> Outcome | None:
         """Return what became of a command, or None while it waits or is unknown."""
         ...

@@ -14,8 +14,8 @@ from curtainwall.tools.hooks.copies import exchangeable
 from curtainwall.tools.hooks.lines import words_in
 from curtainwall.tools.hooks.neighbours import Language, configuration, language_of, needs_of, packages, place_of
 from curtainwall.tools.hooks.pins import Found
+from curtainwall.tools.hooks.process import Ran
 from curtainwall.tools.hooks.replies import Said
-from curtainwall.tools.hooks.running import Ran
 from curtainwall.tools.hooks.settings import Hook, Program
 
 _MISSING: Final = re.compile(

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from curtainwall.facts import is_beneath
+from curtainwall.tools.hooks.files import Looked, path_in
 from curtainwall.tools.hooks.lines import Word, assigned, started, with_words
-from curtainwall.tools.hooks.looking import Looked, path_in
 from curtainwall.tools.hooks.neighbours import interpreter_of, is_activation, is_module, place_of
 from curtainwall.tools.hooks.pins import KEPT, Found, Pins, named_by
-from curtainwall.tools.hooks.running import SEARCHED
+from curtainwall.tools.hooks.process import SEARCHED
 from curtainwall.tools.hooks.settings import Hook, Program
 
 _LOCK: Final = ".lock"

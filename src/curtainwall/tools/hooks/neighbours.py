@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from curtainwall.facts import is_beneath
-from curtainwall.tools.hooks.looking import Looked
+from curtainwall.tools.hooks.files import Looked
 
 _MOST_TEXT: Final = 256 * 1024
 _MOST_WORDS: Final = 500

@@ -15,8 +15,8 @@ from pydantic import JsonValue
 from curtainwall.facts import is_beneath
 from curtainwall.host import locked, replace_file
 from curtainwall.model import Broken, canonical_json
+from curtainwall.tools.hooks.files import Looked, look, look_at, path_in
 from curtainwall.tools.hooks.lines import started
-from curtainwall.tools.hooks.looking import Looked, look, look_at, path_in
 from curtainwall.tools.hooks.neighbours import configuration, files_beside, interpreter_of, is_activation, language_of, needs_of, place_of
 from curtainwall.tools.hooks.settings import Program, Settings, read_settings
 

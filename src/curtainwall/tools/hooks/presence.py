@@ -8,7 +8,7 @@ from typing import Final
 
 from curtainwall.tools.hooks.lines import first_words
 from curtainwall.tools.hooks.pins import words_of
-from curtainwall.tools.hooks.running import without_workspace
+from curtainwall.tools.hooks.process import without_workspace
 from curtainwall.tools.hooks.settings import Hook, Program
 
 # What comes before the program itself, and what is given a script to run.

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from curtainwall.facts import quoted, read_json
 from curtainwall.model import HookReply, HookSays, canonical_json, misfit
-from curtainwall.tools.hooks.running import Ran
+from curtainwall.tools.hooks.process import Ran
 
 LONGEST: Final = 10_000
 _CONTEXT_IS_PLAIN: Final = frozenset({"UserPromptSubmit", "SessionStart"})

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from curtainwall.facts import Unclear, Url, canonical_url
 from curtainwall.model import Broken, canonical_json, misfit
-from curtainwall.tools.hooks.matching import Matcher, compile_matcher, names_of
+from curtainwall.tools.hooks.matchers import Matcher, compile_matcher, names_of
 
 SECONDS: Final = 60.0
 EVENTS: Final = (

@@ -32,11 +32,11 @@ from curtainwall.model import (
 )
 from curtainwall.tools.hooks.alone import explained, with_what_is_missing
 from curtainwall.tools.hooks.copies import Copies
-from curtainwall.tools.hooks.matching import CLAUDE_NAMES, names_of
+from curtainwall.tools.hooks.http import post_event
+from curtainwall.tools.hooks.matchers import CLAUDE_NAMES, names_of
 from curtainwall.tools.hooks.pins import Pins, Trust, workspace_hooks
-from curtainwall.tools.hooks.posting import post_event
+from curtainwall.tools.hooks.process import Ran, environment_of, run_program
 from curtainwall.tools.hooks.replies import Said, may_refuse, merge, read_reply
-from curtainwall.tools.hooks.running import Ran, environment_of, run_program
 from curtainwall.tools.hooks.settings import Hook, Program, Settings
 
 _AT_ONCE: Final = 32

@@ -1,10 +1,10 @@
 """Memory: what agents note for later sessions, in markdown files that the user may edit. Never a source of commands or permissions."""
 
 from curtainwall.tools.memory.entries import Damaged, Note, read_notes, written
-from curtainwall.tools.memory.forgetting import Forgetting, Forgotten
 from curtainwall.tools.memory.notebook import Match, Notebook
 from curtainwall.tools.memory.pages import MOST_BYTES, Page
-from curtainwall.tools.memory.using import memory_closers, memory_runners
+from curtainwall.tools.memory.removal import Forgetting, Forgotten
+from curtainwall.tools.memory.runners import memory_closers, memory_runners
 
 __all__ = [
     "MOST_BYTES",

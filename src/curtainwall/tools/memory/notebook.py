@@ -12,7 +12,7 @@ from curtainwall.host import locked
 from curtainwall.model import Workspace
 from curtainwall.tools.memory.entries import Note, written
 from curtainwall.tools.memory.pages import Page, content_of, page_at, write_page
-from curtainwall.tools.running import CannotDo
+from curtainwall.tools.runners import CannotDo
 
 GENERAL: Final = "general.md"
 _PROJECTS: Final = "projects"

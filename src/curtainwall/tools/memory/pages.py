@@ -9,7 +9,7 @@ from typing import Final
 
 from curtainwall.host import replace_file
 from curtainwall.tools.memory.entries import Damaged, Note, read_notes
-from curtainwall.tools.running import CannotDo
+from curtainwall.tools.runners import CannotDo
 
 MOST_BYTES: Final = 1024 * 1024
 

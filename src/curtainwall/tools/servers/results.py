@@ -9,6 +9,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from curtainwall.model import ToolResult
+from curtainwall.tools.servers.large_entry import MOST_VALUES
 from curtainwall.tools.servers.words import readable
 
 LARGEST: Final = 4 * 1024 * 1024
@@ -50,7 +51,8 @@ def _joined(parts: list[JsonValue], structured: JsonValue) -> JsonValue:
 
 def _says(text: str, structured: JsonValue) -> bool:
     try:
-        return text.lstrip()[:1] in {"{", "["} and json.loads(text) == structured
+        may_be_same = text.lstrip()[:1] in {"{", "["} and text.count(",") <= MOST_VALUES
+        return may_be_same and json.loads(text) == structured
     except (ValueError, RecursionError):
         return False
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from curtainwall.model import CallPermitted, Feed, ModeChanged, Place, Prepared, SessionClosed, SessionId, ToolResult, session_stream
 from curtainwall.tools.progress import listener
-from curtainwall.tools.running import CannotDo, Runner
+from curtainwall.tools.runners import CannotDo, Runner
 from curtainwall.tools.servers.launch import CannotStart
 from curtainwall.tools.servers.link import ServerLost, ServerRefused, ServerSilent
 from curtainwall.tools.servers.results import result_of

@@ -212,7 +212,7 @@ class Supervisor:
         unused = sorted(((slot.used, key) for key, slot in running if slot.users == 0), key=lambda one: one[0])
         if not unused:
             raise CannotStart(f"{MOST} servers run already, and all are in use; try again in a moment")
-        await self._stop([unused[0][1]])
+        await self._stop([unused[0][1]], only_unused=True)
 
     async def _sweep(self) -> None:
         """Look at changes when they are told, and stop what nobody uses."""
@@ -223,16 +223,18 @@ class Supervisor:
                 if slot.users or slot.turn.locked():
                     continue
                 if slot.link is None or slot.link.is_lost or now - slot.used > IDLE:
-                    await self._stop([key])
+                    await self._stop([key], only_unused=True)
                 elif slot.link.has_changed.is_set():
                     with suppress(CannotStart):
                         async with slot.turn:
                             await self._look(key.server, slot, slot.link)
 
-    async def _stop(self, keys: list[_Key]) -> None:
+    async def _stop(self, keys: list[_Key], *, only_unused: bool = False) -> None:
         async def stop(slot: _Slot) -> None:
             async with slot.turn:
-                await self._let_go(slot)
+                # Somebody may have begun to use it, or started it anew, before it was our turn.
+                if not (only_unused and slot.users):
+                    await self._let_go(slot)
 
         await asyncio.gather(*(stop(self._slots[key]) for key in keys))
         for key in keys:

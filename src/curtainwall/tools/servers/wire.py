@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from curtainwall.model import CurtainwallError
+from curtainwall.tools.servers.large import Unreadable, is_large, reduce
 
 LONGEST: Final = 8 * 1024 * 1024
 """Bytes of one line."""
@@ -37,7 +38,7 @@ async def frames(reader: asyncio.StreamReader, longest: int = LONGEST) -> AsyncG
             line = bytes(held[start:end])
             start = end + 1
             if line and not line.isspace():
-                yield _read(line), len(line)
+                yield await _read(line), len(line)
         del held[:start]
         looked = len(held)
         if looked > longest:
@@ -46,7 +47,11 @@ async def frames(reader: asyncio.StreamReader, longest: int = LONGEST) -> AsyncG
         await asyncio.sleep(0)
 
 
-def _read(line: bytes) -> Frame | None:
+async def _read(line: bytes) -> Frame | None:
+    try:
+        line = await reduce(line) if is_large(line) else line
+    except Unreadable as fault:
+        raise Overrun(str(fault)) from None
     try:
         told = from_json(line, allow_inf_nan=False)
     except ValueError:

@@ -2,7 +2,7 @@
 
 from curtainwall.tools.skills.folders import MAIN, Folder, Unusable, read_folder
 from curtainwall.tools.skills.front_matter import NoHead, split_head
-from curtainwall.tools.skills.loading import skill_closers, skill_runners
+from curtainwall.tools.skills.runners import skill_closers, skill_runners
 from curtainwall.tools.skills.shelf import WORKSPACE_ROOTS, Passed, Shelf, Skill, Trust, own_folders
 
 __all__ = [

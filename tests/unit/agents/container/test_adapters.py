@@ -3,16 +3,11 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from curtainwall.agents.container.adapters import (
-    Adapters,
-    Launch,
-    PlainAgent,
-    Task,
-)
-from curtainwall.agents.foreign import (
+from curtainwall.agents.external import (
     Does,
     Failed,
     Finished,
@@ -21,6 +16,13 @@ from curtainwall.agents.foreign import (
     Named,
     Said,
     Spoke,
+    Used,
+)
+from curtainwall.agents.external.container.adapters import (
+    Adapters,
+    Launch,
+    PlainAgent,
+    Task,
 )
 from curtainwall.model import NotFound
 from tests.support.covers import covers
@@ -221,7 +223,8 @@ def test_gemini_gets_settings_that_outrank_the_workspace_and_its_orientation_fir
     settings = json.loads(made.files["gemini.json"])
     tools = settings["mcpServers"]["curtainwall"]
     assert [tools["command"], *tools["args"]] == BRIDGE
-    assert made.environment["GEMINI_CLI_SYSTEM_SETTINGS_PATH"] == "/etc/curtainwall/gemini.json"
+    assert made.environment["GEMINI_CLI_SYSTEM_SETTINGS_PATH"] == "/etc/curtainwall-root/gemini.json"
+    assert made.root_files == ("gemini.json",)
     assert made.preface == NEW.orientation
     assert launch("gemini", OLD).preface == ""
 
@@ -260,3 +263,73 @@ def test_an_agent_of_ones_own_takes_a_few_lines() -> None:
 def test_an_agent_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(NotFound, match="no agent `nope`; there are: claude-code, codex, opencode, gemini, goose"):
         ALL.find("nope")
+
+
+def said(parent: str | None, *content: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "assistant", "parent_tool_use_id": parent, "message": {"content": content}}
+
+
+OWN_TOOLS: list[tuple[str, list[dict[str, Any]], list[Used]]] = [
+    (
+        "claude-code",
+        [
+            {
+                "type": "assistant",
+                "parent_tool_use_id": None,
+                "message": {"content": [{"type": "tool_use", "name": "Bash", "input": {"a": 1}}]},
+            },
+            said("toolu_1", {"type": "text", "text": "a helper"}, {"type": "tool_use", "name": "Read", "input": {}}),
+            {
+                "type": "assistant",
+                "parent_tool_use_id": None,
+                "message": {"content": [{"type": "tool_use", "name": "mcp__curtainwall__x"}]},
+            },
+        ],
+        [Used("Bash", {"a": 1}), Used("Read", {})],
+    ),
+    (
+        "codex",
+        [
+            {"type": "item.started", "item": {"id": "1", "type": "command_execution", "command": "ls", "status": "in_progress"}},
+            {"type": "item.completed", "item": {"id": "1", "type": "command_execution", "command": "ls", "aggregated_output": "x"}},
+            {"type": "item.completed", "item": {"id": "2", "type": "file_change", "changes": [{"path": "/a"}], "status": "completed"}},
+            {"type": "item.started", "item": {"id": "3", "type": "mcp_tool_call", "server": "curtainwall", "tool": "x", "arguments": {}}},
+            {"type": "item.started", "item": {"id": "4", "type": "mcp_tool_call", "server": "other", "tool": "x", "arguments": {"b": 2}}},
+            {"type": "item.completed", "item": {"id": "5", "type": "reasoning", "text": "hm"}},
+        ],
+        [Used("shell", "ls"), Used("file_change", {"changes": [{"path": "/a"}]}), Used("other.x", {"b": 2})],
+    ),
+    ("opencode", [{"type": "tool_use", "part": {"tool": "bash", "state": {"input": {"c": 3}}}}], [Used("bash", {"c": 3})]),
+    ("gemini", [{"type": "tool_use", "tool_name": "shell", "parameters": {"d": 4}}], [Used("shell", {"d": 4})]),
+    (
+        "goose",
+        [
+            {
+                "type": "message",
+                "message": {
+                    "role": "assistant",
+                    "content": [{"type": "toolRequest", "toolCall": {"value": {"name": "developer__shell", "arguments": {"e": 5}}}}],
+                },
+            }
+        ],
+        [Used("developer__shell", {"e": 5})],
+    ),
+]
+
+
+@covers("brokered.own-tools-reported")
+@pytest.mark.parametrize(("agent", "lines", "expected"), OWN_TOOLS, ids=[agent for agent, _, _ in OWN_TOOLS])
+def test_tools_that_an_agent_uses_by_itself_are_heard_once_and_the_sessions_are_not(
+    agent: str, lines: list[dict[str, Any]], expected: list[Used]
+) -> None:
+    ear = ALL.find(agent).ear()
+    assert [heard for line in lines for heard in ear.hear(json.dumps(line))] == expected
+
+
+@covers("adapter.inner-errors")
+def test_gemini_that_ignores_its_settings_is_stopped_because_it_has_no_tools_then() -> None:
+    line = "Security Warning: Skipping system settings file '/etc/curtainwall/gemini.json': Parent directory is insecure"
+    (heard,) = Adapters().find("gemini").ear().overhear(line)
+    assert isinstance(heard, Failed)
+    assert heard.stop
+    assert "ignores the settings" in heard.why

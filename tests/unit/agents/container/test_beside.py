@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from curtainwall.agents.container.beside import beside
+from curtainwall.agents.external.container.beside import beside
 from tests.support.covers import covers
 from tests.support.talking import run
 

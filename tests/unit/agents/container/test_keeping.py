@@ -5,7 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
-from curtainwall.agents.container.keeping import sizes_of
+from curtainwall.agents.external.container.kept_state import sizes_of
 from tests.support.covers import covers
 
 PATTERNS = (".codex/sessions/*/*/rollout-*-abc.jsonl",)

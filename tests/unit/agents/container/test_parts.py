@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.container import Engine, Folders, Images
-from curtainwall.agents.container.folders import mountable, settle, write_orientation
-from curtainwall.agents.container.images import RECIPES
-from curtainwall.agents.container.orientation import orientation
-from curtainwall.agents.container.owners import OWNER, Owner
-from curtainwall.agents.container.skills import skill_mounts
-from curtainwall.agents.foreign import (
+from curtainwall.agents.external import (
     Past,
 )
+from curtainwall.agents.external.container import Engine, Folders, Images
+from curtainwall.agents.external.container.folders import mountable, settle, write_orientation
+from curtainwall.agents.external.container.images import RECIPES
+from curtainwall.agents.external.container.orientation import orientation
+from curtainwall.agents.external.container.owners import OWNER, Owner
+from curtainwall.agents.external.container.sealed import sealed_mounts
+from curtainwall.agents.external.container.skills import skill_mounts
 from curtainwall.model import (
     AgentSpoke,
     ExtensionNoted,
@@ -165,3 +166,13 @@ def test_every_recipe_pins_what_it_installs() -> None:
     for name, text in found.items():
         installs = [line for line in text.splitlines() if "npm install --prefix" in line]
         assert all("@${VERSION}" in line and "latest" not in line for line in installs), name
+
+
+@covers("container.asks-for-nothing-by-itself")
+def test_where_an_agent_would_install_packages_it_can_only_read(tmp_path: Path) -> None:
+    folders = Folders(*(tmp_path / name for name in ("workspace", "orientation", "run", "state")))
+    folders.orientation.mkdir()
+    mounts = sealed_mounts("opencode", folders)
+    assert [mount.inside for mount in mounts] == ["/home/agent/.config/opencode", "/home/agent/.opencode"]
+    assert all([path.name for path in mount.here.iterdir()] == [".gitignore"] for mount in mounts)
+    assert sealed_mounts("codex", folders) == ()

@@ -5,7 +5,7 @@ import time
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from curtainwall.agents.foreign import Lines
+from curtainwall.agents.external import Lines
 from tests.support.covers import covers
 
 

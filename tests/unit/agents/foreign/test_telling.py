@@ -6,10 +6,12 @@ from collections.abc import Sequence
 import pytest
 from pydantic import JsonValue
 
-from curtainwall.agents.foreign import SaidTooMuch, Telling
+from curtainwall.agents.external import SaidTooMuch, Telling, Used
 from curtainwall.facts import Masker
-from curtainwall.model import AgentSpoke, AnyEvent, Live, Payload, Progress, SessionId, TextStreamed, TurnAt, TurnId
+from curtainwall.model import AgentSpoke, AnyEvent, Live, Payload, Progress, SessionId, TextStreamed, ToolUsesReported, TurnAt, TurnId
 from curtainwall.runtime import SystemClock
+from tests.support.covers import covers
+from tests.support.houses import FakeClock
 
 LONG = "word " * 300_000
 
@@ -75,5 +77,59 @@ def test_how_each_message_begins_is_in_the_log_at_once() -> None:
         assert len(kept.pieces) == 1
         await telling.piece("Once more.\n")
         assert kept.pieces[1:] == ["Once more.\n"]
+
+    asyncio.run(story())
+
+
+def reported(events: Sequence[Progress]) -> list[ToolUsesReported]:
+    return [event for event in events if isinstance(event, ToolUsesReported)]
+
+
+@covers("brokered.own-tools-reported")
+def test_what_an_agent_says_of_its_tools_is_masked_cut_and_bounded_in_one_turn() -> None:
+    telling = Telling(
+        TurnAt(session=SessionId("s"), turn=TurnId("t")), Kept(), SystemClock(), Masker(b"key", {"token": "the-known-secret"})
+    )
+    long: dict[str, JsonValue] = {
+        "command": "the-known-secret",
+        "password": "hunter2hunter2",
+        "content": "word " * 100_000 + "the-known-secret",
+    }
+    (first,) = reported(telling.used(Used("Bash" * 100, long)))
+    (use,) = first.uses
+    assert (len(use.tool), len(use.arguments)) == (100, 2_000)
+    assert "the-known-secret" not in use.arguments
+    assert "hunter2hunter2" not in use.arguments
+    for _ in range(999):
+        telling.used(Used("Read", {"half": "\ud800"}))
+    assert telling.used(Used("Read")) == ()
+    (rest,) = reported(telling.unlisted_uses())
+    assert (rest.uses, rest.more) == ((), 701)
+    assert telling.unlisted_uses() == (), "it is told once"
+
+
+@covers("brokered.own-tools-reported")
+def test_a_secret_that_is_cut_off_is_not_shown_in_part() -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), Kept(), SystemClock(), Masker(b"key"))
+    # Many masks make a long text short, so that its end comes into sight.
+    for size in range(32_700, 32_800, 7):
+        many = (f"{secret} " * 1_000)[:size]
+        (event,) = reported(telling.used(Used("Bash", f"{many}{secret} {'x ' * 9_000}")))
+        assert "ghp_a1" not in event.uses[0].arguments
+
+
+@pytest.mark.parametrize("jump", [-86_400_000, 86_400_000])
+def test_text_is_kept_every_second_wherever_the_clock_is_set(jump: int) -> None:
+    async def story() -> None:
+        kept, clock = Kept(), FakeClock()
+        telling = Telling(TurnAt(session=SessionId("s"), turn=TurnId("t")), kept, clock, Masker(b"key"))
+        await telling.piece("begun long ago ")
+        clock.jump(jump)
+        await telling.piece("and then said more ")
+        assert len(kept.pieces) == 1
+        clock.advance(2_000)
+        await telling.piece("and more than that ")
+        assert len(kept.pieces) == 2
 
     asyncio.run(story())

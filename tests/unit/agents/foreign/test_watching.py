@@ -4,7 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from curtainwall.agents.foreign import TurnWatch
+from curtainwall.agents.external import TurnWatch
 from curtainwall.model import ApprovalAnswered, ApprovalAsked, ApprovalId, CallId, Digest, TurnStatus
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.store import MemoryStore

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic_monty import AsyncMonty
 
-from curtainwall.agents.builtin.checking import as_function
 from curtainwall.agents.builtin.models.demo import DemoModel
+from curtainwall.agents.builtin.models.demo.instructions import understand
 from curtainwall.agents.builtin.models.demo.programs import program_of
 from curtainwall.agents.builtin.models.demo.steps import HELPERS, Step
-from curtainwall.agents.builtin.models.demo.understanding import understand
 from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Program, ProgramEnded, Prompt
+from curtainwall.agents.builtin.type_check import as_function
 from curtainwall.model import Basis
 from tests.support.covers import covers
 from tests.support.stand_in import SURFACE, Conversation, whole

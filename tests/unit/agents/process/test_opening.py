@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.process.opening import Opening, opening
-from curtainwall.agents.process.past import Past
-from curtainwall.agents.process.slugs import transcript_of
+from curtainwall.agents.external.process.past import Past
+from curtainwall.agents.external.process.resumption import Opening, opening
+from curtainwall.agents.external.process.slugs import transcript_of
 
 NAME = "49913744-f3dc-4116-a860-084513b2ad53"
 

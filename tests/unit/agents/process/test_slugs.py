@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.process import slug, transcript_of
+from curtainwall.agents.external.process import slug, transcript_of
 
 LONG = "/srv/" + "l" * 240
 

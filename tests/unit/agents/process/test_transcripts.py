@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.agents.process.transcripts import Damage, Transcript, conversations_in, read_transcript, take_over
+from curtainwall.agents.external.process.transcripts import Damage, Transcript, conversations_in, read_transcript, take_over
 
 ASKED = {"type": "user", "uuid": "m1", "message": {"role": "user", "content": "hello"}}
 TOOL = {

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from curtainwall.agents.process.terms import AgentSilent, Limits
-from curtainwall.agents.process.watching import Watch
+from curtainwall.agents.external.process.terms import AgentSilent, Limits
+from curtainwall.agents.external.process.turn_watch import Watch
 from curtainwall.model import (
     AnyEvent,
     CallDropped,

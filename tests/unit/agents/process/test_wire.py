@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.agents.foreign import Finished, Lost, Spoke
-from curtainwall.agents.process.wire import (
+from curtainwall.agents.external import Finished, Lost, Spoke
+from curtainwall.agents.external.process.wire import (
     Answered,
     Listener,
     LoggedOut,

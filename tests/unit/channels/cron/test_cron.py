@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from pydantic import JsonValue
 
 from curtainwall.channels.cron import Cron, Firing, Job, Missed, Overlap, Schedule, pasts, place_of
@@ -17,7 +18,7 @@ from tests.support.covers import covers
 from tests.support.houses import ANN, FakeClock, open_session, policy, run, until
 
 START = 1_700_000_000_000 // 3_600_000 * 3_600_000
-MINUTE, HOUR = 60_000, 3_600_000
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
 @dataclass
@@ -256,5 +257,89 @@ def test_a_firing_whose_session_another_process_holds_is_not_skipped_and_begins_
             assert firings.calls == [START + HOUR] * 2
             (fired,), skipped = firings.past
             assert (fired, skipped) == (START + HOUR, {})
+
+    run(story())
+
+
+async def looks_again(it: Story) -> None:
+    """Let a minute pass, and wait until the job was looked at in it."""
+    before = {id(sleeper[-1]) for sleeper in it.clock.sleepers}
+    it.clock.advance(MINUTE)
+    await until(lambda: any(id(sleeper[-1]) not in before for sleeper in it.clock.sleepers))
+    it.clock.sleepers[:] = [sleeper for sleeper in it.clock.sleepers if not sleeper[-1].is_set()]
+
+
+async def minutes_pass(it: Story, minutes: int) -> None:
+    for _ in range(minutes):
+        await looks_again(it)
+
+
+@covers("cron.a-clock-that-is-set-back")
+@pytest.mark.parametrize("again", [False, True], ids=["while it runs", "before it starts"])
+def test_a_job_goes_on_at_its_hours_after_the_clock_was_set_back_a_day(again: bool) -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            for hour in range(1, 25):
+                await it.comes(START + hour * HOUR, lambda hour=hour: len(firings.past[0]) == hour)
+            await minutes_pass(it, 30)
+            if not again:
+                it.clock.jump(-DAY)
+                await minutes_pass(it, 29)
+                assert len(firings.calls) == 24, "what ran does not run again at once"
+                await looks_again(it)
+                await until(lambda: len(firings.calls) == 25)
+                await minutes_pass(it, 60)
+                await until(lambda: len(firings.calls) == 26)
+                assert firings.calls[24:] == [START + HOUR, START + 2 * HOUR]
+                assert len(firings.running) == 26, "each is a session of its own"
+        if again:
+            it.clock.jump(-DAY)
+            async with it.service() as later:
+                # Nobody knows how long ago it ran; so it is taken to have run just now.
+                completed = len(later.calls)
+                await minutes_pass(it, 30)
+                assert later.calls[completed:] == []
+                await minutes_pass(it, 60)
+                await until(lambda: later.calls[completed:] == [START + 2 * HOUR])
+                assert len(later.running - firings.running) == 1
+
+    run(story())
+
+
+@covers("cron.a-clock-that-is-set-back")
+def test_a_job_does_not_run_again_so_soon_where_the_clock_was_set_back_a_little() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
+            await minutes_pass(it, 5)
+            it.clock.jump(-20 * MINUTE)
+            await minutes_pass(it, 16)
+            assert it.clock.now() > START + HOUR
+            assert firings.calls == [START + HOUR]
+            assert firings.past[1] == {START + HOUR: "it ran before the clock was set back"}
+            await minutes_pass(it, 60)
+            await until(lambda: firings.calls == [START + HOUR, START + 2 * HOUR])
+
+    run(story())
+
+
+@covers("cron.a-clock-that-is-set-back")
+def test_a_job_runs_once_where_the_clock_jumps_ahead_and_goes_on_when_it_is_put_right() -> None:
+    async def story() -> None:
+        it = Story("allow")
+        async with it.service() as firings:
+            await it.comes(START + HOUR, lambda: len(firings.past[0]) == 1)
+            await minutes_pass(it, 5)
+            it.clock.jump(DAY)
+            await until(lambda: len(firings.calls) == 2)
+            await until(lambda: bool(it.clock.sleepers))
+            it.clock.jump(-DAY)
+            await minutes_pass(it, 54)
+            assert len(firings.calls) == 2
+            await minutes_pass(it, 62)
+            await until(lambda: len(firings.calls) == 3)
+            assert firings.calls == [START + HOUR, START + HOUR + DAY, START + 3 * HOUR]
 
     run(story())

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curtainwall.channels.matrix.speaking import PIECE, Words, changed, content_of, pieces
+from curtainwall.channels.matrix.outbox import PIECE, Words, changed, content_of, pieces
 
 
 @given(st.text(alphabet="ab \n`", max_size=12_000))

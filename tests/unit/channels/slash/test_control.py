@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from curtainwall.channels.slash import Control, Outcome
-from curtainwall.channels.slash.showing import grant_lines, limit_words
+from curtainwall.channels.slash.lines import grant_lines, limit_words
 from curtainwall.model import (
     NO_LIMIT,
     SYSTEM,

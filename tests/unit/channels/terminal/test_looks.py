@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from curtainwall.channels.cards import CardLine
-from curtainwall.channels.telling import Told
+from curtainwall.channels.asks.cards import CardLine
+from curtainwall.channels.asks.event_lines import Told
 from curtainwall.channels.terminal import wants_colour
 from curtainwall.channels.terminal.looks import Looks
 from tests.support.covers import covers

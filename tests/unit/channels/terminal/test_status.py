@@ -2,9 +2,9 @@
 
 import pytest
 
-from curtainwall.channels.tale import Tale
 from curtainwall.channels.terminal.status import asks_lines, doing_line, status_line
 from curtainwall.model import Basis, ContextMeasured, TurnId
+from curtainwall.operations.tale import Tale
 from tests.support.given import NOW, SESSION
 from tests.unit.channels.slash.test_control import asking
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.app.callers import OutsideCaller
-from curtainwall.app.jobs import HouseFirings, jobs_in
 from curtainwall.channels.cron import CHANNEL, Firing
 from curtainwall.channels.cron.jobs import NOT_OVER, passed
 from curtainwall.model import HOUSE, CallRequest, ExtensionNoted, Mode, SessionQuery, Who
+from curtainwall.serve.cron.jobs import HouseFirings, jobs_in
+from curtainwall.teams.callers import OutsideCaller
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at
 
@@ -102,7 +102,7 @@ def test_teams_and_their_conversations_are_shown_with_their_figures(web: Web, an
     assert page.count('fill="#E91E63"') == 1
     assert "whoever the rules let" in page
     assert "Nobody has asked a team yet" in page
-    caller = OutsideCaller(web.served.wired, Who(name="ann"), "frontend", Mode.BYPASS)
+    caller = OutsideCaller(web.served.wired.teams, web.served.wired.gate, Who(name="ann"), "frontend", Mode.BYPASS)
     told = {"toTeam": "backend", "message": "hello", "waitForResponse": False}
     assert web.do(caller.request(caller.session, CallRequest(tool="teams.send_message", arguments=told))).result
     web.until(lambda: "frontend → backend" in ann.get("/teams").text)
@@ -143,7 +143,7 @@ def test_what_keeps_an_answer_from_coming_further_down_the_chain_is_shown(tmp_pa
     for word, value in words.items():
         config = config.replace(word, value)
     with web_at(tmp_path.resolve(), CONFIG + config) as web:
-        caller = OutsideCaller(web.served.wired, Who(name="ann"), "", Mode.BYPASS)
+        caller = OutsideCaller(web.served.wired.teams, web.served.wired.gate, Who(name="ann"), "", Mode.BYPASS)
         asked = {"toTeam": "backend", "message": "which?", "waitForResponse": False}
         assert web.do(caller.request(caller.session, CallRequest(tool="teams.send_message", arguments=asked))).result
         ann = web.visit("ann")

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from curtainwall.channels.web.clients import BEAT_SECONDS, Client, Crowd, told_json
+from curtainwall.channels.web.live.clients import BEAT_SECONDS, Client, Crowd, told_json
 from curtainwall.model import RenameSession, SessionId, Who
 from tests.support.covers import covers
 from tests.support.houses import run

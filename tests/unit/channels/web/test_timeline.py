@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from curtainwall.channels.web.timeline import LATEST, Cursor, read_cursor
+from curtainwall.channels.web.pages.timeline import LATEST, Cursor, read_cursor
 from curtainwall.model import SessionId
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at

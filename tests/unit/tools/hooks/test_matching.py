@@ -2,7 +2,7 @@
 
 import pytest
 
-from curtainwall.tools.hooks.matching import compile_matcher, names_of
+from curtainwall.tools.hooks.matchers import compile_matcher, names_of
 from tests.support.covers import covers
 
 WRITE = "filesystem.write_file"

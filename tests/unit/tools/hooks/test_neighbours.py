@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from curtainwall.model import Broken
 from curtainwall.tools.hooks import workspace_hooks
-from curtainwall.tools.hooks.looking import way_out
+from curtainwall.tools.hooks.files import way_out
 from curtainwall.tools.hooks.neighbours import Language, language_of, needs_of
 from tests.support.hook_seams import bring
 from tests.support.hooking import shell

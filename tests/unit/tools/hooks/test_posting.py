@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from curtainwall.tools.hooks import Endpoint, Hook, read_settings
-from curtainwall.tools.hooks.posting import post_event
-from curtainwall.tools.hooks.running import MOST_OUTPUT, Ran
+from curtainwall.tools.hooks.http import post_event
+from curtainwall.tools.hooks.process import MOST_OUTPUT, Ran
 from tests.support.certificates import Authority
 from tests.support.covers import covers
 from tests.support.houses import run

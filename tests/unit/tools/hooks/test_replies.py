@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curtainwall.model import HookReply, HookSays
+from curtainwall.tools.hooks.process import Ran
 from curtainwall.tools.hooks.replies import LONGEST, Said, merge, read_reply
-from curtainwall.tools.hooks.running import Ran
 from tests.support.covers import covers
 
 BEFORE = "PreToolUse"

@@ -8,7 +8,7 @@ import pytest
 
 from curtainwall.facts import Masker
 from curtainwall.tools.hooks import Program
-from curtainwall.tools.hooks.running import MOST_OUTPUT, Ran, environment_of, run_program
+from curtainwall.tools.hooks.process import MOST_OUTPUT, Ran, environment_of, run_program
 from tests.support.covers import covers
 from tests.support.hooking import ENVIRON, place, python, shell, wait_until_gone
 from tests.support.houses import run

@@ -3,7 +3,7 @@
 What a provider needs is loaded when one is asked for, so that `demo` and scripts start at once.
 """
 
-from curtainwall.agents.builtin.models.counting import Tokens, dollars_of
+from curtainwall.agents.builtin.models.cost import Tokens, dollars_of
 from curtainwall.agents.builtin.models.find import AUTO, default_model, fault_in_name, find_model
 from curtainwall.agents.builtin.models.patient import Patience, Patient
 from curtainwall.agents.builtin.models.settings import Endpoint, ModelSettings, Price, keys_in

@@ -26,7 +26,7 @@ from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 from pydantic_ai.tools import ToolDefinition
 
 from curtainwall.agents.builtin.models.clients import Speech, Upstream, library_model, library_settings, load_library
-from curtainwall.agents.builtin.models.counting import Counts, Sizes, usage_of
+from curtainwall.agents.builtin.models.cost import Counts, Sizes, usage_of
 from curtainwall.agents.builtin.models.estimates import size_of, size_of_prompt
 from curtainwall.agents.builtin.models.faults import UPSTREAM, Interpreter
 from curtainwall.agents.builtin.models.messages import TOOL, Conversations, kept_of, text_of, with_sound_calls

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from curtainwall.agents.builtin.models.demo.naming import Reader
+from curtainwall.agents.builtin.models.demo.names import Reader
 from curtainwall.agents.builtin.models.demo.steps import Step
 
 Found = tuple[Step, ...] | None

@@ -8,9 +8,9 @@ from pydantic import JsonValue
 
 from curtainwall.agents.builtin.models.demo.answers import answer_of
 from curtainwall.agents.builtin.models.demo.chat import also_lost, not_followed, small_talk, too_many
+from curtainwall.agents.builtin.models.demo.instructions import Understood, last_path, spoken_of, understand
 from curtainwall.agents.builtin.models.demo.programs import MOST_STEPS, program_of
 from curtainwall.agents.builtin.models.demo.steps import Step
-from curtainwall.agents.builtin.models.demo.understanding import Understood, last_path, spoken_of, understand
 from curtainwall.agents.builtin.models.estimates import account_of, free_usage, pieces
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, Program, ProgramEnded, Prompt, Reply
 

@@ -1,0 +1,71 @@
+"""The agents that can be had in containers, by name. Each is pure: circumstances and lines in, command line and what was heard out."""
+
+from curtainwall.agents.external import (
+    Does,
+    Ear,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Lost,
+    Named,
+    Said,
+    Spoke,
+)
+from curtainwall.agents.external.container.adapters.adapter import (
+    Adapter,
+    Launch,
+    Task,
+    environment,
+)
+from curtainwall.agents.external.container.adapters.claude_code import ClaudeCode
+from curtainwall.agents.external.container.adapters.codex import Codex
+from curtainwall.agents.external.container.adapters.gemini import Gemini
+from curtainwall.agents.external.container.adapters.goose import Goose
+from curtainwall.agents.external.container.adapters.opencode import OpenCode
+from curtainwall.agents.external.container.adapters.plain import PlainAgent
+from curtainwall.model import NotFound
+
+__all__ = [
+    "Adapter",
+    "Adapters",
+    "ClaudeCode",
+    "Codex",
+    "Does",
+    "Ear",
+    "Failed",
+    "Finished",
+    "Gemini",
+    "Goose",
+    "Heard",
+    "JsonEar",
+    "Launch",
+    "Lost",
+    "Named",
+    "OpenCode",
+    "PlainAgent",
+    "Said",
+    "Spoke",
+    "Task",
+    "environment",
+]
+
+
+class Adapters:
+    """The shipped adapters and those that a user adds; one of the same name takes the shipped one's place."""
+
+    def __init__(self, *more: Adapter) -> None:
+        shipped: tuple[Adapter, ...] = (ClaudeCode(), Codex(), OpenCode(), Gemini(), Goose())
+        self._all = {adapter.name: adapter for adapter in (*shipped, *more)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all of them."""
+        return tuple(self._all)
+
+    def find(self, name: str) -> Adapter:
+        """Return the adapter of that name; raise `NotFound`."""
+        found = self._all.get(name)
+        if found is None:
+            raise NotFound(f"there is no agent `{name}`; there are: {', '.join(self._all)}")
+        return found

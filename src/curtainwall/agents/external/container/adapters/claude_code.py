@@ -1,0 +1,63 @@
+"""Claude Code: started once per turn with its own session id, its events read as stream-json."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from curtainwall.agents.external import SERVER, ClaudeEar, claude_key
+from curtainwall.agents.external.container.adapters.adapter import (
+    SURROUNDINGS,
+    Launch,
+    Task,
+    bridge,
+    in_orientation,
+)
+
+_SETTINGS: Final = "claude-mcp.json"
+_PROVIDER: Final = "anthropic"
+
+
+class ClaudeCode:
+    """The adapter for `claude`."""
+
+    name = "claude-code"
+    providers: Mapping[str, str] = {_PROVIDER: "ANTHROPIC_API_KEY"}
+
+    def launch(self, task: Task) -> Launch:
+        """Return how a turn is started."""
+        program, arguments = bridge()
+        servers = {"mcpServers": {SERVER: {"type": "stdio", "command": program, "args": arguments}}}
+        milliseconds = str(task.patience * 1000)
+        return Launch(
+            command=(
+                *("claude", "--print", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
+                *("--mcp-config", in_orientation(_SETTINGS), "--strict-mcp-config"),
+                # A project's own settings could bring hooks that run without asking.
+                *("--setting-sources", "user", "--dangerously-skip-permissions"),
+                # Both reach the network from the provider's side or not at all; `fetch` goes through the gate.
+                *("--disallowedTools", "WebFetch,WebSearch"),
+                *("--append-system-prompt", task.orientation, "--system-prompt-snapshot", "off"),
+                *(("--model", task.model) if task.model else ()),
+                *(("--session-id", task.conversation) if task.is_new else ("--resume", task.conversation)),
+            ),
+            environment={
+                **SURROUNDINGS,
+                **(claude_key(key) if (key := task.keys.get(_PROVIDER)) else {}),
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "DISABLE_AUTOUPDATER": "1",
+                # Otherwise the session's tools are found only by a search of the model's.
+                "ENABLE_TOOL_SEARCH": "false",
+                "CLAUDE_CODE_MAX_RETRIES": "1",
+                "MCP_TIMEOUT": "30000",
+                "MCP_TOOL_TIMEOUT": milliseconds,
+            },
+            files={_SETTINGS: json.dumps(servers)},
+        )
+
+    def ear(self) -> ClaudeEar:
+        """Return whoever listens to one turn."""
+        return ClaudeEar()
+
+    def transcripts(self, conversation: str) -> Sequence[str]:
+        """Return where the conversation is kept."""
+        return (f".claude/projects/*/{conversation}.jsonl",)

@@ -1,0 +1,160 @@
+"""Codex: configured by its command line alone, its threads resumed by their ids, its events read as JSON lines."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pydantic import JsonValue
+
+from curtainwall.agents.external import (
+    SERVER,
+    Does,
+    Event,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Lost,
+    Named,
+    Spoke,
+    Used,
+    below,
+    text_below,
+)
+from curtainwall.agents.external.container.adapters.adapter import (
+    Launch,
+    Task,
+    bridge,
+    environment,
+)
+
+
+class Codex:
+    """The adapter for `codex`."""
+
+    name = "codex"
+    providers: Mapping[str, str] = {"openai": "OPENAI_API_KEY"}
+
+    def launch(self, task: Task) -> Launch:
+        """Return how a turn is started."""
+        program, arguments = bridge()
+        settings: dict[str, JsonValue] = {
+            # The shipped provider insists on WebSockets and on many retries, and cannot be told otherwise.
+            "model_provider": SERVER,
+            f"model_providers.{SERVER}.name": "OpenAI",
+            f"model_providers.{SERVER}.base_url": "https://api.openai.com/v1",
+            f"model_providers.{SERVER}.env_key": self.providers["openai"],
+            f"model_providers.{SERVER}.wire_api": "responses",
+            f"model_providers.{SERVER}.supports_websockets": False,
+            f"model_providers.{SERVER}.request_max_retries": 1,
+            f"model_providers.{SERVER}.stream_max_retries": 1,
+            f"mcp_servers.{SERVER}.command": program,
+            f"mcp_servers.{SERVER}.args": list[JsonValue](arguments),
+            # Without its tools it must not begin.
+            f"mcp_servers.{SERVER}.required": True,
+            f"mcp_servers.{SERVER}.startup_timeout_sec": 30,
+            f"mcp_servers.{SERVER}.tool_timeout_sec": task.patience,
+            "developer_instructions": task.orientation,
+            "web_search": "disabled",
+            "analytics.enabled": False,
+            "check_for_update_on_startup": False,
+            "features.plugins": False,
+            "features.apps": False,
+            "features.unbounded_connection_retries": False,
+            # A proxy that reads bodies strictly takes none that are compressed.
+            "features.enable_request_compression": False,
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={_toml(value)}")]
+        return Launch(
+            command=(
+                *("codex", "exec", *(() if task.is_new else ("resume",))),
+                *("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"),
+                *options,
+                *(("--model", task.model) if task.model else ()),
+                *(() if task.is_new else (task.conversation,)),
+                "-",
+            ),
+            environment=environment(self, task),
+        )
+
+    def ear(self) -> "CodexEar":
+        """Return whoever listens to one turn."""
+        return CodexEar()
+
+    def transcripts(self, conversation: str) -> Sequence[str]:
+        """Return where the conversation is kept."""
+        return (f".codex/sessions/*/*/*/rollout-*-{conversation}.jsonl",)
+
+
+# Items that are words, and not something that it does.
+_NO_TOOLS: Final = frozenset({"agent_message", "reasoning", "error", "todo_list"})
+# Of what it does, that which comes of it.
+_OUTCOMES: Final = frozenset({"id", "type", "status", "aggregated_output", "exit_code", "result", "error"})
+_REMEMBERED: Final = 1_000
+
+
+class CodexEar(JsonEar):
+    """Listens to `codex exec --json`."""
+
+    def __init__(self) -> None:
+        self._used_before: dict[str, None] = {}
+
+    def overhear(self, line: str) -> Sequence[Heard]:
+        """Take a line of stderr."""
+        if "no rollout found for thread id" in line:
+            return (Lost(),)
+        if line.startswith("Error:") and "required MCP servers failed" in line:
+            return (Failed("it did not reach the session's tools"),)
+        return ()
+
+    def _used(self, name: str, kind: str, item: Mapping[str, JsonValue]) -> Sequence[Heard]:
+        """Tell of an item once, though it is told when it begins and when it ends."""
+        if name in self._used_before or (kind == "mcp_tool_call" and item.get("server") == SERVER):
+            return ()
+        self._used_before[name] = None
+        if len(self._used_before) > _REMEMBERED:
+            del self._used_before[next(iter(self._used_before))]
+        return (_use_of(kind, item),)
+
+    def take(self, event: Event) -> Sequence[Heard]:
+        """Take an event."""
+        match event:
+            case {"type": "thread.started", "thread_id": str(thread)}:
+                return (Named(thread),)
+            case {"type": "item.completed", "item": {"type": "agent_message", "text": str(text)}}:
+                return (Spoke(text),)
+            case {"type": "item.completed", "item": {"type": "error", "message": str(message)}}:
+                return (Does(message[:200]),)
+            case {"type": "item.started" | "item.completed", "item": {"type": str(kind), "id": str(name)} as item} if kind not in _NO_TOOLS:
+                return self._used(name, kind, item)
+            case {"type": "error", "message": str(message)} if message.startswith("Reconnecting"):
+                return (Does(message[:200]),)
+            case {"type": "turn.completed"}:
+                return (Finished(),)
+            case {"type": "turn.failed"}:
+                return (Failed(_plain(text_below(below(dict(event), "error"), "message"))),)
+            case _:
+                return ()
+
+
+def _use_of(kind: str, item: Mapping[str, JsonValue]) -> Used:
+    match kind, item:
+        case "command_execution", {"command": str(command)}:
+            return Used("shell", command)
+        case "mcp_tool_call", {"server": str(server), "tool": str(tool)}:
+            return Used(f"{server}.{tool}", item.get("arguments"))
+        case _:
+            return Used(kind, {name: value for name, value in item.items() if name not in _OUTCOMES})
+
+
+def _plain(message: str) -> str:
+    """Return an API's error without its JSON."""
+    try:
+        return text_below(json.loads(message), "error", "message") or message
+    except (ValueError, RecursionError):
+        return message
+
+
+def _toml(value: JsonValue) -> str:
+    """Return a value as TOML; for text, lists and numbers its strings are JSON's, but for the one character that JSON leaves bare."""
+    return json.dumps(value).replace("\x7f", "\\u007f")

@@ -1,0 +1,111 @@
+"""Gemini CLI: configured by a settings file that outranks the user's and the workspace's, its sessions named by us."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pydantic import JsonValue
+
+from curtainwall.agents.external import (
+    SERVER,
+    Event,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Lost,
+    Named,
+    Said,
+    Used,
+    is_ours,
+    text_below,
+)
+from curtainwall.agents.external.container.adapters.adapter import (
+    Launch,
+    Task,
+    bridge,
+    environment,
+)
+from curtainwall.agents.external.container.inside import ROOT_FILES
+
+_SETTINGS: Final = "gemini.json"
+
+
+class Gemini:
+    """The adapter for `gemini`."""
+
+    name = "gemini"
+    providers: Mapping[str, str] = {"gemini": "GEMINI_API_KEY"}
+
+    def launch(self, task: Task) -> Launch:
+        """Return how a turn is started."""
+        program, arguments = bridge()
+        tools: JsonValue = {"command": program, "args": [*arguments], "timeout": task.patience * 1000, "trust": True}
+        settings: dict[str, JsonValue] = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False, "maxAttempts": 2},
+            "tools": {"exclude": ["google_web_search", "web_fetch"]},
+            "mcp": {"allowed": [SERVER]},
+            "mcpServers": {SERVER: tools},
+        }
+        return Launch(
+            command=(
+                *("gemini", "--yolo", "--output-format", "stream-json"),
+                *(("--model", task.model) if task.model else ()),
+                *(("--session-id", task.conversation) if task.is_new else ("--resume", task.conversation)),
+            ),
+            environment=environment(
+                self,
+                task,
+                GEMINI_CLI_SYSTEM_SETTINGS_PATH=f"{ROOT_FILES}/{_SETTINGS}",
+                GEMINI_CLI_TRUST_WORKSPACE="true",
+                GEMINI_CLI_NO_RELAUNCH="1",
+            ),
+            files={_SETTINGS: json.dumps(settings)},
+            root_files=(_SETTINGS,),
+            # What it takes as instructions are files in the workspace or its home, which the agent can change.
+            preface=task.orientation if task.is_new else "",
+        )
+
+    def ear(self) -> "GeminiEar":
+        """Return whoever listens to one turn."""
+        return GeminiEar()
+
+    def transcripts(self, conversation: str) -> Sequence[str]:
+        """Return where the conversation is kept."""
+        return (f".gemini/tmp/*/chats/session-*-{conversation[:8]}.jsonl",)
+
+
+class GeminiEar(JsonEar):
+    """Listens to stream-json."""
+
+    def overhear(self, line: str) -> Sequence[Heard]:
+        """Take a line of stderr."""
+        if line.startswith("Error resuming session"):
+            return (Lost(),)
+        if line.startswith("Security Warning: Skipping system settings file"):
+            # It takes settings that outrank a workspace's from root alone. Without them it has no tools of the session's, and calls home.
+            return (Failed("it ignores the settings that Curtainwall gives it, because it does not take them for root's", stop=True),)
+        if line.startswith("MCP issues detected"):
+            return (Failed("it did not reach the session's tools", stop=True),)
+        return ()
+
+    def take(self, event: Event) -> Sequence[Heard]:
+        """Take an event."""
+        match event:
+            case {"type": "init", "session_id": str(session)}:
+                return (Named(session),)
+            case {"type": "message", "role": "assistant", "content": str(text)}:
+                return (Said(text),)
+            case {"type": "tool_use", "tool_name": str(tool)} if not is_ours(tool):
+                return (Used(tool, event.get("parameters")),)
+            case {"type": "error", "severity": "error", "message": str(message)}:
+                return (Failed(message),)
+            case {"type": "result", "status": "success"}:
+                return (Finished(),)
+            case {"type": "result"}:
+                return (Failed(text_below(dict(event), "error", "message") or "it failed"),)
+            case _:
+                return ()

@@ -1,0 +1,134 @@
+"""OpenCode: configured by a file of ours, its sessions resumed by their ids, its events read as JSON lines."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pydantic import JsonValue
+
+from curtainwall.agents.external import (
+    SERVER,
+    Event,
+    Failed,
+    Finished,
+    Heard,
+    JsonEar,
+    Lost,
+    Named,
+    Spoke,
+    Used,
+    is_ours,
+    text_below,
+)
+from curtainwall.agents.external.container.adapters.adapter import (
+    Launch,
+    Task,
+    bridge,
+    chosen_provider,
+    environment,
+    in_orientation,
+)
+
+_CONFIG: Final = "opencode.json"
+_ORIENTATION: Final = "opencode-orientation.md"
+# Its own names for the providers that it calls otherwise.
+_PROVIDERS: Final = {"gemini": "google"}
+
+
+class OpenCode:
+    """The adapter for `opencode`."""
+
+    name = "opencode"
+    providers: Mapping[str, str] = {
+        "anthropic": "ANTHROPIC_API_KEY",
+        "openai": "OPENAI_API_KEY",
+        "gemini": "GOOGLE_GENERATIVE_AI_API_KEY",
+    }
+
+    def launch(self, task: Task) -> Launch:
+        """Return how a turn is started."""
+        program, arguments = bridge()
+        provider = chosen_provider(self, task)
+        model = f"{_PROVIDERS.get(provider, provider)}/{task.model}" if task.model else ""
+        tools: JsonValue = {
+            "type": "local",
+            "command": [program, *arguments],
+            "enabled": True,
+            "timeout": task.patience * 1000,
+        }
+        config: dict[str, JsonValue] = {
+            "autoupdate": False,
+            "share": "disabled",
+            "lsp": False,
+            "formatter": False,
+            "permission": {"*": "allow", "webfetch": "deny", "websearch": "deny"},
+            "instructions": [in_orientation(_ORIENTATION)],
+            "mcp": {SERVER: tools},
+            # Titles are made by the same model, because a smaller one may be nowhere to be reached.
+            **({"model": model, "small_model": model} if model else {}),
+        }
+        return Launch(
+            command=(
+                *("opencode", "run", "--format", "json", "--print-logs", "--log-level", "WARN"),
+                *(() if task.is_new else ("--session", task.conversation)),
+            ),
+            environment=environment(
+                self,
+                task,
+                OPENCODE_CONFIG=in_orientation(_CONFIG),
+                OPENCODE_DISABLE_AUTOUPDATE="1",
+                OPENCODE_DISABLE_MODELS_FETCH="1",
+                OPENCODE_DISABLE_LSP_DOWNLOAD="1",
+                OPENCODE_DISABLE_DEFAULT_PLUGINS="1",
+                # A workspace's own configuration could bring plugins, which are programs.
+                OPENCODE_DISABLE_PROJECT_CONFIG="1",
+                OPENCODE_DISABLE_SHARE="1",
+                # No plugins, and no packages fetched for them.
+                OPENCODE_PURE="1",
+            ),
+            files={_CONFIG: json.dumps(config), _ORIENTATION: task.orientation},
+        )
+
+    def ear(self) -> "OpenCodeEar":
+        """Return whoever listens to one turn."""
+        return OpenCodeEar()
+
+    def transcripts(self, conversation: str) -> Sequence[str]:
+        """Return nothing: all conversations are in one database of its own."""
+        del conversation
+        return ()
+
+
+class OpenCodeEar(JsonEar):
+    """Listens to `opencode run --format json`."""
+
+    def __init__(self) -> None:
+        self._named = ""
+
+    def overhear(self, line: str) -> Sequence[Heard]:
+        """Take a line of stderr."""
+        if "Session not found" in line:
+            return (Lost(),)
+        if 'message="server unavailable"' in line and f"key={SERVER} " in line:
+            return (Failed("it did not reach the session's tools", stop=True),)
+        return ()
+
+    def take(self, event: Event) -> Sequence[Heard]:
+        """Take an event."""
+        heard: list[Heard] = []
+        name = text_below(dict(event), "sessionID")
+        if name and name != self._named:
+            self._named = name
+            heard.append(Named(name))
+        match event:
+            case {"type": "text", "part": {"text": str(text)}}:
+                heard.append(Spoke(text))
+            case {"type": "tool_use", "part": {"tool": str(tool), "state": dict(state)}} if not is_ours(tool):
+                heard.append(Used(tool, state.get("input")))
+            case {"type": "step_finish", "part": {"reason": str(reason)}} if reason != "tool-calls":
+                heard.append(Finished())
+            case {"type": "error", "error": dict(error)}:
+                heard.append(Failed(text_below(error, "data", "message") or text_below(error, "name") or "it failed"))
+            case _:
+                pass
+        return heard

@@ -1,0 +1,194 @@
+"""Foreign agents, for any number of sessions: what each was asked before, its container, its ways out, and then its turn."""
+
+import asyncio
+from collections.abc import Coroutine
+
+from curtainwall.agents.external import Past, Telling
+from curtainwall.agents.external.container.adapters import Adapter
+from curtainwall.agents.external.container.beside import beside
+from curtainwall.agents.external.container.folders import mountable, settle
+from curtainwall.agents.external.container.guard import Guarded, guarded
+from curtainwall.agents.external.container.rights import Ward, rights_in
+from curtainwall.agents.external.container.sealed import sealed_mounts
+from curtainwall.agents.external.container.skills import skill_mounts
+from curtainwall.agents.external.container.terms import ContainerGone, Folders, Program, Wish
+from curtainwall.agents.external.container.turn import EXTENSION, Around, Turn
+from curtainwall.model import (
+    AWAKE,
+    CompactionSkipped,
+    HeldFile,
+    Mode,
+    NotFound,
+    SessionId,
+    TryLater,
+    TurnAt,
+    TurnResult,
+    TurnStatus,
+    Workspace,
+    held_noted,
+    session_stream,
+)
+
+
+class ContainerAgent:
+    """Foreign agents, for any number of sessions. What is held in memory is only there to be quick; the log knows it all."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._known: dict[SessionId, Past] = {}
+        self._wards: dict[SessionId, Ward] = {}
+
+    async def work(self, at: TurnAt) -> TurnResult:
+        """Work on the turn until it is done, or has to wait; where a stricter mode takes the container away, go on in another."""
+        while (result := await self._work(at)) is None:
+            pass
+        return result
+
+    async def _work(self, at: TurnAt) -> TurnResult | None:
+        """Work in one container; None where it was taken away."""
+        granted = self._synced(at.session).asks.granted_in(at.turn)
+        for call in granted:
+            await self._around.gate.drop(at.session, call, "the agent was gone when the answer came")
+        past = self._synced(at.session)
+        waits_for = past.asks.open_in(at.turn)
+        if waits_for and not granted and not past.asks.refusals:
+            # Whoever asked is gone, and nothing was answered since: all that the agent could do is ask again.
+            return TurnResult(status=TurnStatus.WAITING, waits_for=waits_for)
+        assert past.workspace is not None
+        around, adapter = self._around, self._around.adapters.find(past.agent)
+        telling = Telling(at, around.journal, around.clock, around.masker)
+        folders = around.folders_of(at.session, past.workspace, past.mode)
+        async with guarded(folders, around.fleet.clean, is_free=past.mode is Mode.BYPASS) as guard:
+            await self._tell(guard, telling)
+            ward = await self._ward(at.session, past, guard.folders)
+            result = await self._within(ward, self._worked(at, past, adapter, guard, ward, telling))
+        if result is None:
+            await telling.note(_taken(ward))
+        await self._tell(guard, telling)
+        self._synced(at.session)
+        return result
+
+    async def _tell(self, guard: Guarded, telling: Telling) -> None:
+        """Say what there is to say of a project that was looked through, and keep what was set aside, so that it can be put back."""
+        for note in guard.notes:
+            await telling.note(note)
+        if guard.held:
+            held = [_masked(file, telling) for file in guard.held]
+            await telling.record(held_noted(held, self._around.clock.now(), is_told=True))
+        guard.notes.clear()
+        guard.held.clear()
+
+    async def _ward(self, session: SessionId, past: Past, folders: Folders) -> Ward:
+        """Begin to watch that the session's mode allows what its container will be able to do."""
+        around, workspace = self._around, past.workspace
+        assert workspace is not None
+        if (before := self._wards.pop(session, None)) is not None:
+            await before.end()
+        ward = self._wards[session] = Ward(session, rights_in(folders, past.mode))
+        task = ward.begin(around.feed, past.cursor, around.fleet, lambda mode: rights_in(around.folders_of(session, workspace, mode), mode))
+        task.add_done_callback(lambda _: self._wards.pop(session, None) if self._wards.get(session) is ward else None)
+        return ward
+
+    async def _within(self, ward: Ward, work: Coroutine[None, None, TurnResult]) -> TurnResult | None:
+        """Return what came of work that the mode allows; None where a stricter one ended it, whatever it looked like to the agent."""
+        result = None
+        try:
+            async with asyncio.timeout(None) as ward.work:
+                result = await work
+        except Exception:
+            if ward.taken_by is None:
+                raise
+        finally:
+            ward.is_at_work, ward.work = False, None
+            # INVARIANT: nobody looks through a project while the container that was taken away may still change it.
+            await asyncio.shield(ward.settled())
+        has_ended = result is not None and result.status in (TurnStatus.DONE, TurnStatus.WAITING)
+        return result if ward.taken_by is None or has_ended else None
+
+    async def _worked(self, at: TurnAt, past: Past, adapter: Adapter, guard: Guarded, ward: Ward, telling: Telling) -> TurnResult:
+        around, folders = self._around, guard.folders
+        assert past.workspace is not None
+        user, group, lent = await asyncio.to_thread(self._prepared, adapter.name, folders, past.workspace)
+        wish = Wish(at.session, adapter.name, around.image_of(adapter.name), folders, user, group, lent)
+        async with (
+            # The container takes longest; it starts while the ways out of it are made.
+            beside(around.fleet.borrow(wish, telling.does)) as container,
+            around.outside.open(at, folders.run, user, tuple(adapter.providers)) as reach,
+        ):
+            held = await container()
+            turn = Turn(around, at, past, adapter, held, reach, telling, lambda: self._synced(at.session))
+            try:
+                if held.note:
+                    await telling.note(held.note)
+                    held.note = ""
+                if ward.taken_by is not None:
+                    # It was not there yet when it should have been taken away.
+                    await asyncio.shield(around.fleet.drop(at.session))
+                    raise ContainerGone("the mode allows less than the container that was made for it")
+                return await turn.work()
+            finally:
+                if guard.is_watched:
+                    # Whatever the agent left running must not go on in the project when nobody looks any more.
+                    await asyncio.shield(around.fleet.drop(at.session))
+
+    def _prepared(self, agent: str, folders: Folders, workspace: Workspace) -> tuple[int, int, tuple[Program, ...]]:
+        """Return who the agent is, and what it is lent, after making its directories."""
+        user, group = settle(folders)
+        lent = (*sealed_mounts(agent, folders), *skill_mounts(agent, self._around.skills_of(workspace)))
+        return user, group, (*self._around.programs_of(agent), *mountable(folders, lent, user, group))
+
+    async def compact(self, session: SessionId, instructions: str) -> None:
+        """Record why not: a foreign agent keeps its own history."""
+        del instructions
+        why = f"{self._synced(session).agent} keeps its own conversation, and shortens it by itself"
+        await self._around.journal.record(session, (CompactionSkipped(at=self._around.clock.now(), why=why),))
+
+    def forget(self, session: SessionId) -> None:
+        """Let go of what is held in memory for a session; its container rests, and goes by itself."""
+        self._known.pop(session, None)
+
+    async def wake(self, session: SessionId) -> str:
+        """Start nothing, and say so: a project is looked through when a turn begins, and only then may a container start in it."""
+        fleet = self._around.fleet
+        if fleet.has(session):
+            try:
+                ended = await fleet.ended(session)
+            except TryLater as fault:
+                return f"it cannot be told whether its container is there: {fault}"
+            return f"{ended}; a new one starts with the next message" if ended else AWAKE
+        return f"the container of {self._synced(session).agent} starts with the next message"
+
+    async def sleep(self, session: SessionId) -> None:
+        """Remove a session's container, unless it is at work; the next message makes another."""
+        await self._around.fleet.let_go(session)
+
+    def last_words(self, session: SessionId) -> str:
+        """Return what the agent said last."""
+        return self._synced(session).last_words()
+
+    async def close(self) -> None:
+        """Remove the containers of this process."""
+        for ward in tuple(self._wards.values()):
+            await ward.end()
+        await self._around.fleet.close()
+
+    def _synced(self, session: SessionId) -> Past:
+        past = self._known.setdefault(session, Past(EXTENSION, self._around.journal.load))
+        for recorded in self._around.feed.read(session_stream(session), past.cursor):
+            past.take(recorded.event)
+            past.cursor = recorded.seq
+        if past.workspace is None:
+            raise NotFound(f"there is no session `{session}`")
+        return past
+
+
+def _masked(file: HeldFile, telling: Telling) -> HeldFile:
+    return file.model_copy(update={"path": telling.masked(file.path), "aside": telling.masked(file.aside) if file.aside else None})
+
+
+def _taken(ward: Ward) -> str:
+    """Say what became of a container that could do more than its session's mode allows."""
+    now = f"the mode is `{ward.taken_by}` now"
+    if ward.fault:
+        return f"{now}, but the container could not be ended, so that what runs in it keeps the rights that it had: {ward.fault}"
+    return f"{now}: all that ran in the container was ended, and the agent goes on in one that can do no more than this mode allows"

@@ -1,0 +1,321 @@
+"""The Docker engine, as far as we use it: containers, what runs in them, and images. Its errors come out in our words."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, Literal, cast
+
+from aiodocker import Docker, DockerError
+from aiodocker.containers import DockerContainer
+from aiodocker.images import DockerImages
+from pydantic import JsonValue
+
+from curtainwall.agents.external.container.owners import HOUSE, OWNER, SESSION, Owner
+from curtainwall.agents.external.container.terms import ContainerGone, EngineMissing, ImageMissing
+from curtainwall.model import SessionId, TryLater
+
+_DEFAULT: Final = "unix:///var/run/docker.sock"
+_UNREACHABLE: Final = 900
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_NOT_MODIFIED: Final = 304
+_GOING: Final = 30.0
+_LOOK_AGAIN: Final = 0.05
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+Stream = Literal["out", "err"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A container of ours, as the engine lists it."""
+
+    id: str
+    session: SessionId
+    owner: Owner | None
+    house: str
+    state: str
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A program inside a container, and what it writes."""
+
+    id: str
+    read: Callable[[], Awaitable[tuple[Stream, bytes] | None]]
+    """Returns what it writes next, or None at the end."""
+
+
+class Engine:
+    """One engine. Only sockets of this machine will do, because the mounts are directories of this machine."""
+
+    def __init__(self, address: str | None = None) -> None:
+        self._address = address or os.environ.get("DOCKER_HOST") or _DEFAULT
+        self._docker: Docker | None = None
+
+    async def close(self) -> None:
+        """Let go of the connection; calling it twice is harmless."""
+        docker, self._docker = self._docker, None
+        if docker is not None:
+            await docker.close()
+
+    async def check(self, image: str, free: int, *places: Path) -> None:
+        """See that an agent could start: the engine answers, the image is there, no disk is full."""
+        about = await self.about()
+        with self._in_our_words():
+            try:
+                await self._open().images.inspect(image)
+            except DockerError as fault:
+                if fault.status != _NOT_FOUND:
+                    raise
+                raise ImageMissing(f"there is no image `{image}`; build it with `curtainwall agents build`") from None
+        see_room(free, Path(str(about.get("DockerRootDir", "/"))), *places)
+
+    async def about(self) -> Mapping[str, JsonValue]:
+        """Return what the engine tells of itself; raise `EngineMissing`."""
+        if not self._address.startswith("unix://"):
+            raise EngineMissing(
+                f"the Docker engine at `{self._address}` is not on this machine; unset DOCKER_HOST or name a `unix://` socket"
+            )
+        with self._in_our_words():
+            return await _info(self._open())
+
+    async def found(self, session: SessionId | None = None) -> Sequence[Found]:
+        """Return our containers, of one session or of all, oldest first."""
+        label = OWNER if session is None else f"{SESSION}={session}"
+        with self._in_our_words():
+            listed = await _listed(self._open(), label)
+        return sorted((_found(each) for each in listed), key=lambda each: (each.created, each.id))
+
+    async def create(self, config: Mapping[str, JsonValue]) -> str:
+        """Make a container that does not run yet and return its id."""
+        with self._in_our_words():
+            made = await self._open().containers.create(cast("Any", dict(config)))
+        return made.id
+
+    async def start(self, container: str) -> None:
+        """Let a container run."""
+        with self._in_our_words():
+            await self._at(container).start()  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
+
+    async def state(self, container: str) -> Mapping[str, JsonValue]:
+        """Return what the engine says of a container's state; empty where there is none."""
+        with self._in_our_words():
+            try:
+                shown = await _shown(self._at(container))
+            except DockerError as fault:
+                if fault.status == _NOT_FOUND:
+                    return {}
+                raise
+        return cast("Mapping[str, JsonValue]", shown["State"])
+
+    async def pause(self, container: str) -> None:
+        """Freeze everything in a container; one that is frozen or gone already is left alone.
+
+        Who is cancelled meanwhile waits for the engine all the same: a container that freezes later, while others use it, never thaws.
+        """
+        with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
+            freezing = asyncio.ensure_future(self._at(container).pause())
+            try:
+                await asyncio.shield(freezing)
+            except asyncio.CancelledError:
+                await _outlasted(freezing)
+                raise
+
+    async def resume(self, container: str) -> None:
+        """Let a frozen container go on; one that runs or is gone is left alone."""
+        with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
+            await self._at(container).unpause()
+
+    async def kill(self, container: str) -> None:
+        """End everything in a container at once."""
+        # A frozen process does not even die.
+        await self.resume(container)
+        with self._in_our_words(_CONFLICT, _NOT_FOUND):
+            await self._at(container).kill()
+
+    async def remove(self, container: str) -> None:
+        """End and remove a container; one that is gone is left alone, and one that somebody else removes is waited for.
+
+        One that is frozen is killed as it is, rather than let go on before: the rest ends with its first process.
+        """
+        with self._in_our_words(_CONFLICT, _NOT_FOUND, 500):
+            await self._at(container).kill(signal="SIGKILL")
+        with self._in_our_words(_NOT_FOUND):
+            try:
+                await self._at(container).delete(force=True, v=True)
+            except DockerError as fault:
+                if fault.status != _CONFLICT:
+                    raise
+                await self._see_it_gone(container)
+
+    async def _see_it_gone(self, container: str) -> None:
+        until = time.monotonic() + _GOING
+        while await self.state(container) and time.monotonic() < until:  # noqa: ASYNC110 - the engine tells nobody
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    @asynccontextmanager
+    async def run(
+        self, container: str, command: Sequence[str], environment: Mapping[str, str], *, as_root: bool = False
+    ) -> AsyncGenerator[Running]:
+        """Run a program inside a container, as the container's user or as a root without capabilities.
+
+        Leaving the context lets go of its output; it does not end the program.
+        """
+        with self._in_our_words():
+            made = await self._at(container).exec(
+                list(command), stdout=True, stderr=True, environment=dict(environment), user="0:0" if as_root else ""
+            )
+            stream = made.start(detach=False)
+            await stream.__aenter__()
+
+        async def read() -> tuple[Stream, bytes] | None:
+            with self._in_our_words():
+                piece = await stream.read_out()
+            return None if piece is None else (("out" if piece.stream == 1 else "err"), piece.data)
+
+        try:
+            yield Running(made.id, read)
+        finally:
+            await stream.close()
+
+    async def exit_code(self, program: str) -> int | None:
+        """Return how a program inside a container ended, or None while it runs."""
+        with self._in_our_words():
+            told = await self._open().containers.exec(program).inspect()
+        code = told.get("ExitCode")
+        return code if isinstance(code, int) and not told.get("Running") else None
+
+    async def ran_out_of_memory(self, container: str, since: float) -> bool:
+        """Tell whether the kernel ended a program of a container since a time, because the container had no memory left."""
+        filters = json.dumps({"container": [container], "event": ["oom"]})
+        with self._in_our_words():
+            return bool(await _events(self._open(), {"since": f"{since:.6f}", "until": f"{time.time():.6f}", "filters": filters}))
+
+    async def has_image(self, image: str) -> bool:
+        """Tell whether there is such an image."""
+        with self._in_our_words():
+            try:
+                await self._open().images.inspect(image)
+            except DockerError as fault:
+                if fault.status == _NOT_FOUND:
+                    return False
+                raise
+        return True
+
+    async def build(self, context: IO[bytes], image: str, arguments: Mapping[str, str], network: str | None = None) -> AsyncIterator[str]:
+        """Build an image from a packed context and tell each line of the engine's progress; raise `TryLater` where a step fails."""
+        with self._in_our_words():
+            docker = _InNetwork(self._open(), network) if network else self._open().images
+            lines = docker.build(fileobj=context, encoding="identity", tag=image, buildargs=dict(arguments), forcerm=True, stream=True)
+            async for line in lines:
+                for told in _COLOUR.sub("", str(line.get("stream") or line.get("status") or "")).splitlines():
+                    if told.strip():
+                        yield told.strip()
+
+    def _open(self) -> Docker:
+        if self._docker is None:
+            self._docker = Docker(url=self._address)
+        return self._docker
+
+    def _at(self, container: str) -> DockerContainer:
+        return self._open().containers.container(container)  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
+
+    @contextmanager
+    def _in_our_words(self, *harmless: int) -> Generator[None]:
+        try:
+            yield
+        except DockerError as fault:
+            if fault.status in harmless or fault.status == _NOT_MODIFIED:
+                return
+            raise self._fault(fault) from None
+        except (OSError, asyncio.IncompleteReadError) as fault:
+            raise EngineMissing(f"the Docker engine at `{self._address}` broke off: {fault}") from None
+
+    def _fault(self, fault: DockerError) -> Exception:
+        if fault.status == _UNREACHABLE:
+            how = "start it (`sudo systemctl start docker`), and see that you may use it (`docker info`)"
+            return EngineMissing(f"the Docker engine does not answer at `{self._address}`; {how}")
+        if "no space left" in fault.message:
+            return TryLater(f"a disk is full: {fault.message}")
+        if fault.status == _NOT_FOUND and "No such container" in fault.message:
+            return ContainerGone("the container is gone")
+        return TryLater(f"the Docker engine refuses: {fault.message.strip()}")
+
+
+class _InNetwork(DockerImages):
+    """Builds in one of the engine's networks, for which the library has no word of its own."""
+
+    def __init__(self, docker: Docker, network: str) -> None:
+        super().__init__(cast("Docker", _Adding(docker, {"networkmode": network})))
+
+
+class _Adding:
+    """A client that adds parameters to every query."""
+
+    def __init__(self, docker: Docker, more: Mapping[str, str]) -> None:
+        self._docker = docker
+        self._more = more
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._docker, name)
+
+    def _query(self, path: str, method: str, *, params: Mapping[str, Any], **rest: Any) -> Any:
+        query = self._docker._query  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see `_InNetwork`
+        return query(path, method, params={**params, **self._more}, **rest)
+
+
+def see_room(free: int, *places: Path) -> None:
+    """Raise `TryLater` where a disk is full."""
+    for place in places:
+        if place.is_dir() and (left := shutil.disk_usage(place).free) < free:
+            raise TryLater(f"the disk with `{place}` is full ({left // 1024**2} MB left); make room and try again")
+
+
+async def _outlasted(work: "asyncio.Future[None]") -> None:
+    """Wait for something to end, however often one is told to stop waiting, within bounds."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _GOING
+    while not work.done() and (left := until - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((work,), timeout=left)
+
+
+async def _info(docker: Docker) -> Mapping[str, JsonValue]:
+    return cast("Any", await docker.system.info())  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
+
+
+async def _events(docker: Docker, wanted: Mapping[str, str]) -> bytes:
+    """Return what the engine remembers of events in a time; the library can only wait for new ones."""
+    query = docker._query  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+    async with query("events", params=dict(wanted)) as response:
+        return await response.read()
+
+
+async def _listed(docker: Docker, label: str) -> list[DockerContainer]:
+    filters = json.dumps({"label": [label]})
+    return await docker.containers.list(all=True, filters=filters)  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
+
+
+async def _shown(container: DockerContainer) -> Mapping[str, Any]:
+    return await container.show()  # pyright: ignore[reportUnknownMemberType] - the library leaves this untyped
+
+
+def _found(container: DockerContainer) -> Found:
+    labels = cast("Mapping[str, str]", container["Labels"])
+    return Found(
+        id=container.id,
+        session=SessionId(labels.get(SESSION, "")),
+        owner=Owner.from_labels(labels),
+        house=labels.get(HOUSE, ""),
+        state=str(container["State"]),
+        created=int(container["Created"]),
+    )

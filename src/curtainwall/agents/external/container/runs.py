@@ -1,0 +1,127 @@
+"""One program inside a container: started with the message as its stdin, read line by line, and ended from inside with all its children."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from curtainwall.agents.external import Lines
+from curtainwall.agents.external.container.engine import Engine, Running, Stream
+from curtainwall.agents.external.container.inside import MESSAGE, ORIENTATION, ROOT_FILES
+from curtainwall.model import CurtainwallError, TurnFailed
+
+# The engine makes the program the leader of a group of its own. Its number is told by the shell before the program has any say.
+_WRAP: Final = 'echo "$$" && exec "$@" <"$0"'
+_LONGEST_LINE: Final = 16 * 1024**2
+_LOOK_AGAIN: Final = 1.0
+_MOST_COMPLAINTS: Final = 300
+
+
+class Run:
+    """A program at work."""
+
+    def __init__(self, engine: Engine, container: str, running: Running) -> None:
+        self._engine = engine
+        self._container = container
+        self._running = running
+        self._lines: dict[Stream, Lines] = {"out": Lines(_LONGEST_LINE), "err": Lines(_LONGEST_LINE)}
+        self._group = 0
+
+    async def lines(self) -> AsyncGenerator[tuple[Stream, str]]:
+        """Tell each line that the program writes, until it ends."""
+        while (piece := await self._read()) is not None:
+            for line in self._split(*piece):
+                yield piece[0], line
+        for stream, lines in self._lines.items():
+            if rest := lines.rest():
+                yield stream, rest.decode("utf-8", errors="replace")
+
+    async def exit_code(self) -> int | None:
+        """Return how the program ended, or None where nobody knows: it still runs, or its container is gone."""
+        try:
+            return await self._engine.exit_code(self._running.id)
+        except CurtainwallError:
+            return None
+
+    async def stop(self, grace: float) -> None:
+        """Ask the program and its children to end, and see that they do; what left its group is for whoever ends the container."""
+        await self._learn_group(grace)
+        for signal, patience in (("TERM", grace), ("KILL", grace)):
+            if not self._group or await self.exit_code() is not None:
+                return
+            await self._engine.resume(self._container)
+            await self._signal(signal)
+            if await self._ends_within(patience):
+                return
+
+    def _split(self, stream: Stream, data: bytes) -> list[str]:
+        """Return the lines that end in what came; the very first one is the shell's."""
+        lines = [line.decode("utf-8", errors="replace").rstrip("\r") for line in self._lines[stream].feed(data)]
+        if stream == "out" and lines and not self._group:
+            self._group = _number(lines.pop(0))
+        return lines
+
+    async def _learn_group(self, patience: float) -> None:
+        """Where the program was hardly started, wait for the shell's word on which group it is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while not self._group and (piece := await self._read()) is not None:
+                    self._split(*piece)
+
+    async def _signal(self, signal: str) -> None:
+        command = ("/bin/sh", "-c", f"kill -s {signal} -- -{self._group}")
+        async with self._engine.run(self._container, command, {}) as running:
+            while await running.read() is not None:
+                pass
+
+    async def _ends_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                while await self._read() is not None:
+                    pass
+        except TimeoutError:
+            return False
+        return True
+
+    async def _read(self) -> tuple[Stream, bytes] | None:
+        """Return what comes next, or None at the end: of the output, or of the program, because a child may keep the output open."""
+        reading = asyncio.ensure_future(self._running.read())
+        try:
+            while True:
+                done, _ = await asyncio.wait((reading,), timeout=_LOOK_AGAIN)
+                if done:
+                    return reading.result()
+                if await self._engine.exit_code(self._running.id) is not None:
+                    return None
+        finally:
+            if not reading.done():
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) <= 1:
+        raise TurnFailed("the container's shell does not work; build its image anew")
+    return int(text)
+
+
+@asynccontextmanager
+async def running(engine: Engine, container: str, command: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator[Run]:
+    """Run a command inside a container with the message as its stdin."""
+    async with engine.run(container, ("/bin/sh", "-c", _WRAP, MESSAGE, *command), environment) as started:
+        yield Run(engine, container, started)
+
+
+async def copy_for_root(engine: Engine, container: str, names: Sequence[str]) -> None:
+    """Copy files of the orientation to where they belong to root; raise `TurnFailed` where that cannot be done."""
+    if not names:
+        return
+    # Neither the program nor what it reads can be changed by the agent: both are mounted read-only.
+    command = ("/bin/cp", "-f", *(f"{ORIENTATION}/{name}" for name in names), f"{ROOT_FILES}/")
+    complaints = b""
+    async with engine.run(container, command, {}, as_root=True) as copying:
+        while (piece := await copying.read()) is not None:
+            complaints += piece[1]
+    if complaints:
+        words = complaints.decode(errors="replace").strip()[:_MOST_COMPLAINTS]
+        raise TurnFailed(f"the agent's settings could not be given to root in its container: {words}")

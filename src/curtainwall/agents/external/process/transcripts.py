@@ -1,0 +1,159 @@
+"""What Claude Code itself has written down of a conversation: whether it is whole, what it was asked, what it answered."""
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.agents.external import below, text_below
+from curtainwall.agents.external.process.slugs import transcript_of
+
+PART_MISSING: Final = "a part of its file is missing"
+_MOST: Final = 1024**3
+_ENDS: Final = frozenset({"end_turn", "stop_sequence", "max_tokens", "refusal"})
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Why a conversation cannot be gone on with, in words."""
+
+    why: str
+
+
+GONE: Final = Damage("its file is gone")
+"""There is no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A conversation on disk."""
+
+    conversation: str
+    path: Path
+    size: int
+    changed: float
+    """When it was last written to, in seconds since 1970."""
+
+
+class Transcript:
+    """One conversation's file, as it was when it was read."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path = path
+        self._content = content
+
+    def has(self, mark: str) -> bool:
+        """Tell whether a message of ours is in it."""
+        return f'"uuid":"{mark}"'.encode() in self._content
+
+    def leads_back(self, marks: Sequence[str]) -> bool:
+        """Tell whether the newest of these messages leads back, entry by entry, to the first of them or to where the agent began anew.
+
+        Where it does not, the agent would go on without what came before, and say nothing.
+        """
+        parents = {entry["uuid"]: entry.get("parentUuid") for entry in self._entries() if isinstance(entry.get("uuid"), str)}
+        at: JsonValue = next((mark for mark in reversed(marks) if mark in parents), None)
+        while at is not None:
+            if at not in parents:
+                return False
+            if at == marks[0]:
+                return True
+            # Each only once: whoever writes there may have made a circle.
+            at = parents.pop(at)
+        return True
+
+    def answer_to(self, mark: str) -> str | None:
+        """Return the whole answer to a message of ours, or None where it is not there or not whole."""
+        texts: list[str] = []
+        is_asked = is_whole = False
+        for entry in self._entries():
+            if entry.get("uuid") == mark:
+                is_asked = True
+            elif is_asked and entry.get("type") == "assistant" and not entry.get("isSidechain"):
+                texts += _texts(entry)
+                is_whole = text_below(dict(entry), "message", "stop_reason") in _ENDS
+            elif is_asked and entry.get("type") == "user" and not entry.get("isMeta"):
+                is_whole = False
+        return "\n\n".join(texts) if is_whole and texts else None
+
+    def _entries(self) -> Iterator[Mapping[str, JsonValue]]:
+        for line in self._content.splitlines():
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(entry, dict):
+                yield cast("Mapping[str, JsonValue]", entry)
+
+
+def read_transcript(path: Path, *, mend: bool = False) -> Transcript | Damage:
+    """Read a conversation; to mend it, for whoever goes on with it, is to cut off half a line at its end, as a killed process leaves it."""
+    try:
+        content = _content(path)
+    except FileNotFoundError:
+        return GONE
+    except (OSError, ValueError) as fault:
+        return Damage(f"its file cannot be read: {_words(fault)}")
+    whole, newline, rest = content.rpartition(b"\n")
+    if rest and mend:
+        # The next line would otherwise be spoilt too.
+        try:
+            os.truncate(path, len(whole) + len(newline))
+        except OSError as fault:
+            return Damage(f"its file cannot be mended: {_words(fault)}")
+    lines = whole.split(b"\n")
+    if not whole or not all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines if line.strip()):
+        return Damage("its file is damaged" if content else "its file is empty")
+    return Transcript(path, whole)
+
+
+def conversations_in(config: Path, project: Path) -> Sequence[Found]:
+    """Return what Claude Code has kept for a project, newest first."""
+    found: list[Found] = []
+    for path in transcript_of(config, project, "*").parent.glob("*.jsonl"):
+        about = path.lstat()
+        if stat.S_ISREG(about.st_mode):
+            found.append(Found(path.stem, path, about.st_size, about.st_mtime))
+    return sorted(found, key=lambda one: one.changed, reverse=True)
+
+
+def take_over(path: Path, config: Path, project: Path, conversation: str) -> None:
+    """Copy a conversation from elsewhere to where it is looked for; one that is there already stays as it is."""
+    there = transcript_of(config, project, conversation)
+    if there.exists():
+        return
+    there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    hidden = there.with_name(f".{there.name}.new")
+    shutil.copyfile(path, hidden, follow_symlinks=False)
+    hidden.chmod(0o600)
+    hidden.rename(there)
+
+
+def _content(path: Path) -> bytes:
+    # The agent may write to this directory, so it may have put anything there, also something that never ends.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST:
+            raise ValueError("it is no file of a conversation")
+        if about.st_mode & 0o600 != 0o600:
+            raise PermissionError(None, "permission denied")
+        return file.read()
+
+
+def _texts(entry: Mapping[str, JsonValue]) -> Iterator[str]:
+    content = below(dict(entry), "message", "content")
+    for part in content if isinstance(content, list) else ():
+        text = text_below(part, "text") if text_below(part, "type") == "text" else ""
+        if text:
+            yield text
+
+
+def _words(fault: Exception) -> str:
+    return (fault.strerror or "unknown").lower() if isinstance(fault, OSError) else str(fault)

@@ -1,0 +1,315 @@
+"""One turn: the message goes into the process, what it says comes out, and however it ends, the log says so."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from pydantic import JsonValue
+
+from curtainwall.agents.external import MOST_WORDS, Does, Failed, Finished, Lost, Named, Said, SaidTooMuch, Spoke, Telling, Used
+from curtainwall.agents.external.process.faults import fault_of
+from curtainwall.agents.external.process.past import Past
+from curtainwall.agents.external.process.running_process import Running
+from curtainwall.agents.external.process.terms import (
+    EXTENSION,
+    HOW_TO_SIGN_IN,
+    AgentErred,
+    AgentGarbled,
+    AgentSilent,
+    Limits,
+    LoginNeeded,
+)
+from curtainwall.agents.external.process.turn_watch import Watch
+from curtainwall.agents.external.process.wire import (
+    Answered,
+    Begun,
+    LoggedOut,
+    Measured,
+    Noise,
+    NotShortened,
+    Shortened,
+    Signal,
+    Summed,
+    Wished,
+    interrupt,
+    message,
+)
+from curtainwall.model import (
+    LEFT,
+    AgentSpoke,
+    Clock,
+    ContextMeasured,
+    ExtensionNoted,
+    Feed,
+    Journal,
+    Progress,
+    TurnAt,
+    TurnFailed,
+    TurnResult,
+    TurnStatus,
+    WorkTimed,
+)
+
+_MOST_NOISE: Final = 20
+_INTERRUPT: Final = "interrupt"
+# Claude Code takes a message that begins like this as a command to itself.
+_COMMANDS: Final = ("/", "!", "#")
+
+
+class ConversationLost(TurnFailed):
+    """The process does not know the conversation that it was to go on with; nothing was told to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Whom a turn talks to on our side."""
+
+    feed: Feed
+    journal: Journal
+    clock: Clock
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn in a process that lives."""
+
+    ports: Ports
+    at: TurnAt
+    past: Past
+    running: Running
+    telling: Telling
+    limits: Limits
+    mark: str
+    must_end: bool = False
+    """The process is of no more use."""
+    _is_noted: bool = False
+    _is_taken_up: bool = False
+    """The process has taken up our message; before that, it may still say something to an earlier one."""
+    _whole: str | None = None
+    """A whole message that was shown and is not kept yet: what comes next is kept along with it."""
+    _failure: TurnFailed | None = None
+    _noise: list[bytes] = field(default_factory=list[bytes])
+    _measured: Measured | None = None
+    _is_finished: bool = False
+    _is_over: bool = False
+    _watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count time."""
+        self._watch = Watch(self.limits)
+
+    async def work(self, text: str) -> TurnResult:
+        """Tell the agent something and listen until it is done; raise what went wrong."""
+        told = f"The user says:\n{text}" if text.startswith(_COMMANDS) else text
+        # The first message of a process has nothing before it that could be mistaken for its answer.
+        self._is_taken_up, self.running.has_been_told = not self.running.has_been_told, True
+        try:
+            await self.running.send(message(told, self.mark))
+            result = await self._listen_or_stop()
+            if result is None:
+                return TurnResult(status=TurnStatus.DONE, last=tuple(await self._settled()))
+            await self._cut_short()
+        except asyncio.CancelledError as cancelled:
+            await self._leave(is_left=LEFT in cancelled.args)
+            raise
+        except ConversationLost:
+            raise
+        except TurnFailed as fault:
+            await self._fail(fault)
+            raise
+        return result
+
+    async def _listen_or_stop(self) -> TurnResult | None:
+        """Listen until the turn is over; return how it ends where it had to be stopped before."""
+        loop = asyncio.get_running_loop()
+        watching = loop.create_task(self._watch.until_stop(self.ports.feed, self.at.session, self.past.cursor))
+        listening = asyncio.timeout(None)
+
+        def stop(watched: asyncio.Task[TurnResult]) -> None:
+            if not watched.cancelled():
+                # Looked at here as well, because the turn may be over by now.
+                watched.exception()
+            with suppress(RuntimeError):
+                listening.reschedule(loop.time())
+
+        watching.add_done_callback(stop)
+        try:
+            async with listening:
+                await self._listen()
+                return None
+        except TimeoutError:
+            if not listening.expired():
+                raise
+        finally:
+            watching.cancel()
+            self._watch.count()
+        stopped = watching.result()
+        await self._interrupt()
+        return stopped
+
+    async def _listen(self) -> None:
+        while not self._is_over:
+            signals = await self.running.hear()
+            if signals is None:
+                await self._ended()
+            else:
+                self._watch.heard()
+                await self._take_all(signals)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _take_all(self, signals: Sequence[Signal]) -> None:
+        for signal in signals:
+            if not self._is_late(signal):
+                await self._take(signal)
+
+    def _is_late(self, signal: Signal) -> bool:
+        """Tell whether this was said to an earlier message, whose turn nobody waits for any more."""
+        match signal:
+            case Begun():
+                self._is_taken_up = self._is_taken_up or signal.mark == self.mark
+                return True
+            case Failed(stop=False) | Said() | Spoke() | Does() | LoggedOut() | Finished() | Measured():
+                return not self._is_taken_up
+            case _:
+                return False
+
+    async def _take(self, signal: Signal) -> None:
+        match signal:
+            case Said():
+                await self._keep()
+                await self.telling.piece(signal.text)
+            case Spoke():
+                await self._keep()
+                self._whole = signal.text
+            case Does():
+                self.telling.does(signal.text)
+            case Used():
+                await self._keep()
+                if uses := self.telling.used(signal):
+                    await self._record(*uses)
+            case Named():
+                self._see_name(signal.conversation)
+            case Failed():
+                self._failure = AgentErred(f"claude: {signal.why[:MOST_WORDS]}")
+                self._is_over = not signal.stop or self._stop()
+            case LoggedOut():
+                self._failure = LoginNeeded(f"claude: {signal.why[:MOST_WORDS]}; {HOW_TO_SIGN_IN}")
+                self._is_over = True
+            case Lost():
+                raise ConversationLost("the agent does not know the conversation")
+            case Finished():
+                self._is_finished = self._is_over = True
+            case Measured():
+                self._measured = signal
+            case Wished():
+                await self._keep()
+                await self.running.send(signal.reply)
+            case Noise():
+                self._hear_noise(signal.line)
+            case Answered() | Begun() | Shortened() | Summed() | NotShortened():
+                pass
+            case _:
+                assert_never(signal)
+
+    def _stop(self) -> bool:
+        self.must_end = True
+        return True
+
+    def _see_name(self, conversation: str) -> None:
+        if conversation != self.running.start.conversation:
+            # It began a conversation of its own instead of going on with the one that it was to go on with.
+            self.must_end = True
+            raise ConversationLost("the agent began another conversation")
+
+    def _hear_noise(self, line: bytes) -> None:
+        self._noise.append(line)
+        if len(self._noise) > _MOST_NOISE:
+            self.must_end = True
+            raise AgentGarbled(f"the agent writes what is not stream-json and was ended: {_shown(self._noise[:3])}")
+
+    async def _ended(self) -> None:
+        """Find out why the process ended before the turn did."""
+        self.must_end = True
+        code = await self.running.exit_code()
+        if any(isinstance(heard, Lost) for line in self.running.errors for heard in self.running.listener.overhear(line)):
+            raise ConversationLost("the agent does not know the conversation")
+        raise fault_of(code, self.running.process.stopped, tuple(self.running.errors), _shown(self._noise))
+
+    async def _keep(self) -> None:
+        """Keep a whole message that something else followed."""
+        if self._whole is not None:
+            await self._record(await self._worded())
+
+    async def _worded(self) -> AgentSpoke:
+        text, self._whole = self._whole or "", None
+        return await self.telling.worded(text)
+
+    async def _record(self, *events: Progress) -> None:
+        """Write down what happened, and with the first of it that the message was delivered."""
+        delivered = self._delivered()
+        first = (ExtensionNoted(at=self.ports.clock.now(), extension=EXTENSION, data=delivered),) if delivered else ()
+        await self.telling.record(*first, *events)
+
+    def _delivered(self) -> dict[str, JsonValue]:
+        """Return, once, that the message was delivered, and into which conversation."""
+        if self._is_noted:
+            return {}
+        self._is_noted = True
+        return {"conversation": self.running.start.conversation, "delivered": self.at.turn, "mark": self.mark}
+
+    async def _settled(self, fault: TurnFailed | None = None) -> Sequence[Progress]:
+        """Return what was said last, what the turn used and how long it took, to be kept in one piece."""
+        now, measured = self.ports.clock.now(), self._measured
+        words = () if self._whole is None else (await self._worded(),)
+        # A message counts as delivered before anything that was said to it.
+        data: dict[str, JsonValue] = {**self._delivered(), "turn": self.at.turn}
+        if measured is not None:
+            data["usage"] = measured.usage
+        if fault is not None:
+            data["fault"] = type(fault).__name__
+        if fault is not None and self.running.errors:
+            data["stderr"] = self.telling.masked("\n".join(self.running.errors)[-20_000:])
+        events: list[Progress] = [ExtensionNoted(at=now, extension=EXTENSION, data=data), *self.telling.unlisted_uses(), *words]
+        if measured is not None and measured.size:
+            events.append(ContextMeasured(at=now, used=measured.used, size=measured.size, measured=True))
+        return (*events, WorkTimed(at=now, seconds=max(0.0, self._watch.worked)))
+
+    async def _fail(self, fault: TurnFailed) -> None:
+        """Keep what was shown, and why it came to no good end."""
+        if isinstance(fault, AgentSilent | SaidTooMuch):
+            self.must_end = True
+        await self._cut_short(fault)
+
+    async def _leave(self, *, is_left: bool) -> None:
+        """See an interrupted turn to its end and keep what was shown; when we leave ourselves, the turn is taken up later."""
+        if is_left:
+            self.must_end = True
+        else:
+            await asyncio.shield(self._interrupt())
+        await asyncio.shield(self._cut_short())
+
+    async def _cut_short(self, fault: TurnFailed | None = None) -> None:
+        await self._keep()
+        await self.telling.cut()
+        await self._record(*await self._settled(fault))
+
+    async def _interrupt(self) -> None:
+        """Have the process end its turn by itself; one that does not is of no more use."""
+        await self.running.send(interrupt(_INTERRUPT))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.grace):
+                while (signals := await self.running.hear()) is not None:
+                    for signal in signals:
+                        if isinstance(signal, Wished):
+                            await self.running.send(signal.reply)
+                        if isinstance(signal, Measured):
+                            self._measured = signal
+                            return
+        self.must_end = True
+
+
+def _shown(lines: Sequence[bytes]) -> str:
+    return " / ".join(line.decode("utf-8", errors="replace").strip()[:100] for line in lines)

@@ -1,0 +1,88 @@
+"""What happens around a turn while a foreign agent works: humans are asked, budgets run out, time passes. It says when to stop."""
+
+import time
+from typing import Final
+
+from curtainwall.model import (
+    AnyEvent,
+    BudgetExhausted,
+    BudgetKind,
+    Feed,
+    SessionId,
+    TurnResult,
+    TurnStatus,
+    session_stream,
+)
+from curtainwall.session.open_work import OpenWork, take
+
+_LOOK_EVERY: Final = 1.0
+
+USED_UP: Final = "a budget is used up; `/budget` shows and raises it"
+
+
+class TurnWatch:
+    """Follows the log of one turn, which may take so many seconds of work. While a human is asked, time without a sign of life is none."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._looked_at = time.monotonic()
+        self._lived_at = self._looked_at
+        self.work = OpenWork()
+        """What is open of all that came since the turn began."""
+        self.heard_at = self._looked_at
+        self.worked = 0.0
+        """Seconds of work, without those in which a human was waited for and nothing was heard."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether a human is asked."""
+        return bool(self.work.approvals)
+
+    @property
+    def left(self) -> float:
+        """Seconds of work that the turn still has."""
+        return max(0.0, self._most - self.worked)
+
+    def heard(self) -> None:
+        """Note that the agent gave a sign of life."""
+        self.heard_at = self._lived_at = time.monotonic()
+
+    async def until_stop(self, feed: Feed, session: SessionId, after: int) -> TurnResult:
+        """Return, with how the turn ends, when the agent has to stop; where it need not, never."""
+        stream = session_stream(session)
+        try:
+            while True:
+                await feed.grown(stream, after, self.next_look())
+                self.count()
+                for recorded in feed.read(stream, after):
+                    event, after = recorded.event, recorded.seq
+                    # The last request that is allowed may still be answered; the one after it is refused.
+                    if isinstance(event, BudgetExhausted) and event.kind is not BudgetKind.STEPS:
+                        return TurnResult(status=TurnStatus.WAITING, failure=USED_UP)
+                    self.take(event)
+                if not self.left:
+                    why = f"stopped after {self._most:g} seconds of work, which is the most for one turn"
+                    return TurnResult(status=TurnStatus.FAILED, failure=why)
+                await self.look()
+        finally:
+            self.count()
+
+    def count(self) -> None:
+        """Count the time since the last look."""
+        now = time.monotonic()
+        # One ask must not make everything free that an agent does beside it.
+        until = self._lived_at if self.asked else now
+        self.worked += max(0.0, until - self._looked_at)
+        self._looked_at = now
+
+    def take(self, event: AnyEvent) -> None:
+        """Take in what the log says."""
+        take(self.work, event)
+
+    def next_look(self) -> float | None:
+        """Return the seconds until something has to be looked at again; None where only the log can bring news."""
+        # While a human is asked only signs of life use up what is left, however little that is: nothing comes of looking all the time.
+        return max(self.left, _LOOK_EVERY) if self.asked else self.left
+
+    async def look(self) -> None:
+        """Do what has to be done now; an agent's own watch says what that is."""

@@ -1,0 +1,1 @@
+"""Asks as files, for scripts and other programs."""

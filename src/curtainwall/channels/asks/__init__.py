@@ -1,0 +1,1 @@
+"""Open asks: the board, their cards, who may answer, and reminders."""

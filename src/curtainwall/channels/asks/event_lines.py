@@ -1,0 +1,307 @@
+"""Events in a line for people: what happened, in which tone, and nothing where it need not be told."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from curtainwall.channels.asks.cards import call_in_words
+from curtainwall.channels.text.plain import plain_line, short
+from curtainwall.facts import masks_in
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalEvent,
+    ApprovalExpired,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    BreakerEvent,
+    BudgetEvent,
+    BudgetExhausted,
+    BudgetKind,
+    BudgetRaised,
+    BudgetWarned,
+    CallDenied,
+    CallDropped,
+    CallEvent,
+    CallFinished,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    CompactionAsked,
+    CompactionSet,
+    CompactionSkipped,
+    ConfinedEvent,
+    ContextEvent,
+    ContextMeasured,
+    DenialsCounted,
+    ExtensionNoted,
+    GrantEvent,
+    GrantGiven,
+    GrantRevoked,
+    GrantScope,
+    GrantUsed,
+    HeldFile,
+    HistoryCompacted,
+    HistoryInherited,
+    InstructionsPinned,
+    LabelsAdded,
+    LifeEvent,
+    LoopDetected,
+    MessageAccepted,
+    ModeChanged,
+    ModelChanged,
+    RefusedRequest,
+    RequestsRefused,
+    RouteAdded,
+    RouteRemoved,
+    RuleDisabled,
+    RuleEnabled,
+    SessionClosed,
+    SessionOpened,
+    SessionReady,
+    SessionRenamed,
+    SettingEvent,
+    SpendingCounted,
+    ToolUsesReported,
+    TurnEnded,
+    TurnStatus,
+    Who,
+    WorkTimed,
+    held_files,
+)
+from curtainwall.operations.tale import Tale
+
+Tone = Literal["dim", "good", "warn", "bad"]
+
+_NAMED = 5
+_ROOM = 200
+_MOST_MASKS = 5
+_BY_HUMAN = "denied-by-human"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One inert line, and its tone."""
+
+    tone: Tone
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What is typed where this is read: slash words in a conversation, commands at a shell; without a budget, nothing."""
+
+    why: str = "/why"
+    budget: str = "/budget"
+    revoke: str = "/revoke"
+
+
+_SLASH = Typed()
+ON_PAGES = Typed(budget="")
+"""Where slash words are not taken."""
+
+
+def twice(kind: BudgetKind, used: float, limit: float) -> str:
+    """Return twice what there was of a budget, as somebody types it to allow more."""
+    amount = 2 * max(used, limit)
+    return f"{max(amount, 0.01):.2f}" if kind is BudgetKind.DOLLARS else f"{math.ceil(amount)}"
+
+
+def tell(event: AnyEvent, before: Tale, typed: Typed = _SLASH) -> Told | None:
+    """Return what is worth telling of an event; `before` is the tale without it."""
+    if isinstance(event, CallEvent):
+        return _tell_call(event, before, typed)
+    if isinstance(event, ApprovalEvent | GrantEvent):
+        return _tell_asks(event, before, typed)
+    if isinstance(event, TurnEnded):
+        return _turn_ended(event)
+    if isinstance(event, MessageAccepted):
+        return _masked_words(event) if event.role == "human" else None
+    if isinstance(event, ConfinedEvent):
+        return _tell_refused(event) if isinstance(event, RequestsRefused) else Told("dim", _reported_words(event))
+    if isinstance(event, LifeEvent | BudgetEvent | BreakerEvent | ContextEvent):
+        return _tell_session(event, typed)
+    return _tell_held(held_files(event, untold=True)) if isinstance(event, ExtensionNoted) else None
+
+
+def _tell_call(event: CallEvent, before: Tale, typed: Typed) -> Told | None:
+    match event:
+        case CallFinished():
+            subject = before.subject_of(event.call)
+            words = call_in_words(subject) if subject else str(event.call)
+            if event.ok and (code := _exit_code(event)):
+                return Told("warn", f"✗ {words}: exit code {code}")
+            return Told("dim", f"✓ {words}") if event.ok else Told("warn", f"✗ {words} failed")
+        case CallPermitted():
+            # Every call that touches such things brings the label along; only the first makes a difference.
+            new = [f"{source.label} ({source.origin})" for source in event.labels if source.label not in before.labels]
+            return Told("dim", plain_line(f"from here on the session counts as {', '.join(new)}")) if new else None
+        case CallDenied() if _BY_HUMAN in event.verdict.because:
+            return None  # the answer was told already, with whoever gave it
+        case CallDenied():
+            subject = before.subject_of(event.call)
+            rules = ", ".join(event.verdict.because)
+            words = f"✗ denied {call_in_words(subject) if subject else ''}: {event.verdict.reason} ({rules}); `{typed.why} {event.call}`"
+            return Told("bad", plain_line(words))
+        case CallLost():
+            subject = before.subject_of(event.call)
+            words = call_in_words(subject) if subject else str(event.call)
+            return Told("warn", f"? it is unknown whether this ran: {words}")
+        case CallDropped():
+            return Told("dim", f"· let go of a call: {plain_line(event.why)}")
+        case CallRequested():
+            return None
+        case _:
+            assert_never(event)
+
+
+def tell_change(event: AnyEvent, who: Who) -> Told | None:
+    """Return what somebody else changed about the session."""
+    if not isinstance(event, LifeEvent | SettingEvent | GrantEvent | BudgetEvent):
+        return None
+    match event:
+        case SessionRenamed() | ModeChanged() | ModelChanged() | RuleDisabled() | RuleEnabled() | GrantRevoked() | BudgetRaised() if (
+            event.by == who
+        ):
+            return None
+        case SessionRenamed():
+            return Told("dim", f"{event.by} named the session `{plain_line(event.name)}`")
+        case ModeChanged():
+            return Told("warn", f"{event.by} set the mode to `{event.mode}`")
+        case ModelChanged():
+            return Told("dim", f"{event.by} set the model to `{plain_line(event.model)}`")
+        case RuleDisabled():
+            return Told("warn", f"{event.by} disabled rule `{plain_line(event.rule)}` for this session")
+        case RuleEnabled():
+            return Told("dim", f"{event.by} enabled rule `{plain_line(event.rule)}` again")
+        case GrantRevoked():
+            return Told("dim", f"{event.by} took grant `{event.grant}` back")
+        case BudgetRaised():
+            return Told("dim", f"{event.by} raised the budget of {event.kind} to {event.limit:,.10g}")
+        case SessionOpened() | SessionReady() | HistoryInherited() | SessionClosed() | LabelsAdded() | RouteAdded() | RouteRemoved():
+            return None
+        case GrantGiven() | GrantUsed() | BudgetWarned() | BudgetExhausted() | SpendingCounted() | WorkTimed():
+            return None
+        case _:
+            assert_never(event)
+
+
+def _masked_words(event: MessageAccepted) -> Told | None:
+    """Tell whoever wrote a message which parts of it the agent does not see."""
+    masks = tuple(dict.fromkeys(masks_in(event.text)))
+    if not masks:
+        return None
+    shown = ", ".join(f"`{mask}`" for mask in masks[:_MOST_MASKS])
+    words = f"what looks like a secret in this message is masked, and the agent sees {shown} instead; all else reaches it as it was written"
+    return Told("warn", words)
+
+
+def _turn_ended(event: TurnEnded) -> Told | None:
+    match event.status:
+        case TurnStatus.FAILED:
+            return Told("bad", f"the turn failed: {plain_line(event.failure)}")
+        case TurnStatus.INTERRUPTED:
+            return Told("warn", "interrupted; what was said so far is kept")
+        case TurnStatus.DONE | TurnStatus.WAITING:
+            return None
+
+
+def _tell_asks(event: ApprovalEvent | GrantEvent, before: Tale, typed: Typed) -> Told | None:
+    match event:
+        case ApprovalAnswered():
+            ask = before.asks.get(event.approval)
+            what = f"{event.approval} {ask.subject.tool if ask else ''}".strip()
+            why = f" ({event.reason})" if event.reason else ""
+            how_far = "once" if event.scope is GrantScope.ONCE else f"for the {event.scope}"
+            verb = f"approved {how_far}" if event.granted else "denied"
+            return Told("good" if event.granted else "bad", plain_line(f"{verb} by {event.by}: {what}{why}"))
+        case ApprovalExpired():
+            return Told("warn", f"nobody answered {event.approval} in time; it is denied")
+        case ApprovalWithdrawn():
+            return Told("dim", plain_line(f"ask {event.approval} no longer stands: {event.why}"))
+        case GrantGiven() if event.grant.scope is not GrantScope.ONCE:
+            return Told("dim", f"this stands as grant {event.grant.id}; `{typed.revoke} {event.grant.id}` takes it back")
+        case ApprovalAsked() | ApprovalJoined() | GrantGiven() | GrantUsed() | GrantRevoked():
+            return None
+        case _:
+            assert_never(event)
+
+
+def _tell_session(event: LifeEvent | BudgetEvent | BreakerEvent | ContextEvent, typed: Typed) -> Told | None:
+    match event:
+        case BudgetWarned():
+            return Told("warn", f"{event.used / event.limit:.0%} of the budget of {event.kind} is used" if event.limit else "")
+        case BudgetExhausted():
+            words = f"the budget of {event.kind} is used up ({event.used:,.10g} of {event.limit:,.10g})"
+            more = f"`{typed.budget} {event.kind} {twice(event.kind, event.used, event.limit)}` allows more"
+            return Told("warn", f"{words}; {more if typed.budget else 'raise it to go on'}")
+        case LoopDetected():
+            what = "the same call" if event.what == "repeat" else "asking"
+            return Told("warn", f"the agent goes round in circles: {what}, {event.count} times")
+        case DenialsCounted():
+            return Told("warn", f"{event.count} more calls were denied")
+        case HistoryCompacted():
+            return Told("dim", f"older messages were summarised: {event.before:,} tokens became {event.after:,}; the log keeps them")
+        case CompactionSkipped():
+            return Told("warn", f"nothing was summarised: {plain_line(event.why)}")
+        case SessionClosed():
+            return Told("warn", short(f"the session is closed: {event.reason}", 200))
+        case SessionOpened() | SessionReady() | HistoryInherited() | SessionRenamed():
+            return None
+        case BudgetRaised() | SpendingCounted() | WorkTimed():
+            return None
+        case InstructionsPinned() | ContextMeasured() | CompactionAsked() | CompactionSet():
+            return None
+        case _:
+            assert_never(event)
+
+
+def _tell_refused(event: RequestsRefused) -> Told:
+    """Tell what the proxy refused; a foreign key is the worst of it."""
+    listed = [_refused_words(request) for request in event.requests[:_NAMED]]
+    count = event.more + sum(request.count for request in event.requests[_NAMED:])
+    others = ("more requests" if listed else "requests") if count != 1 else ("more request" if listed else "request")
+    words = "; ".join((*listed, *([f"{count:,} {others}"] if count else [])))
+    tone: Tone = "bad" if any(request.kind == "key" for request in event.requests) else "warn"
+    return Told(tone, plain_line(f"✗ the network proxy refused {words}"))
+
+
+def _refused_words(request: RefusedRequest) -> str:
+    what = short(f"{request.method} {request.host}{request.path}".strip() or "a request", _ROOM)
+    key = f" with key {request.key}" if request.key else ""
+    times = f", {request.count:,} times" if request.count > 1 else ""
+    return f"{what}{key}{times}: {short(request.reason, _ROOM)}"
+
+
+def _reported_words(event: ToolUsesReported) -> str:
+    """Tell what the agent says that it did; nothing shows that it is so."""
+    listed = [short(f"{use.tool} {use.arguments}", _ROOM) for use in event.uses[:_NAMED]]
+    count = event.more + len(event.uses[_NAMED:])
+    counted = [f"{count:,} {'more ' if listed else ''}{'time' if count == 1 else 'times'}"] if count else []
+    return f"· the agent says it used its own tools: {'; '.join((*listed, *counted))}"
+
+
+def _exit_code(event: CallFinished) -> int:
+    """Return what a command that ran ended with, where its outcome says so: to run is not yet to succeed."""
+    told = (event.shown or event.result).inline
+    code = told.get("exit_code") if isinstance(told, dict) else None
+    return code if type(code) is int else 0
+
+
+def _tell_held(files: tuple[HeldFile, ...]) -> Told | None:
+    """Tell what was set aside to whoever may have written it themselves."""
+    if not files:
+        return None
+    named = [_in_place_of(file) for file in files[:_NAMED]]
+    more = [f"{len(files) - _NAMED} more"] if len(files) > _NAMED else []
+    words = f"set aside, because it came or changed while the agent worked, and runs by itself: {', '.join((*named, *more))}"
+    back = "if that was you, `curtainwall sessions held` says how to put it back"
+    return Told("warn", plain_line(f"{words}; {back}"))
+
+
+def _in_place_of(file: HeldFile) -> str:
+    if file.aside is None:
+        return f"`{file.path}`, which could not be taken away: look at it"
+    again = " (what was there before is back)" if file.is_replaced else ""
+    return f"`{file.path}`, now `{file.aside.rpartition('/')[2]}`{again}"

@@ -1,0 +1,1 @@
+"""What changes on open pages, told to every browser that shows it."""

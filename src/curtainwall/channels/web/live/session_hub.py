@@ -1,0 +1,224 @@
+"""One session for every browser that has it open: folded once, drawn once, told to all."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import assert_never
+
+from curtainwall.channels.text.message import Saying
+from curtainwall.channels.text.plain import plain
+from curtainwall.channels.web.house import House
+from curtainwall.channels.web.live.clients import Client, Crowd, told, told_json
+from curtainwall.channels.web.render.filters import LONGEST_TEXT, draw, draw_all
+from curtainwall.channels.web.render.items import AnyItem, Conversation, Spoke
+from curtainwall.channels.web.render.long_text import cut, is_broken
+from curtainwall.model import (
+    AgentSpoke,
+    CurtainwallError,
+    Feed,
+    InterruptAsked,
+    ModelEvent,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    Recorded,
+    SessionId,
+    SpeechEvent,
+    TextStreamed,
+    TurnEnded,
+    TurnEvent,
+    TurnResumed,
+    TurnStarted,
+    session_stream,
+)
+
+WINDOW = 2_000
+"""How many entries of a log are read for a page."""
+
+EARLIER = 600
+"""How many entries one page further back shows."""
+
+_MOST_AT_ONCE = 500
+_MOST_CHARACTERS = 1_000_000
+_RAIL_SECONDS = 0.4
+MOST_ITEMS = 150
+"""How many items of a conversation stay in memory, besides those that may still change."""
+RAIL = ("status", "asks", "budget", "labels", "grants", "rules")
+"""The parts of a session's side, each drawn and replaced by itself."""
+
+
+def window_at(feed: Feed, session: SessionId, before: int | None = None) -> tuple[Conversation, Sequence[Recorded]]:
+    """Return an empty page and the entries for it: the last ones of a log, or the last ones before an entry of it.
+
+    Of an earlier window some entries behind it come as well, which tell what became of its last calls.
+    """
+    stream = session_stream(session)
+    end = feed.head(stream) if before is None else min(before - 1, feed.head(stream))
+    begin, more = max(end - (WINDOW if before is None else EARLIER), 0), 0 if before is None else EARLIER
+    conversation = Conversation(begin)
+    # Where a session works is told first, and needed by whatever is told of it.
+    for first in feed.read(stream, 0, 1) if begin else ():
+        conversation.tale.take(first.event)
+    return conversation, feed.read(stream, begin, end - begin + more)
+
+
+class SessionHub:
+    """Follows a session's log for as long as somebody looks. INVARIANT: a joining client is told exactly what it has not seen."""
+
+    def __init__(self, house: House, session: SessionId) -> None:
+        self._house = house
+        self._session = session
+        self._stream = session_stream(session)
+        self._crowd = Crowd()
+        self._saying = Saying()
+        self._rail: dict[str, str] = {}
+        self._has_changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.conversation = Conversation()
+        self.last_seen = time.monotonic()
+
+    async def start(self) -> None:
+        """Read the end of the log, and follow it from there."""
+        self.conversation, recorded = await asyncio.to_thread(window_at, self._house.line.feed, self._session)
+        for it in recorded:
+            self._take(it)
+        self._tasks = [asyncio.create_task(work) for work in (self._follow(), self._listen(), self._keep_rail())]
+        for task in self._tasks:
+            # Whatever ends one of them ends the hub: browsers come back from their cursors, to a new one.
+            task.add_done_callback(lambda _: self._crowd.close())
+
+    async def stop(self) -> None:
+        """Let go of everybody and everything."""
+        self._crowd.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Each keeps the error that ended it, and by its traceback this hub.
+        self._tasks = []
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it follows no longer."""
+        return not self._tasks or any(task.done() for task in self._tasks)
+
+    async def window(self) -> Conversation:
+        """Return the end of the log anew, with the items that are no longer kept here."""
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> Conversation:
+        conversation, recorded = window_at(self._house.line.feed, self._session)
+        for it in recorded:
+            conversation.take(it)
+        return conversation
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nobody listens."""
+        return not len(self._crowd)
+
+    def join(self, client: Client, after: int) -> None:
+        """Tell a client what it has not seen, and everything from here on."""
+        self.last_seen = time.monotonic()
+        is_here = self.conversation.begin <= after <= self.conversation.seq
+        missed = self.conversation.changed_after(after) if is_here else None
+        if missed is None or len(missed) > _MOST_AT_ONCE:
+            client.tell(told("reload", "much has happened meanwhile"))
+        elif missed:
+            client.tell(self._put(*missed))
+        if self._saying.text:
+            client.tell(self._said_so_far())
+        for html in self._rail.values():
+            client.tell(told("put", html))
+        self._crowd.join(client)
+        if not self._rail:
+            # The page may have come without it.
+            self._has_changed.set()
+
+    def part(self, client: Client) -> None:
+        """Forget a client that left."""
+        self._crowd.part(client)
+        self.last_seen = time.monotonic()
+
+    def _said_so_far(self) -> bytes:
+        text = self._saying.text
+        shown = plain(cut(text, LONGEST_TEXT))
+        return told_json("say", {"id": self.conversation.saying, "to": len(text), "text": shown})
+
+    def _put(self, *items: AnyItem) -> bytes:
+        return told(
+            "put", draw_all("item.html", items, csrf="", session=self._session, load=self._house.records.load), self.conversation.seq
+        )
+
+    def _take(self, recorded: Recorded) -> AnyItem | None:
+        event = recorded.event
+        if isinstance(event, SpeechEvent | ModelEvent | TurnEvent):
+            self._take_words(event)
+        item = self.conversation.take(recorded)
+        self.conversation.shed(MOST_ITEMS, _MOST_CHARACTERS)
+        return item
+
+    def _take_words(self, event: SpeechEvent | ModelEvent | TurnEvent) -> None:
+        match event:
+            case TextStreamed():
+                self._saying.logged(event.text)
+            case AgentSpoke():
+                self._saying.spoke(event.text)
+            case ModelFailed() | TurnEnded():
+                self._saying.broke_off()
+            case ModelRequested() | ModelResponded() | TurnStarted() | TurnResumed() | InterruptAsked():
+                pass
+            case _:
+                assert_never(event)
+
+    async def _follow(self) -> None:
+        async for recorded in self._house.line.feed.follow(self._stream, self.conversation.seq):
+            item = self._take(recorded)
+            if isinstance(recorded.event, TurnEnded | ModelResponded):
+                self._crowd.tell(told_json("doing", {"text": ""}))
+            if not isinstance(recorded.event, TextStreamed):
+                self._has_changed.set()
+            if not len(self._crowd):
+                continue
+            if item is None:
+                # The cursor goes on, so that whoever comes back is not told of old things.
+                self._crowd.tell(told("seen", "", recorded.seq))
+            elif isinstance(item, Spoke) and not item.is_whole:
+                self._crowd.tell(self._said_so_far())
+            else:
+                self._crowd.tell(self._put(item))
+
+    async def _listen(self) -> None:
+        async with self._house.line.listening.listen(self._session) as heard:
+            async for live in heard:
+                if live.kind != "text":
+                    self._crowd.tell(told_json("doing", {"text": plain(live.text)[:200]}))
+                    continue
+                before = len(self._saying.text)
+                self._saying.heard(live.text)
+                text = self._saying.text
+                # A page holds so much and no more, and no word without an end; the log tells the rest once it is whole.
+                if before < len(text) <= LONGEST_TEXT and is_broken(text):
+                    piece = {"id": self.conversation.saying, "at": before, "to": len(text), "text": plain(text[before:])}
+                    self._crowd.tell(told_json("say", piece))
+
+    async def _keep_rail(self) -> None:
+        while True:
+            await self._has_changed.wait()
+            self._has_changed.clear()
+            began = time.monotonic()
+            with contextlib.suppress(CurtainwallError):
+                await self._draw_rail()
+            # A long log takes long to look at; then it is looked at less often.
+            await asyncio.sleep(max(_RAIL_SECONDS, 8 * (time.monotonic() - began)))
+
+    async def _draw_rail(self) -> None:
+        if not len(self._crowd):
+            return
+        # A long log takes long to fold for the first time.
+        view = await asyncio.to_thread(self._house.line.desk.view, self._session)
+        for name in RAIL:
+            html = draw(f"rail/{name}.html", view=view, csrf="")
+            if self._rail.get(name) != html:
+                self._rail[name] = html
+                self._crowd.tell(told("put", html))

@@ -1,0 +1,253 @@
+"""What people do on the pages: each form is one command at the desk, and the decision is the session's own."""
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from curtainwall.channels.asks.board import Card, Key
+from curtainwall.channels.asks.cards import call_in_words
+from curtainwall.channels.slash import WORDS, nearest
+from curtainwall.channels.text.plain import plain_line
+from curtainwall.channels.web.forms import choice, number
+from curtainwall.channels.web.house import Wish
+from curtainwall.channels.web.pages.sessions import new_page
+from curtainwall.channels.web.pages.site import Site, form_of, status_of, who
+from curtainwall.model import (
+    AnyCommand,
+    ApprovalId,
+    AskCompaction,
+    BudgetKind,
+    ChangeMode,
+    ChangeModel,
+    CloseSession,
+    CommandRefused,
+    CurtainwallError,
+    DisableRule,
+    EnableRule,
+    GrantId,
+    GrantScope,
+    InterruptTurn,
+    MessageId,
+    Mode,
+    NotFound,
+    Opening,
+    RaiseBudget,
+    RenameSession,
+    RevokeGrant,
+    RuleId,
+    SendMessage,
+    SessionId,
+    SessionQuery,
+    StreamId,
+    WithdrawMessage,
+    session_of,
+)
+
+_LONGEST_NAME = 200
+_LONGEST_MESSAGE = 1_000_000
+_ALIKE = 0.75
+_MOST_OF_A_BUDGET = 1e15
+
+Act = Callable[[Request, SessionId], Awaitable[Response]]
+
+
+def _slash_word(name: str) -> str | None:
+    """Return the slash word that a message begins with, also where it is misspelt; a path is none."""
+    return name.casefold() if name.casefold() in WORDS else nearest(name, _ALIKE) if "/" not in name else None
+
+
+class Acting:
+    """The forms of the inbox, of sessions and of grants."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """Return the routes; whoever is no operator may talk and nothing else."""
+        guarded = self._site.guarded
+        acts: dict[str, Act] = {
+            "interrupt": self._interrupt,
+            "mode": self._mode,
+            "model": self._model,
+            "rename": self._rename,
+            "close": self._close,
+            "budget": self._budget,
+            "compact": self._compact,
+            "withdraw": self._withdraw,
+            "rules": self._rule,
+            "fork": self._fork,
+            "reset": self._reset,
+        }
+        return [
+            Route("/asks/{session}/{approval}", guarded(self._answer, operators=True), methods=["POST"]),
+            Route("/grants/{grant}/revoke", guarded(self._revoke, operators=True), methods=["POST"]),
+            Route("/sessions/new", guarded(self._begin, operators=True), methods=["POST"]),
+            Route("/sessions/{session}/message", guarded(self._message), methods=["POST"]),
+            *(
+                Route(f"/sessions/{{session}}/{name}", guarded(self._in_session(act), operators=True), methods=["POST"])
+                for name, act in acts.items()
+            ),
+        ]
+
+    def _in_session(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+        async def run(request: Request) -> Response:
+            return await act(request, self._site.session_in(request))
+
+        return run
+
+    async def _send(self, session: SessionId, command: AnyCommand) -> None:
+        await self._site.house.line.desk.send(session, command)
+        # Where nobody lets the agent go on, we do.
+        self._site.house.beginnings.attend(session)
+
+    async def _answer(self, request: Request) -> Response:
+        form, session = form_of(request), self._site.session_in(request)
+        answer, board = form.get("answer", ""), self._site.house.board
+        if answer not in (*GrantScope, "deny"):
+            raise CommandRefused("answer with once, session, project or deny")
+        granted = answer != "deny"
+        scope = choice(GrantScope, answer, "scope") if granted else GrantScope.ONCE
+        approval = ApprovalId(request.path_params["approval"])
+        card = _as_shown(board.find(approval, session), (session, approval), form.get("upto", ""))
+        told = await board.answer(card, granted=granted, by=who(request), scope=scope, reason=form.get("reason", "").strip())
+        if not told.counted:
+            raise CommandRefused(told.text)
+        for asking, _ in card.joined:
+            self._site.house.beginnings.attend(asking)
+        return self._site.done(request, f"{told.text}, {call_in_words(card.ask.subject, 60)}")
+
+    async def _revoke(self, request: Request) -> Response:
+        grant, index = str(request.path_params["grant"]), self._site.house.index
+        row = next((it for it in index.grants() if it.grant.id == grant), None)
+        if row is None:
+            raise NotFound(f"there is no grant `{plain_line(grant, 40)}` that stands")
+        session = session_of(StreamId(row.stream)) or self._one_in(row.stream.partition(":")[2])
+        await self._site.house.line.desk.send(session, RevokeGrant(by=who(request), grant=GrantId(grant)))
+        return self._site.done(request, f"grant {grant} is taken back; what it answered asks again")
+
+    def _one_in(self, project: str) -> SessionId:
+        """Return a session that works in a project; a grant of the project is taken back from there."""
+        for row in self._site.house.index.sessions(SessionQuery(workspace=project, limit=1)):
+            return row.session
+        raise NotFound("no session works in that project any more; `curtainwall grants revoke` takes the grant back")
+
+    async def _begin(self, request: Request) -> Response:
+        form = form_of(request)
+        try:
+            mode = choice(Mode, form.get("mode", Mode.DEFAULT), "mode")
+            model, workspace, agent = (form.get(key, "").strip() for key in ("model", "workspace", "agent"))
+            wish = Wish(_name(form.get("name", "")), model, workspace, mode, agent)
+            opened = await self._site.house.beginnings.begin(wish, who(request))
+        except CurtainwallError as error:
+            # Whoever wrote a long task does not write it again.
+            return new_page(self._site, request, str(error), status_of(error))
+        if task := form.get("task", "").strip():
+            await self._say(request, opened.session, task)
+        return self._site.done(request, "; ".join(opened.notes), f"/sessions/{opened.session}")
+
+    async def _message(self, request: Request) -> Response:
+        session, written = self._site.session_in(request), form_of(request).get("text", "")
+        text = written.strip()
+        if not text:
+            raise CommandRefused("there is nothing to send")
+        word = text.split(maxsplit=1)[0] if written.startswith("/") else ""
+        if (meant := _slash_word(word[1:])) is not None:
+            told = f"`{word}`" if word[1:].casefold() == meant else f"`{word}`, or rather `/{meant}`,"
+            raise CommandRefused(
+                f"{told} is for the terminal and for chats; the side of this page does that, and with a space before it, it is sent"
+            )
+        await self._say(request, session, text)
+        return self._site.done(request, "")
+
+    async def _say(self, request: Request, session: SessionId, text: str) -> None:
+        if len(text) > _LONGEST_MESSAGE:
+            raise CommandRefused(f"a message has {_LONGEST_MESSAGE:,} characters at most")
+        await self._send(session, SendMessage(by=who(request), message=self._site.house.line.new_message(), text=text))
+
+    async def _interrupt(self, request: Request, session: SessionId) -> Response:
+        await self._send(session, InterruptTurn(by=who(request)))
+        return self._site.done(request, "interrupting")
+
+    async def _mode(self, request: Request, session: SessionId) -> Response:
+        mode = choice(Mode, form_of(request).get("mode", ""), "mode")
+        await self._send(session, ChangeMode(by=who(request), mode=mode))
+        return self._site.done(request, f"mode {mode}")
+
+    async def _model(self, request: Request, session: SessionId) -> Response:
+        model = form_of(request).get("model", "").strip()
+        if not model:
+            raise CommandRefused("name a model")
+        await self._send(session, ChangeModel(by=who(request), model=model))
+        return self._site.done(request, f"model {plain_line(model, 100)} from the next request on")
+
+    async def _rename(self, request: Request, session: SessionId) -> Response:
+        name = _name(form_of(request).get("name", ""))
+        if not name:
+            raise CommandRefused("give it a name")
+        await self._send(session, RenameSession(by=who(request), name=name))
+        return self._site.done(request, f"this session is now `{plain_line(name)}`")
+
+    async def _close(self, request: Request, session: SessionId) -> Response:
+        reason = form_of(request).get("reason", "").strip() or f"closed by {who(request)}"
+        await self._site.house.line.desk.send(session, CloseSession(by=who(request), reason=reason))
+        # Whoever looks after a session tells hooks of its end.
+        self._site.house.beginnings.attend(session)
+        return self._site.done(request, "the session is closed; its log and workspace stay")
+
+    async def _budget(self, request: Request, session: SessionId) -> Response:
+        form = form_of(request)
+        kind = choice(BudgetKind, form.get("kind", ""), "budget")
+        limit = number(form.get("limit", ""), 0, _MOST_OF_A_BUDGET, "a budget")
+        limit = limit if kind is BudgetKind.DOLLARS else float(math.ceil(limit))
+        await self._send(session, RaiseBudget(by=who(request), kind=kind, limit=limit))
+        return self._site.done(request, f"the budget of {kind} is {limit:,.10g} now")
+
+    async def _compact(self, request: Request, session: SessionId) -> Response:
+        await self._send(session, AskCompaction(by=who(request), instructions=form_of(request).get("instructions", "").strip()))
+        return self._site.done(request, "older messages will be summarised before the next turn")
+
+    async def _withdraw(self, request: Request, session: SessionId) -> Response:
+        message = MessageId(form_of(request).get("message", ""))
+        await self._send(session, WithdrawMessage(by=who(request), message=message))
+        return self._site.done(request, "the message is taken back")
+
+    async def _rule(self, request: Request, session: SessionId) -> Response:
+        form = form_of(request)
+        rule, enables = RuleId(form.get("rule", "")), form.get("wish") == "enable"
+        command = EnableRule(by=who(request), rule=rule) if enables else DisableRule(by=who(request), rule=rule)
+        await self._send(session, command)
+        name = plain_line(rule, 100)
+        return self._site.done(
+            request, f"rule `{name}` asks again" if enables else f"what `{name}` would ask counts as approved in this session"
+        )
+
+    async def _fork(self, request: Request, session: SessionId) -> Response:
+        return await self._opened(request, Opening(how="fork", of=session, name=_name(form_of(request).get("name", ""))))
+
+    async def _reset(self, request: Request, session: SessionId) -> Response:
+        return await self._opened(request, Opening(how="reset", of=session, name=_name(form_of(request).get("name", ""))))
+
+    async def _opened(self, request: Request, wish: Opening) -> Response:
+        opened = await self._site.house.line.desk.open(wish, who(request))
+        return self._site.done(request, "; ".join(opened.notes), f"/sessions/{opened.session}")
+
+
+def _as_shown(card: Card, own: Key, upto: str) -> Card:
+    """Return a card with the asks that whoever answers was shown: its own alone, or the identical ones up to the last on the card."""
+    if not upto:
+        return replace(card, session=own[0], approval=own[1], joined=(own,))
+    shown = [" ".join(key) for key in card.joined]
+    if upto not in shown:
+        raise CommandRefused("the asks on this card are not those that were shown any more; look again")
+    return replace(card, joined=card.joined[: shown.index(upto) + 1])
+
+
+def _name(text: str) -> str:
+    name = " ".join(text.split())
+    if len(name) > _LONGEST_NAME:
+        raise CommandRefused(f"a name has {_LONGEST_NAME} characters at most")
+    return name

@@ -1,0 +1,269 @@
+"""The audit: verdicts, approvals and outcomes over all sessions, filtered, page by page, and as files to keep."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain, groupby
+from urllib.parse import urlencode
+
+from pydantic import JsonValue
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from curtainwall.channels.web.pages.site import Site
+from curtainwall.channels.web.pages.timeline import KINDS, LATEST, Cursor, Told, Wanted, backwards, piece_of, read_cursor
+
+_DAYS = 7
+_DAY = 86_400_000
+_LONGEST = 200
+_CSV = ("at", "session", "name", "seq", "type", "tool", "call", "approval", "because", "by", "detail", "hash")
+# Programs for tables take a cell that begins so for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# What a person looks for first stands first, and numbers stand last.
+_ORDER = {"tool": 0, "resources": 1, "covers": 1, "granted": 2, "ok": 2, "reason": 3, "because": 4, "call": 9, "approval": 8, "grant": 8}
+_WORDS = {
+    "CallRequested": "wanted",
+    "CallPermitted": "permitted",
+    "CallDenied": "denied",
+    "CallFinished": "finished",
+    "CallLost": "outcome unknown",
+    "CallDropped": "dropped",
+    "ApprovalAsked": "asked",
+    "ApprovalJoined": "joined an ask",
+    "ApprovalAnswered": "answered",
+    "ApprovalExpired": "expired",
+    "ApprovalWithdrawn": "withdrawn",
+    "GrantGiven": "grant given",
+    "GrantUsed": "grant used",
+    "GrantRevoked": "grant revoked",
+    "RuleDisabled": "rule disabled",
+    "RuleEnabled": "rule enabled",
+    "ModeChanged": "mode changed",
+    "LabelsAdded": "labels added",
+    "RequestsRefused": "refused by the proxy",
+    "ToolUsesReported": "reported by the agent",
+}
+_HIDDEN = ("seq", "at", "type", "prev", "hash", "digest", "permit", "shown")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the form on the page says."""
+
+    session: str = ""
+    kind: str = ""
+    text: str = ""
+    days: int = _DAYS
+
+    @property
+    def query(self) -> str:
+        """Return the same as part of an address."""
+        return urlencode({"session": self.session, "kind": self.kind, "q": self.text, "days": self.days})
+
+    def wanted(self, now: int) -> Wanted:
+        """Return the lines that it is about."""
+        return Wanted(now - self.days * _DAY, self.session, self.kind, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A line as the page has it; `tool` is the one that its call is of, where the page knows that."""
+
+    told: Told
+    tool: str = ""
+
+    @property
+    def day(self) -> str:
+        """The day it was, as its heading says."""
+        return _local(self.told.at).strftime("%A, %d %B %Y")
+
+    @property
+    def date(self) -> str:
+        """The day that it stands under, as scripts read it."""
+        return _local(self.told.at).strftime("%Y-%m-%d")
+
+    @property
+    def clock(self) -> str:
+        """The time of that day."""
+        return _local(self.told.at).strftime("%H:%M:%S")
+
+    @property
+    def tone(self) -> str:
+        """How good or bad the news is, as a class of the style sheet."""
+        kind, line = self.told.kind, self.told.line
+        if kind == "ApprovalAnswered":
+            return "good" if line.get("granted") is True else "bad"
+        if kind == "CallFinished":
+            return "" if line.get("ok") is True else "bad"
+        return {
+            "CallDenied": "bad",
+            "ApprovalExpired": "bad",
+            "CallLost": "bad",
+            "RequestsRefused": "bad",
+            "ApprovalAsked": "open",
+            "GrantGiven": "good",
+        }.get(kind, "")
+
+    @property
+    def words(self) -> str:
+        """What happened."""
+        return _WORDS.get(self.told.kind, self.told.kind)
+
+    @property
+    def about(self) -> Sequence[tuple[str, str]]:
+        """What it says besides, each with its name; what is true or not is its name alone."""
+        told = {name: value for name, value in self.told.line.items() if name not in _HIDDEN and value not in ("", [], None)}
+        if self.tool:
+            told = {"tool": self.tool, **told}
+        return [_fact(name.replace("_", " "), value) for name, value in sorted(told.items(), key=lambda it: _ORDER.get(it[0], 5))]
+
+
+class Auditing:
+    """The timeline and its exports."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        guarded = self._site.guarded
+        return [
+            Route("/audit", guarded(self._page), methods=["GET"]),
+            Route("/audit.jsonl", guarded(self._jsonl), methods=["GET"]),
+            Route("/audit.csv", guarded(self._csv), methods=["GET"]),
+        ]
+
+    async def _page(self, request: Request) -> Response:
+        told, behind = _filter(request), read_cursor(request.query_params.get("before", ""))
+        # Files are read, perhaps many; nobody else should wait for that.
+        piece = await run_in_threadpool(piece_of, self._site.house, told.wanted(self._now()), behind)
+        return self._site.page(
+            request,
+            "audit.html",
+            days=_by_day(_shown(piece.lines)),
+            wanted=told,
+            kinds=tuple(KINDS),
+            older=_address(told, piece.older),
+            newest=_address(told, LATEST) if behind != LATEST else "",
+        )
+
+    async def _jsonl(self, request: Request) -> Response:
+        lines = (f"{json.dumps({'session': it.session, 'name': it.name, **it.line})}\n" for it in self._everything(request))
+        return _file(lines, "application/x-ndjson", "audit.jsonl")
+
+    async def _csv(self, request: Request) -> Response:
+        rows = (_row(tuple(_cells(it))) for it in self._everything(request))
+        return _file(chain((_row(_CSV),), rows), "text/csv", "audit.csv")
+
+    def _everything(self, request: Request) -> Iterator[Told]:
+        wanted = _filter(request).wanted(self._now())
+        return (it for it in backwards(self._site.house, wanted) if wanted.fits(it))
+
+    def _now(self) -> int:
+        return self._site.house.line.clock.now()
+
+
+def _filter(request: Request) -> Filter:
+    told = request.query_params
+    days, session = told.get("days", ""), told.get("session", "")[:40]
+    return Filter(
+        session=session if session.isascii() and session.isalnum() else "",
+        kind=told.get("kind", "") if told.get("kind", "") in KINDS else "",
+        text=told.get("q", "")[:_LONGEST].strip(),
+        days=min(max(int(days), 1), 3_650) if days.isascii() and days.isdecimal() and len(days) < 6 else _DAYS,
+    )
+
+
+def _shown(lines: Sequence[Told]) -> Iterator[Shown]:
+    """Go through the lines; those that name a call by its number alone are told with what was called."""
+    tools = {(it.session, it.line["call"]): str(it.line["tool"]) for it in lines if "call" in it.line and "tool" in it.line}
+    return (Shown(it, tools.get((it.session, it.line.get("call")), "")) for it in lines)
+
+
+def _by_day(lines: Iterator[Shown]) -> Sequence[tuple[str, Sequence[Shown]]]:
+    return [(day, tuple(those)) for day, those in groupby(lines, lambda it: it.day)]
+
+
+def _address(told: Filter, behind: Cursor | None) -> str:
+    if behind is None:
+        return ""
+    return f"/audit?{told.query}" if behind == LATEST else f"/audit?{told.query}&{urlencode({'before': str(behind)})}"
+
+
+def _local(at: str) -> datetime:
+    try:
+        return datetime.fromisoformat(at).astimezone()
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _cells(told: Told) -> Iterator[str]:
+    line, used = told.line, {"seq", "at", "type", "tool", "call", "approval", "because", "by", "hash"}
+    rest = {name: value for name, value in line.items() if name not in used}
+    first: Sequence[JsonValue] = (line.get("at"), told.session, told.name, line.get("seq"), line.get("type"))
+    rules = line.get("because")
+    because = " ".join(map(str, rules)) if isinstance(rules, list) else ""
+    second: Sequence[JsonValue] = (
+        line.get("tool"),
+        line.get("call"),
+        line.get("approval"),
+        because,
+        line.get("by"),
+        json.dumps(rest),
+        line.get("hash"),
+    )
+    for value in (*first, *second):
+        cell = "" if value is None else str(value)
+        yield f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def _row(cells: Sequence[str]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerow(cells)
+    return out.getvalue()
+
+
+def _fact(name: str, value: JsonValue) -> tuple[str, str]:
+    match name, value:
+        case _, bool():
+            return "", name if value else f"not {name}"
+        case "tool", str():
+            return "", value
+        case "resources", list():
+            # That a tool is used says its name already.
+            return "", "; ".join(_short(it) for it in value if not (isinstance(it, dict) and it.get("role") == "use-tool"))
+        case "covers", _:
+            return "", _short(value)
+        case _:
+            return name, _short(value)
+
+
+def _short(value: JsonValue) -> str:
+    match value:
+        case str():
+            return value
+        case {"role": str(role), "value": str(what)}:
+            return f"{role} {what}"
+        case list():
+            return "; ".join(map(_short, value))
+        case {"size": int(size), "digest": str()}:
+            return f"{size:,} bytes"
+        case {"label": str(label)}:
+            return label
+        case {"method": str(method), "host": str(host), "path": str(path), "reason": str(reason), "key": str(key), "count": int(count)}:
+            where = f"{method} {host}{path}{f' with key {key}' if key else ''}".strip()
+            return f"{where}{f', {count:,} times' if count > 1 else ''}: {reason}"
+        case {"tool": str(tool), "arguments": str(arguments)}:
+            return f"{tool} {arguments}".strip()
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _file(lines: Iterator[str], kind: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="curtainwall-{name}"'}
+    return StreamingResponse((line.encode("utf-8", "backslashreplace") for line in lines), media_type=kind, headers=headers)

@@ -1,0 +1,74 @@
+"""The pages of what goes on without anybody typing: jobs and their firings, teams and their conversations."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from curtainwall.channels.text.plain import plain_line
+from curtainwall.channels.web.house import Pairing
+from curtainwall.channels.web.pages.site import Site, who
+from curtainwall.model import ApprovalQuery, SessionId
+from curtainwall.teams.figures import PairFigures, Shortage
+
+_SHOWN_FIRINGS = 100
+
+
+class Planning:
+    """Jobs and teams."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        guarded = self._site.guarded
+        return [
+            Route("/cron", guarded(self._cron), methods=["GET"]),
+            Route("/cron/{job}/run", guarded(self._run, operators=True), methods=["POST"]),
+            Route("/teams", guarded(self._teams), methods=["GET"]),
+        ]
+
+    async def _cron(self, request: Request) -> Response:
+        jobs = self._site.house.jobs
+        return self._site.page(request, "cron.html", jobs=jobs.rows(), firings=jobs.firings(_SHOWN_FIRINGS), most=_SHOWN_FIRINGS)
+
+    async def _run(self, request: Request) -> Response:
+        job = str(request.path_params["job"])
+        session = await self._site.house.jobs.run(job, who(request))
+        return self._site.done(request, f"`{plain_line(job, 60)}` fired; this is its session", f"/sessions/{session}")
+
+    async def _teams(self, request: Request) -> Response:
+        pairing = self._site.house.pairing
+        # Every conversation's log is read; nobody else should wait for that.
+        pairs = await run_in_threadpool(pairing.pairs)
+        asking = {row.session for row in self._site.house.index.approvals(ApprovalQuery(limit=None, brief=True))}
+        waits = await run_in_threadpool(_waits, pairing, pairs, asking)
+        sums = {
+            "messages": sum(it.messages for it in pairs),
+            "tokens": sum(it.tokens for it in pairs),
+            "dollars": sum(it.dollars for it in pairs),
+            "open": sum(it.open for it in pairs),
+        }
+        return self._site.page(request, "teams.html", teams=pairing.teams(), pairs=pairs, sums=sums, asking=asking, waits=waits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """What keeps an answer from coming: budgets that are used up, of the team or of those that it waits for, and asks of the latter."""
+
+    short: tuple[Shortage, ...]
+    asked: tuple[SessionId, ...]
+
+
+def _waits(pairing: Pairing, pairs: Sequence[PairFigures], asking: Collection[SessionId]) -> dict[SessionId, _Waits]:
+    found: dict[SessionId, _Waits] = {}
+    for it in pairs:
+        chain = pairing.chain(it.pair) if it.open else None
+        if chain is not None:
+            asked = tuple(session for session in chain.sessions() if session != it.session and session in asking)
+            found[it.session] = _Waits(chain.shortages(), asked)
+    return found

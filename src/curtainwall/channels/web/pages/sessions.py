@@ -1,0 +1,241 @@
+"""The pages of sessions: the inbox, the list, one session, a new one, and why a call was judged as it was."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import cast, get_args
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from curtainwall.channels.asks.board import Card
+from curtainwall.channels.web.live.house_hub import MOST_CARDS, more_of
+from curtainwall.channels.web.live.session_hub import MOST_ITEMS, RAIL, window_at
+from curtainwall.channels.web.pages.site import Site, form_of, is_piece
+from curtainwall.model import (
+    MCP,
+    OUTSIDE,
+    ApprovalId,
+    ApprovalQuery,
+    ContextUse,
+    Mode,
+    SessionId,
+    SessionQuery,
+    SessionRow,
+    SessionStatus,
+    SessionView,
+    Workspace,
+    session_stream,
+)
+
+_SHOWN_ITEMS = MOST_ITEMS
+_MOST_ITEMS = 5_000
+_SHOWN_ROWS = 100
+_MOST_ROWS = 5_000
+_SETTLED = 8
+_MOST_PARKED = 20
+_LOOKED_AT = 300
+_LONGEST_SEARCH = 200
+_MOST_DIGITS = 8
+# A page waits for what only the whole log tells; where the log has more entries than this, not longer than so many seconds.
+_LONG = 10_000
+_PATIENCE = 0.25
+
+
+class Looking:
+    """What people look at most."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        guarded = self._site.guarded
+        return [
+            Route("/", guarded(self._inbox), methods=["GET"]),
+            Route("/asks/{session}/{approval}", guarded(self._ask), methods=["GET"]),
+            Route("/sessions", guarded(self._sessions), methods=["GET"]),
+            Route("/sessions/new", guarded(self._new, operators=True), methods=["GET"]),
+            Route("/sessions/{session}", guarded(self._session), methods=["GET"]),
+            Route("/sessions/{session}/why", guarded(self._why), methods=["GET"]),
+            Route("/grants", guarded(self._grants), methods=["GET"]),
+        ]
+
+    async def _inbox(self, request: Request) -> Response:
+        house = self._site.house
+        recent = [row for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_LOOKED_AT)) if row.status != "open"]
+        recent.sort(key=lambda row: row.settled or 0, reverse=True)
+        after, whole = request.query_params.get("after", ""), self._site.hubs.whole.cards()
+        cards = self._behind(after) if after else whole
+        waiting = house.index.sessions(SessionQuery(status="waiting", without_agent=OUTSIDE, limit=_LOOKED_AT))
+        parked = [row for row in waiting if not row.pending][:_MOST_PARKED]
+        return await self._site.long_page(
+            request,
+            "inbox.html",
+            cards=cards[:MOST_CARDS],
+            more=more_of(cards, len(whole) if after else None),
+            recent=recent[:_SETTLED],
+            parked=parked,
+            live="on=later" if after else "on=asks",
+        )
+
+    def _behind(self, after: str) -> Sequence[Card]:
+        """Return the open asks behind the last one of another page."""
+        session, _, approval = after[: 2 * _LONGEST_SEARCH].partition("/")
+        return self._site.house.board.cards_after(approval, SessionId(session))
+
+    async def _ask(self, request: Request) -> Response:
+        approval = ApprovalId(str(request.path_params["approval"])[:_LONGEST_SEARCH])
+        card = self._site.house.board.find(approval, self._site.session_in(request))
+        return await self._site.long_page(request, "ask.html", card=card, whole=True)
+
+    async def _sessions(self, request: Request) -> Response:
+        told = request.query_params
+        status = told.get("status", "")
+        text = told.get("q", "").strip()[:_LONGEST_SEARCH]
+        with_callers = "callers" in told or told.get("channel") == MCP
+        shown = _count(told.get("rows", ""), _SHOWN_ROWS, _MOST_ROWS)
+        query = SessionQuery(
+            status=cast("SessionStatus", status) if status in get_args(SessionStatus) else None,
+            channel=told.get("channel") or None,
+            text=text or None,
+            without_agent=None if with_callers else OUTSIDE,
+            limit=shown + 1,
+        )
+        rows = self._site.house.index.sessions(query)
+        wider = {"q": text, "status": query.status or "", "channel": query.channel or "", "rows": min(shown * 4, _MOST_ROWS)}
+        wider |= {"callers": "yes"} if with_callers else {}
+        # Rows that come live would not know of a search.
+        live = "on=rows" if query == SessionQuery(without_agent=OUTSIDE, limit=shown + 1) else "on="
+        return await self._site.long_page(
+            request,
+            "sessions.html",
+            live=live,
+            rows=rows[:shown],
+            more=urlencode(wider) if len(rows) > shown else "",
+            is_all=shown >= _MOST_ROWS,
+            text=text,
+            chosen=query.status or "",
+            with_callers=with_callers,
+            statuses=get_args(SessionStatus),
+        )
+
+    async def _new(self, request: Request) -> Response:
+        return new_page(self._site, request)
+
+    async def _session(self, request: Request) -> Response:
+        session, told = self._site.session_in(request), request.query_params
+        view, is_brief = await self._view(session)
+        if (before := _count(told.get("before", ""), 0, sys.maxsize)) > 0:
+            return await self._earlier(request, view, before, is_brief=is_brief)
+        hub = await self._site.hubs.session(session)
+        conversation = hub.conversation
+        shown = _count(told.get("items", ""), _SHOWN_ITEMS, _MOST_ITEMS)
+        if conversation.left_out and shown > len(conversation.items):
+            conversation = await hub.window()
+        items = list(conversation.items.values())
+        hidden = max(len(items) - shown, 0) + conversation.left_out
+        is_more = hidden > 0 and shown < _MOST_ITEMS
+        return await self._site.long_page(
+            request,
+            "session.html",
+            view=view,
+            items=items[-shown:] if shown else [],
+            before=hidden,
+            more=f"items={min(shown * 4, _MOST_ITEMS)}" if is_more else f"before={conversation.begin + 1}" if conversation.begin else "",
+            is_earlier=False,
+            is_brief=is_brief,
+            load=self._site.house.records.load,
+            live=f"on=&session={session}&after={conversation.seq}",
+            rail=RAIL,
+            modes=tuple(Mode),
+            models=self._site.house.beginnings.models(),
+            works=view.status == "working",
+        )
+
+    async def _view(self, session: SessionId) -> tuple[SessionView, bool]:
+        """Return a session as it is now; where its log is long and has to be read first, as the lists have it, and True."""
+        house = self._site.house
+        reading = asyncio.create_task(asyncio.to_thread(house.line.desk.view, session), name=f"web: look at {session}")
+        if house.line.feed.head(session_stream(session)) > _LONG:
+            await asyncio.wait({reading}, timeout=_PATIENCE)
+            if not reading.done() and (row := next(iter(house.index.sessions(SessionQuery(prefix=session, limit=1))), None)):
+                # It goes on, and whoever looks next finds it read.
+                reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+                return _listed(row), True
+        return await reading, False
+
+    async def _earlier(self, request: Request, view: SessionView, before: int, *, is_brief: bool) -> Response:
+        """Show the things of a log before one of its entries, as they are now; nothing on this page comes live."""
+        conversation, recorded = await asyncio.to_thread(window_at, self._site.house.line.feed, view.session, before)
+        count = 0
+        for it in recorded:
+            conversation.take(it)
+            if it.seq < before:
+                count = len(conversation.items)
+        return await self._site.long_page(
+            request,
+            "session.html",
+            view=view,
+            items=list(conversation.items.values())[:count],
+            before=0,
+            more=f"before={conversation.begin + 1}" if conversation.begin else "",
+            is_earlier=True,
+            is_brief=is_brief,
+            load=self._site.house.records.load,
+            live="on=",
+            rail=RAIL,
+            modes=tuple(Mode),
+            models=self._site.house.beginnings.models(),
+            works=False,
+        )
+
+    async def _why(self, request: Request) -> Response:
+        session, about = self._site.session_in(request), request.query_params.get("about", "")[:_LONGEST_SEARCH]
+        told = self._site.house.line.desk.explain(session, "why", about)
+        if is_piece(request):
+            return self._site.piece("why.html", told=told)
+        return self._site.page(request, "explained.html", told=told, session=session)
+
+    async def _grants(self, request: Request) -> Response:
+        everything = "all" in request.query_params
+        return self._site.page(request, "grants.html", rows=self._site.house.index.grants(all_of_them=everything), everything=everything)
+
+
+def _listed(row: SessionRow) -> SessionView:
+    """Return what the lists tell of a session; what only its whole log tells is left empty."""
+    return SessionView(
+        session=row.session,
+        name=row.name,
+        agent=row.agent,
+        model=row.model,
+        mode=Mode(row.mode),
+        status=row.status,
+        workspace=Workspace(path=row.workspace, own=row.own_workspace),
+        created=row.created,
+        turns=row.turns,
+        parent=row.parent,
+        labels=(),
+        disabled=(),
+        queue=(),
+        pending=(),
+        grants=(),
+        budget=(),
+        exhausted=(),
+        context=ContextUse(used=0, size=0, measured=False, threshold=None),
+    )
+
+
+def new_page(site: Site, request: Request, fault: str = "", status: int = 200) -> Response:
+    """Return the form of a new session, with what was typed into it where that was refused."""
+    typed = form_of(request)
+    there = site.house.beginnings
+    shown = {"agents": there.agents(), "models": there.models(), "modes": tuple(Mode)}
+    return site.page(request, "new.html", status=status, **shown, typed=typed, fault=fault)
+
+
+def _count(told: str, usual: int, most: int) -> int:
+    """Return how many things an address asks for, within bounds; the usual number for anything that is none."""
+    return min(int(told), most) if told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS else usual

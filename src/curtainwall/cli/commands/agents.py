@@ -1,0 +1,115 @@
+"""`curtainwall agents`: which agents there are, what each lacks, and the images that those in containers run in."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from curtainwall.agents.external.container import Engine
+from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.compose.external.containers import adapters_of
+from curtainwall.compose.external.images import AgentImages, AgentStanding
+from curtainwall.compose.external.processes import lacks_of_local
+from curtainwall.compose.external.providers import accesses, missing_keys
+from curtainwall.compose.setup import set_up
+from curtainwall.config.agents import BUILTIN, LOCAL
+from curtainwall.config.schema import Config
+from curtainwall.egress import Access
+from curtainwall.model import NotFound
+from curtainwall.session import inert
+
+app = typer.Typer()
+
+_LONGEST_LINE = 160
+
+
+@app.command("list")
+def list_agents(output: OutputOption = Output.TEXT) -> None:
+    """List the agents: the version that each image holds, whether that is built, and what is in the way of running it."""
+    found = asyncio.run(_standings())
+    if output is Output.JSON:
+        show_json([_as_json(each) for each in found])
+        return
+    rows = [(each.name, each.version or "-", _image_word(each), "yes" if each.is_runnable else "no") for each in found]
+    show(columns(("agent", "version", "image", "can run"), rows))
+    # Several agents often lack the same thing; it is told once.
+    lacks = dict.fromkeys(why for each in found for why in each.lacks)
+    told = [f"{', '.join(each.name for each in found if why in each.lacks)}: {inert(why)}" for why in lacks]
+    if told:
+        show("\n".join(["", *told]))
+
+
+@app.command()
+def build(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one agent; left out, all that there are recipes for")] = None,
+    network: Annotated[str | None, typer.Option(help="the engine's network to build in, such as `host`; left out, its usual one")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Build the images that agents run in. One that is there already is not built again; another recipe is another image."""
+    built = asyncio.run(_build(name, network))
+    if output is Output.JSON:
+        show_json([{"agent": agent, "image": image, "new": is_new} for agent, image, is_new in built])
+        return
+    for agent, image, is_new in built:
+        show(f"{agent}: {image} {'is built' if is_new else 'was there already'}")
+
+
+async def _standings() -> Sequence[AgentStanding]:
+    config, engine = set_up().config, Engine()
+    try:
+        ours = AgentStanding(BUILTIN, "", "", built=False)
+        adapters = adapters_of(config)
+        keys = {name: await _keys_of(config, name) for name in adapters.names}
+        standings = await AgentImages(config, engine).standings(adapters, keys)
+        return [ours, await _local(config), *standings]
+    finally:
+        await engine.close()
+
+
+def _given(config: Config, agent: str) -> dict[str, Access]:
+    return accesses(config, lambda _name, _value: None, agent=agent)
+
+
+async def _keys_of(config: Config, agent: str) -> frozenset[str]:
+    given = _given(config, agent)
+    return frozenset(given.keys() - await missing_keys(given))
+
+
+async def _local(config: Config) -> AgentStanding:
+    return AgentStanding(LOCAL, "", "", built=False, lacks=await lacks_of_local(LOCAL, config, _given(config, LOCAL)))
+
+
+async def _build(name: str | None, network: str | None) -> list[tuple[str, str, bool]]:
+    config, engine = set_up().config, Engine()
+    images = AgentImages(config, engine)
+    if name is not None and name not in adapters_of(config).names:
+        raise NotFound(f"there is no agent `{name}` in a container; there are: {', '.join(adapters_of(config).names)}")
+    built: list[tuple[str, str, bool]] = []
+    try:
+        await engine.about()
+        for agent in images.buildable if name is None else (name,):
+            is_new = not images.is_users(agent) and await images.lacks(agent)
+            async for line in images.build(agent, network):
+                note(f"{agent}: {inert(line)[:_LONGEST_LINE]}")
+            built.append((agent, images.of(agent), is_new))
+    finally:
+        await engine.close()
+    return built
+
+
+def _image_word(standing: AgentStanding) -> str:
+    if standing.name in (BUILTIN, LOCAL):
+        return "needs none"
+    return "built" if standing.built else "not built" if standing.image else "none"
+
+
+def _as_json(standing: AgentStanding) -> dict[str, object]:
+    return {
+        "name": standing.name,
+        "version": standing.version,
+        "image": standing.image,
+        "built": standing.built,
+        "runnable": standing.is_runnable,
+        "why": standing.why,
+    }

@@ -1,0 +1,361 @@
+"""`curtainwall audit`: whether the log is what we wrote, heads to keep elsewhere, and a session's verdicts as they come."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curtainwall.channels.text.counts import counted
+from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, json_line, note, show, show_json
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.compose.store import open_store
+from curtainwall.host.files.tail import has_reader, last_lines, lines_as_they_come
+from curtainwall.host.home import find_home
+from curtainwall.host.local_time import when
+from curtainwall.model import (
+    HOUSE,
+    SYSTEM,
+    AddLabels,
+    Broken,
+    CommandRefused,
+    CurtainwallError,
+    ExtensionNoted,
+    InterruptTurn,
+    Label,
+    LabelSource,
+    NotFound,
+    SessionId,
+    SessionQuery,
+    session_of,
+    session_stream,
+)
+from curtainwall.operations.lookup import find_session
+from curtainwall.operations.replay import blob_fault
+from curtainwall.runtime import SystemClock
+from curtainwall.serve.rebuild import rebuild
+from curtainwall.session import lift
+from curtainwall.store import LOSS, RESCUE, Head, Loss, Rescued, SqliteStore, accept_loss, loss_of_database, parse_head, rescue
+
+app = typer.Typer()
+
+_EVERY_SESSION = 1_000_000_000
+_UNKNOWN = tuple(
+    LabelSource(label=Label(name), origin="the loss of a part of its log, after which nobody knows what it touched")
+    for name in ("sensitive", "untrusted-content")
+)
+
+
+@contextmanager
+def _store(*, only_look: bool = True) -> Generator[SqliteStore]:
+    home = find_home()
+    if not home.database.exists():
+        raise NotFound(f"there is no log in `{home.root}` yet; it begins with the first session")
+    with open_to_look(home, only_if_whole=False) if only_look else open_store(home) as store:
+        assert isinstance(store, SqliteStore)
+        yield store
+
+
+@app.command()
+def verify(
+    session: Annotated[str | None, typer.Option(help="this session alone")] = None,
+    against: Annotated[Path | None, typer.Option(help="heads that were kept elsewhere, as `audit head` printed them")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Check every entry of the log and every line of `audit.jsonl`; name the first that is wrong."""
+    kept = _heads_in(against) if against else ()
+    if session is None and _is_new():
+        # Heads that were kept, audit files, or the note of the last commit say that there was a log once.
+        loss = loss_of_database(find_home().root)
+        wrong = str(loss) if loss is not None else "the log is gone: heads of it were kept" if kept else None
+        if output is Output.JSON:
+            show_json({"ok": wrong is None, "entries": 0, "sessions": 0, "fault": wrong})
+        else:
+            show(f"wrong: {wrong}" if wrong else f"ok: there is no log in `{find_home().root}` yet, so there is nothing to verify")
+            if wrong is not None:
+                note(_next_step(None))
+        raise typer.Exit(0 if wrong is None else 1)
+    with _store() as store:
+        only = find_session(store.index, session).session if session else None
+        # The lists could lack one; the heads are sealed.
+        sessions = [only] if only else [found for it in store.heads() if (found := session_of(it.stream)) is not None]
+        fault = store.verify(session_stream(only) if only else None, kept)
+        lost = sorted(_audited() - {*sessions} - store.deleted()) if only is None and fault is None else []
+        file_faults = [(each, found) for each in sessions if fault is None and (found := store.verify_audit(each)) is not None]
+        entries = sum(head.seq for head in store.heads() if only is None or head.stream == session_stream(only))
+        whole = set[str]()
+        blob_faults = ((each, blob_fault(store.log.read(session_stream(each)), store.blobs, whole)) for each in sessions)
+        hollow = next((f"`session:{each}` {found}" for each, found in blob_faults if found), None) if fault is None else None
+        # Heads that were kept elsewhere tell what a seal that did not fit cannot.
+        unsealed = _unsealed(store) if only is None and not kept else None
+        went = [*_lost_in_rescues(store), *_accepted_losses(store)] if only is None else []
+        loss = store.loss() if only is None else None
+        listed = store.verify_lists() if only is None and fault is None else None
+    wrong = None
+    if fault is not None:
+        wrong = str(fault)
+    elif loss is not None and loss.entries:
+        wrong = str(loss)
+    elif lost:
+        wrong = f"`session:{lost[0]}`: stream missing: its `audit.jsonl` is there, and the log knows nothing of it"
+    elif file_faults:
+        wrong = f"`audit.jsonl` of session {file_faults[0][0]}: {file_faults[0][1]}"
+    elif hollow is not None:
+        wrong = hollow
+    elif listed is not None:
+        wrong = str(listed)
+    elif unsealed is not None:
+        wrong = f"the log: {unsealed}"
+    if output is Output.JSON:
+        show_json({"ok": wrong is None, "entries": entries, "sessions": len(sessions), "fault": wrong})
+    elif wrong is None:
+        show(f"ok: {counted(entries, 'entry', 'entries')} and {counted(len(sessions), 'audit file')} are what was written")
+        if against is None:
+            note("an older copy of everything would go unseen; keep `curtainwall audit head` elsewhere and use --against")
+        for words in went:
+            note(words)
+    else:
+        show(f"wrong: {wrong}")
+        if unsealed is not None and fault is None and not lost and not file_faults and hollow is None:
+            note("look at the sessions, then keep `curtainwall audit head` elsewhere and use --against, which is about those heads alone")
+        elif listed is not None and wrong == str(listed):
+            note("the log is what was written, and decisions are made from it alone; lists are only for looking things up")
+        elif file_faults and not lost:
+            note(
+                "if an older copy of the database was put back, that is why: bring the newer one back; if not, the log is what was "
+                "written, and `curtainwall audit rebuild` tells the file anew from it and keeps this one"
+            )
+        else:
+            note(_next_step(lost[0] if lost else None))
+    if wrong is not None:
+        raise typer.Exit(1)
+
+
+def _lost_in_rescues(store: SqliteStore) -> Iterator[str]:
+    """Yield what went with damaged databases: nothing else in the log would tell of it."""
+    for event in map(lift, store.log.read(HOUSE)):
+        if isinstance(event, ExtensionNoted) and event.extension == RESCUE and (lost := event.data.get("lost")):
+            names = ", ".join(map(str, lost)) if isinstance(lost, list) else str(lost)
+            yield f"at {when(event.at)} the database was damaged (`{event.data.get('aside')}`) and this was lost with it: {names}"
+
+
+def _accepted_losses(store: SqliteStore) -> Iterator[str]:
+    """Yield what was lost and accepted: nothing else in the log would tell of it."""
+    for event in map(lift, store.log.read(HOUSE)):
+        if isinstance(event, ExtensionNoted) and event.extension == LOSS:
+            what = "the log was gone" if event.data.get("gone") else f"{event.data.get('entries')} entries were lost"
+            yield f"at {when(event.at)} {what}, and somebody accepted that"
+
+
+def _unsealed(store: SqliteStore) -> str | None:
+    """Return what is to be said of a rescue that could not tell whether it went on with everything."""
+    for event in map(lift, store.log.read(HOUSE)):
+        if isinstance(event, ExtensionNoted) and event.extension == RESCUE and event.data.get("sealed") is False:
+            words = (
+                "it was damaged and set aside, and its seal did not fit what was left, or the log of the house was lost: sessions may be "
+            )
+            words += "gone, or older than they were"
+            return f"older copy: at {when(event.at)} {words} (`{event.data.get('aside')}`)"
+    return None
+
+
+def _next_step(lost: SessionId | None) -> str:
+    """Say what to do about a log that is not what was written."""
+    home = find_home()
+    if lost is not None:
+        folder = home.sessions / lost
+        return (
+            f"if an older copy of the database was put back, that is why: bring the newer one back, or move `{folder}` out of the home; "
+            "if not, somebody took the session out of the log"
+        )
+    return (
+        f"keep a copy of `{home.root}` as it is now, then put a backup back; "
+        "where the database itself is damaged, `curtainwall audit rescue` goes on with every session in it that is whole"
+    )
+
+
+@app.command("rebuild")
+def rebuild_(output: OutputOption = Output.TEXT) -> None:
+    """Tell the lists, and every `audit.jsonl` that is wrong, anew from the log; a file that is replaced is kept beside the new one."""
+    with _store(only_look=False) as store:
+        fault = store.verify()
+        if fault is not None:
+            raise Broken(f"the log itself is not what was written, so nothing is told from it: {fault}; {_next_step(None)}")
+        asyncio.run(store.rebuild(lift))
+        ends = {found: it.seq for it in store.heads() if (found := session_of(it.stream)) is not None}
+        faults = {each: found for each in ends if (found := store.verify_audit(each)) is not None}
+        # INVARIANT: whole lines about what the log does not have may be all that is left of it.
+        more = [each for each, found in faults.items() if found.seq > ends[each]]
+        wrong = [each for each in faults if each not in more]
+        kept = {each: _kept_beside(find_home().session(each).audit) for each in wrong}
+        for each in wrong:
+            store.rebuild_audit(each)
+    if output is Output.JSON:
+        show_json({"rebuilt": wrong, "kept": [str(path) for path in kept.values() if path is not None], "left": more})
+    else:
+        show(f"the lists of {counted(len(ends), 'session')} and {counted(len(wrong), 'audit file')} are told anew from the log")
+        for each, path in kept.items():
+            note(f"{each}: its file was gone" if path is None else f"{each}: what the file said is kept as `{path}`")
+    for each in more:
+        path = find_home().session(each).audit
+        note(
+            f"`{path}` tells of more than the log does, and was left as it is: if an older copy of the database was put back, "
+            "bring the newer one back; if not, move the file out of the home and do this again"
+        )
+    if more:
+        raise typer.Exit(1)
+
+
+def _kept_beside(path: Path) -> Path | None:
+    """Keep a file under another name, as evidence; None where there is none."""
+    if not os.path.lexists(path):
+        return None
+    beside = path.with_name(f"{path.name}.wrong-{SystemClock().now()}")
+    path.rename(beside)
+    return beside
+
+
+@app.command("accept-loss")
+def accept_loss_(
+    yes: YesOption = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Go on with a log that has lost entries: what is left of it counts, turns that were under way end, and audit files are kept aside."""
+    home = find_home()
+    loss = loss_of_database(home.root)
+    if loss is None and home.database.exists():
+        with _store() as store:
+            loss = store.loss()
+    if loss is not None:
+        if output is Output.TEXT:
+            note(str(loss))
+        confirm("go on without what is lost?", yes=yes)
+        accept_loss(home.root, SystemClock())
+    ended = [] if loss is None else asyncio.run(_settled_after(loss))
+    if output is Output.JSON:
+        sessions = [] if loss is None else [str(each) for each in loss.sessions]
+        show_json({"lost": loss is not None, "entries": loss.entries if loss else 0, "sessions": sessions, "ended": ended})
+        return
+    show("the log has lost nothing; nothing was changed" if loss is None else "the log goes on with what is left")
+    for each in () if loss is None else loss.sessions:
+        note(f"{each}: its audit file told of more and is kept beside the new one; the session counts as sensitive")
+    for each in ended:
+        note(f"{each}: its turn was ended, since what it did last is not known")
+    if loss is not None:
+        note("look at `curtainwall grants list`: an approval that was revoked in what is lost is back")
+
+
+async def _settled_after(loss: Loss) -> list[str]:
+    """End the turns that were under way, so that nothing is done a second time, and label the sessions that were set back."""
+    ended: list[str] = []
+    async with open_house(set_up()) as wired:
+        kept = [session for session in loss.sessions if wired.store.log.head(session_stream(session))]
+        assert isinstance(wired.store, SqliteStore)
+        for session in kept:
+            wired.store.rebuild_audit(session)
+            await wired.house.send(session, AddLabels(by=SYSTEM, labels=_UNKNOWN))
+        for row in wired.store.index.sessions(SessionQuery(limit=_EVERY_SESSION)):
+            with suppress(CommandRefused):
+                await wired.house.send(row.session, InterruptTurn(by=SYSTEM))
+                ended.append(str(row.session))
+    return ended
+
+
+@app.command("rescue")
+def rescue_(output: OutputOption = Output.TEXT) -> None:
+    """Set a damaged database aside, which is kept, and go on with every session in it that is whole; end all other processes first."""
+    told = rescue(find_home().root, SystemClock(), lift)
+    rebuilt = [] if told is None else asyncio.run(_rebuilt(told))
+    if output is Output.JSON:
+        lost = [] if told is None else [str(each) for each in told.lost]
+        show_json({"damaged": told is not None, "aside": None if told is None else str(told.aside), "lost": lost, "rebuilt": rebuilt})
+    else:
+        whole = "the database is whole" if find_home().database.exists() else f"there is no log in `{find_home().root}` yet"
+        show(f"{whole}; nothing was changed" if told is None else f"{told}")
+        for stream in () if told is None else told.lost:
+            note(f"lost: {stream}")
+        for words in rebuilt:
+            note(words)
+
+
+async def _rebuilt(told: Rescued) -> list[str]:
+    try:
+        async with open_house(set_up()) as wired:
+            return [words async for words in rebuild(wired, told.lost)]
+    except CurtainwallError as fault:
+        # What was saved is saved; a configuration that cannot be read must not hide that.
+        return [f"the conversations with teams could not be put right: {fault}"]
+
+
+def _is_new() -> bool:
+    database = find_home().database
+    return not database.exists() or database.stat().st_size == 0
+
+
+def _audited() -> set[SessionId]:
+    """Return the sessions that have told something in an audit file."""
+    return {SessionId(path.parent.name) for path in find_home().sessions.glob("*/audit.jsonl") if path.lstat().st_size}
+
+
+def _heads_in(path: Path) -> tuple[Head, ...]:
+    found: list[Head] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        if line.strip():
+            try:
+                found.append(parse_head(line))
+            except ValueError:
+                raise Misuse(f"line {number} of `{path}` is no head; give what `curtainwall audit head` printed") from None
+    return tuple(found)
+
+
+@app.command()
+def head(output: OutputOption = Output.TEXT) -> None:
+    """Print where every stream of the log ends; kept elsewhere, it shows that an older copy was put back."""
+    heads: Sequence[Head] = ()
+    if _is_new():
+        note(f"there is no log in `{find_home().root}` yet, so it has no heads")
+    else:
+        with _store() as store:
+            heads = store.heads()
+    if output is Output.JSON:
+        show_json([{"stream": it.stream, "seq": it.seq, "hash": it.hash.hex()} for it in heads])
+    else:
+        for it in heads:
+            show(str(it))
+
+
+@app.command()
+def tail(
+    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="left out, the session that changed last")] = None,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="how many of the last lines")] = 10,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="go on with what comes")] = False,
+) -> None:
+    """Print the last lines of a session's `audit.jsonl`: its verdicts, approvals and outcomes, as JSON."""
+    home = find_home()
+    with _store() as store:
+        if session is None:
+            rows = sorted(store.index.sessions(SessionQuery(limit=_EVERY_SESSION)), key=lambda row: row.changed)
+            if not rows:
+                raise NotFound("there is no session yet")
+            chosen: SessionId = rows[-1].session
+        else:
+            chosen = find_session(store.index, session).session
+    path = home.session(chosen).audit
+    text, end = last_lines(path, lines)
+    for line in text:
+        show(json_line(line))
+    if lines and not text:
+        note(f"nothing was judged, asked or done in {chosen} yet")
+    if follow:
+        sys.stdout.flush()
+        for line in lines_as_they_come(path, end, partial(has_reader, sys.stdout)):
+            print(json_line(line), flush=True)
+        # Whoever read us has gone; with the next line it would have come to the same.
+        raise BrokenPipeError

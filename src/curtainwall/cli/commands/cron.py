@@ -1,0 +1,139 @@
+"""`curtainwall cron`: the jobs, letting one fire now, and what became of the firings."""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import Annotated
+
+import typer
+
+from curtainwall.channels.cron import STOPPED, FiringRow, JobRow, Past, firing_rows, job_rows, pasts
+from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
+from curtainwall.compose.ask_files import files_of
+from curtainwall.compose.gate import hooks_of, open_house
+from curtainwall.compose.setup import Setup, set_up
+from curtainwall.host.account import local_user
+from curtainwall.host.home import find_home
+from curtainwall.host.local_time import when
+from curtainwall.model import HOUSE, NotFound
+from curtainwall.runtime import Stores, SystemClock
+from curtainwall.serve.cron.jobs import HouseFirings, jobs_in, status_in
+from curtainwall.session import lift
+
+app = typer.Typer()
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="the job, as `cron list` names it")]
+
+
+@app.command("list")
+def list_jobs(output: OutputOption = Output.TEXT) -> None:
+    """List the jobs of the configuration: when each is due next, and what became of its last firing."""
+    setup = set_up()
+    with open_to_look(setup.home) as store:
+        rows = job_rows(jobs_in(setup.config), _pasts(store), status_in(store), SystemClock().now())
+    if output is Output.JSON:
+        show_json(
+            [
+                {
+                    "job": it.job,
+                    "schedule": it.schedule,
+                    "zone": it.zone,
+                    "status": it.status,
+                    "session": it.session or "",
+                    "next": timestamp(it.next),
+                    "last": timestamp(it.last),
+                    "policy": it.policy,
+                }
+                for it in rows
+            ]
+        )
+        return
+    if not rows:
+        note("there are no jobs; `[cron.NAME]` in the configuration makes one (docs/cron.md)")
+        return
+    lines = [
+        (it.job, it.schedule, it.zone, when(it.next), when(it.last) if it.last else "never", it.status, it.session or "", it.policy)
+        for it in rows
+    ]
+    show(columns(("job", "schedule", "zone", "next", "last", "status", "session", "rules of its own"), lines))
+    _tell_stopped(rows)
+
+
+@app.command()
+def run(job: JobArgument, output: OutputOption = Output.TEXT) -> int:
+    """Let a job fire now, whatever its schedule says, and work on it here until it is done or waits for somebody.
+
+    Exit codes: 0 done, 1 failed, 3 parked on an approval or a budget, 130 interrupted.
+    """
+    setup = set_up()
+    if job not in setup.config.cron:
+        raise NotFound(f"there is no job `{job}`; `curtainwall cron list` names them")
+    return asyncio.run(_ran(setup, job, output))
+
+
+@app.command()
+def history(
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="of this job alone")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List past firings, the last first: the session that each became, or why it did not run."""
+    with open_to_look(find_home()) as store:
+        told = _pasts(store)
+        found = firing_rows(told, status_in(store), limit, job)
+    # What has fired can be looked at also while the rules of a job do not load.
+    if job is not None and job not in told and job not in set_up().config.cron:
+        raise NotFound(f"there is no job `{job}`, and there never was one that fired; `curtainwall cron list` names them")
+    if output is Output.JSON:
+        show_json([_firing(it) for it in found])
+        return
+    if not found:
+        note("nothing has fired yet")
+        return
+    show(columns(("due", "job", "status", "session", "why"), [(when(it.due), *list(_firing(it).values())[1:]) for it in found]))
+    _tell_stopped(found)
+
+
+def _tell_stopped(rows: Iterable[JobRow | FiringRow]) -> None:
+    stopped = ", ".join(dict.fromkeys(str(it.session) for it in rows if it.status == STOPPED))
+    if stopped:
+        note(f"no process works on {stopped} now; `curtainwall serve` goes on, and so does `curtainwall start --resume ID`")
+
+
+def _firing(row: FiringRow) -> dict[str, str]:
+    return {"due": timestamp(row.due) or "", "job": row.job, "status": row.status, "session": row.session or "", "why": row.why}
+
+
+def _pasts(store: Stores) -> Mapping[str, Past]:
+    return pasts(lift(entry) for entry in store.log.read(HOUSE))
+
+
+async def _ran(setup: Setup, job: str, output: Output) -> int:
+    # Start-up time: listing jobs needs no agent.
+    from curtainwall.channels.terminal import Line, Telling, one_shot, wants_colour
+    from curtainwall.compose.agents import agents_at_work, default_model_of, models_of
+    from curtainwall.operations.open import Wanted
+
+    async with AsyncExitStack() as stack:
+        wired = await stack.enter_async_context(open_house(setup))
+        model = default_model_of(wired)
+        work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), Wanted(model)))
+        # Its agent begins when we follow it, or a quick one would be done before anybody heard a word.
+        firings = HouseFirings(wired, lambda _: None, model)
+        session = await firings.fire(await firings.claim_now(job))
+        note(f"{job} fired: session {session}")
+        await stack.enter_async_context(files_of(wired, session))
+        await stack.enter_async_context(hooks_of(wired, session))
+        line = Line(desk=work.desk, feed=wired.house.feed, listening=work.journal, clock=wired.house.clock)
+        telling = Telling(
+            shape=output.value,
+            on_ask="park",
+            out=sys.stdout,
+            err=sys.stderr,
+            colour=wants_colour(sys.stdout),
+            keys=False,
+            attend=work.turns.attend,
+        )
+        return await one_shot(line, session, local_user(), None, telling)

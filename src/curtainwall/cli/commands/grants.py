@@ -1,0 +1,96 @@
+"""`curtainwall grants`: answers that stand, by whom and since when, and taking one back."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.setup import set_up
+from curtainwall.compose.store import open_store
+from curtainwall.host.account import local_user
+from curtainwall.host.home import find_home
+from curtainwall.host.local_time import when
+from curtainwall.model import (
+    GrantRow,
+    GrantScope,
+    in_order,
+)
+from curtainwall.operations.lookup import find_grant
+
+app = typer.Typer()
+
+
+@app.command("list")
+def list_grants(
+    everything: Annotated[bool, typer.Option("--all", help="revoked and used ones as well")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the answers that stand in every session and project."""
+    with open_to_look(find_home()) as store:
+        rows = store.index.grants(all_of_them=everything)
+    if output is Output.JSON:
+        show_json([_as_json(row) for row in rows])
+        return
+    if not rows:
+        note("no answer stands")
+        return
+    until = ("until",) if everything else ()
+    lines = [
+        (row.grant.id, _reach(row), row.stream.partition(":")[2], str(row.grant.by), when(row.grant.at),
+         *(_until(row) for _ in until), f"{cover.role} {in_order(cover.value)}")
+        for row in rows
+        for cover in row.grant.covers
+    ]  # fmt: skip
+    show(columns(("grant", "for", "where", "by", "since", *until, "covers"), lines))
+    for row in rows:
+        if row.grant.lapsed and row.revoked is None:
+            note(f"{row.grant.id} no longer answers: {row.grant.lapsed}; `curtainwall grants revoke {row.grant.id}` removes it")
+
+
+@app.command()
+def revoke(
+    grant: Annotated[str, typer.Argument(metavar="ID", help="a grant or a plan, or the beginning of its id")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Take an answer back, or with a plan's id all that are left of it; calls that are asked from now on ask again."""
+    setup = set_up()
+    with open_store(setup.home) as store:
+        whole = find_grant(store.index, grant)
+
+    async def take_back() -> None:
+        async with open_house(setup) as wired:
+            await wired.house.revoke(whole, local_user())
+
+    asyncio.run(take_back())
+    show_json({"grant": whole, "revoked": True}) if output is Output.JSON else show(f"revoked {whole}")
+
+
+def _until(row: GrantRow) -> str:
+    return when(row.revoked) if row.revoked is not None else "no longer answers" if row.grant.lapsed else "stands"
+
+
+def _reach(row: GrantRow) -> str:
+    if row.grant.lapsed:
+        return f"{row.grant.scope}, no longer answers"
+    if row.grant.plan is not None:
+        return f"{row.grant.scope}, of plan {row.grant.plan}"
+    is_for_one = row.grant.digest is not None and row.grant.scope is not GrantScope.ONCE
+    return f"{row.grant.scope}, one call" if is_for_one else row.grant.scope.value
+
+
+def _as_json(row: GrantRow) -> dict[str, object]:
+    return {
+        "id": row.grant.id,
+        "scope": row.grant.scope.value,
+        "plan": row.grant.plan,
+        "digest": row.grant.digest,
+        "lapsed": row.grant.lapsed or None,
+        "stream": row.stream,
+        "by": str(row.grant.by),
+        "at": timestamp(row.grant.at),
+        "revoked": timestamp(row.revoked),
+        "covers": [{"role": cover.role.value, "value": cover.value, "rules": list(cover.rules)} for cover in row.grant.covers],
+    }

@@ -1,0 +1,50 @@
+"""`curtainwall serve`: the channels of the configuration, and the sessions that were born on them, in one process."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curtainwall.compose.setup import Setup, set_up
+from curtainwall.serve.logs import Logbook, Shape
+from curtainwall.serve.process import open_many_files, stay
+from curtainwall.serve.service import serving
+
+_AT_ONCE = 1
+
+
+def serve(
+    policy: Annotated[list[Path] | None, typer.Option(help="a rule file to add; may be given more than once")] = None,
+    log: Annotated[Shape, typer.Option(help="what is written to stderr: text, or one JSON object a line")] = Shape.TEXT,
+) -> None:
+    """Serve sessions on every channel that the configuration names, until SIGTERM or Ctrl-C.
+
+    What runs then is parked, and taken up at the next start; a second signal ends the process at once. Configuration and rules are watched:
+    a change holds from the next decision on, and one that is not valid is refused as a whole. SIGHUP has them read again.
+    """
+    book = Logbook(log)
+    book.take_over()
+    open_many_files()
+    asyncio.run(_served(set_up(policy or ()), book))
+
+
+async def _served(setup: Setup, book: Logbook) -> None:
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        if stopped.is_set():
+            book.say(f"{name} again: ending at once; what ran is taken up at the next start", "warning")
+            os._exit(_AT_ONCE)
+        book.say(f"{name}: parking what runs; again ends at once")
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name)
+    async with serving(setup, book) as house:
+        stay(house.wired.store)
+        loop.add_signal_handler(signal.SIGHUP, house.reloading.look)
+        await stopped.wait()
+    book.say("everything is parked")

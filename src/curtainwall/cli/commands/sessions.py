@@ -1,0 +1,378 @@
+"""`curtainwall sessions`: which there are, what one is, and what can be done with it from outside."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget, why_lines
+from curtainwall.channels.text.counts import counted
+from curtainwall.cli.commands.held import held, restore
+from curtainwall.cli.commands.sessions_removal import ago, clean, delete
+from curtainwall.cli.conversations import conversation_json, conversation_lines, said_in
+from curtainwall.cli.read_only import open_to_look
+from curtainwall.cli.screen import (
+    Misuse,
+    Output,
+    OutputOption,
+    columns,
+    hanging,
+    note,
+    show,
+    show_json,
+    timestamp,
+)
+from curtainwall.compose.gate import open_house
+from curtainwall.compose.sessions import open_sessions
+from curtainwall.compose.setup import InForce, set_up
+from curtainwall.compose.store import open_store
+from curtainwall.host.account import local_user
+from curtainwall.host.home import find_home
+from curtainwall.host.local_time import when
+from curtainwall.model import (
+    MCP,
+    OUTSIDE,
+    TEAMS,
+    AnyEvent,
+    BudgetKind,
+    CommandRefused,
+    RaiseBudget,
+    RenameSession,
+    RequestsRefused,
+    SessionQuery,
+    SessionRow,
+    SessionStatus,
+    ToolUsesReported,
+    VerdictTold,
+    session_stream,
+)
+from curtainwall.operations.explanations import Explanations
+from curtainwall.operations.exports import export_lines
+from curtainwall.operations.fork import fork as fork_session
+from curtainwall.operations.lookup import find_session, is_stopped
+from curtainwall.operations.replay import replay_file, replay_session
+from curtainwall.operations.views import view_of
+from curtainwall.session import Figure, figures, fold, inert, lift, see_name, transcript
+
+app = typer.Typer()
+
+_ENDED = {"failed": "failed", "interrupted": "was interrupted"}
+# What the list says of a session: one whose last turn failed or was interrupted is ready all the same, and found under both words.
+_STATUSES = (*get_args(SessionStatus), *_ENDED)
+IdArgument = Annotated[str, typer.Argument(metavar="SESSION", help="its id, or the beginning of it")]
+
+
+@app.command("list")
+def list_sessions(
+    status: Annotated[str | None, typer.Option(help=f"{', '.join(_STATUSES[:-1])} or {_STATUSES[-1]}")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="with this agent")] = None,
+    channel: Annotated[str | None, typer.Option(help="born on this channel")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="changed within this time, as 2h or 7d")] = None,
+    text: Annotated[str | None, typer.Option(help="with this in name or workspace")] = None,
+    callers: Annotated[bool, typer.Option("--callers", help="also those that only stand for somebody who asks teams")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="how many at most")] = 50,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List sessions, newest first."""
+    if status is not None and status not in _STATUSES:
+        raise Misuse(f"`{status}` is no status; there are {', '.join(_STATUSES)}")
+    query = SessionQuery(
+        status=cast("SessionStatus | None", status),
+        agent=agent,
+        channel=channel,
+        since=ago(since) if since else None,
+        text=text,
+        without_agent=None if callers or agent == OUTSIDE or channel == MCP else OUTSIDE,
+        limit=limit,
+    )
+    with open_to_look(find_home()) as store:
+        rows = [row for row in store.index.sessions(query) if status not in _ENDED or row.stands == status]
+        stopped = [row.session for row in rows if is_stopped(store, row)]
+    if output is Output.JSON:
+        show_json([_as_json(row) for row in rows])
+    elif rows:
+        heads = ("session", "status", "asks", "agent", "channel", "turns", "changed", "name")
+        lines = [(it.session, it.stands, it.pending or "-", it.agent, it.channel, it.turns, when(it.changed), it.name) for it in rows]
+        show(columns(heads, lines))
+        if stopped:
+            note(f"no process works on {', '.join(stopped)} now; `curtainwall start --resume ID` goes on")
+        if any(it.stands == "failed" for it in rows):
+            note("`curtainwall sessions history ID` says why a turn failed; the session takes the next message all the same")
+    else:
+        note("there are no sessions yet" if query == SessionQuery(without_agent=OUTSIDE, limit=limit) else "there is no such session")
+
+
+@app.command("show")
+def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> None:
+    """Show what a session is and what is open in it."""
+    with open_to_look(find_home()) as store:
+        row = find_session(store.index, session)
+        events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
+        owner = store.leases.owner(session_stream(row.session))
+        nobody_works = is_stopped(store, row)
+    state, told = fold(events), transcript(events)
+    budget, totals = figures(state), state.totals
+    if output is Output.JSON:
+        calls = [{"call": call, "tool": it.subject.tool, "standing": it.standing.value} for call, it in state.calls.items()]
+        asks = [{"id": id_, "because": [rule for it in open_.asked.covers for rule in it.rules]} for id_, open_ in state.approvals.items()]
+        about = {"owner": owner.pid if owner else None, "events": state.totals.events, "calls": state.totals.calls}
+        refused, reported = _counts_beside_the_gate(events)
+        about |= {"requests_refused": refused, "tool_uses_reported": reported}
+        opens = {"open_calls": calls, "approvals": asks, "budget": [_figure_json(it) for it in budget]}
+        show_json({**_as_json(row), **about, **opens, **conversation_json(told, state)})
+        return
+    view = view_of(state, (), None)
+    how = f", the last turn {_ENDED[row.stands]}" if row.stands in _ENDED else ""
+    how = f"{how}, process {owner.pid}" if owner else how
+    if nobody_works:
+        how = f", but no process works on it now; `curtainwall start --resume {row.session}` goes on"
+    lines = [
+        ("session", row.session),
+        ("name", row.name),
+        ("status", f"{row.status}{how}"),
+        ("agent", f"{row.agent}, model {row.model}"),
+        ("channel", row.channel),
+        ("mode", row.mode),
+        ("workspace", f"{row.workspace} ({'its own' if row.own_workspace else 'a project'})"),
+        ("created", when(row.created)),
+        ("changed", when(row.changed)),
+        ("parent", row.parent or "-"),
+        ("labels", ", ".join(row.labels) or "-"),
+        (
+            "log",
+            f"{counted(totals.events, 'event')}, {counted(totals.turns, 'turn')}, {counted(totals.calls, 'call')}, {totals.denials} denied",
+        ),
+        *_beside_the_gate(events),
+        *(line.split(maxsplit=1) for line in budget_lines(view.budget, view.exhausted)),
+        *conversation_lines(told, state),
+    ]
+    show("\n".join(f"{name:<10} {hanging(inert(str(value)), 11)}" for name, value in lines))
+
+
+def _counts_beside_the_gate(events: Sequence[AnyEvent]) -> tuple[int, int]:
+    """Return how many requests the proxy refused, and how many uses of its own tools the agent reported."""
+    refusals = [event for event in events if isinstance(event, RequestsRefused)]
+    reports = [event for event in events if isinstance(event, ToolUsesReported)]
+    refused = sum(event.more + sum(request.count for request in event.requests) for event in refusals)
+    return refused, sum(event.more + len(event.uses) for event in reports)
+
+
+def _beside_the_gate(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    refused, reported = _counts_beside_the_gate(events)
+    lines: list[tuple[str, str]] = []
+    if refused:
+        lines.append(("refused", f"{counted(refused, 'request')} by the network proxy; `audit.jsonl` and the web list them"))
+    if reported:
+        lines.append(("own tools", f"{counted(reported, 'use')}, by the agent's own account"))
+    return lines
+
+
+@app.command()
+def history(
+    session: IdArgument,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="how many of the last messages")] = 20,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print what was said in a session, also before it was forked off another."""
+    with open_to_look(find_home()) as store:
+        said = said_in(store.log, find_session(store.index, session).session)
+    if output is Output.JSON:
+        show_json([{"by": it.by or None, "text": it.text, "end": it.end} for it in said[-count:]])
+    elif said:
+        show("\n".join(history_lines(said, count)))
+    else:
+        note("nothing was said yet")
+
+
+@app.command()
+def why(
+    session: IdArgument,
+    about: Annotated[str, typer.Argument(metavar="[CALL]", help="a call or an approval; left out, the last call")] = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Say why a call of a session was allowed, asked for or denied, and what would change that."""
+    with open_store(find_home()) as store:
+        row = find_session(store.index, session)
+
+    async def explained() -> VerdictTold:
+        async with open_house(set_up()) as wired:
+            return Explanations(wired.sessions).why(row.session, about)
+
+    told = asyncio.run(explained())
+    show_json(told.model_dump(mode="json")) if output is Output.JSON else show("\n".join(why_lines(told)))
+
+
+@app.command()
+def budget(
+    session: IdArgument,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="tokens, steps, seconds or dollars")] = None,
+    amount: Annotated[str | None, typer.Argument(metavar="AMOUNT", help="how much in all, as 2m, 500, 4h or 10")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show what a session has used of what it may use, or allow so much in all; `start --resume` goes on then."""
+    wanted = _wanted(kind, amount)
+    home = find_home()
+    with open_store(home) as store:
+        row = find_session(store.index, session)
+    if wanted is not None:
+
+        async def send(command: RaiseBudget) -> None:
+            async with open_house(set_up()) as wired:
+                await wired.house.send(row.session, command)
+
+        asyncio.run(send(RaiseBudget(by=local_user(), kind=wanted[0], limit=wanted[1])))
+    with open_store(home) as store:
+        state = fold(lift(entry) for entry in store.log.read(session_stream(row.session)))
+    view = view_of(state, (), None)
+    if output is Output.JSON:
+        show_json({"session": row.session, "budget": [_figure_json(it) for it in figures(state)], "exhausted": list(view.exhausted)})
+        return
+    show("\n".join(budget_lines(view.budget, view.exhausted)))
+    if wanted is not None and state.turn_waits and not view.exhausted:
+        on = "`curtainwall serve`, or the next ask of the team," if row.channel == TEAMS else f"`curtainwall start --resume {row.session}`"
+        note(f"where the session is not open anywhere, {on} goes on")
+
+
+def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | None:
+    if kind is None:
+        return None
+    try:
+        read = read_budget(f"{kind} {amount or ''}".strip())
+    except Misspoken as error:
+        raise Misuse(f"{error}; write `tokens 2m`, `steps 500`, `seconds 4h` or `dollars 10`") from None
+    assert read.kind is not None
+    return read.kind, read.limit
+
+
+@app.command()
+def rename(
+    session: IdArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="what to call it from now on")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Give a session another name."""
+    setup = set_up()
+    with open_store(setup.home) as store:
+        row = find_session(store.index, session)
+
+    async def send() -> None:
+        async with open_house(setup) as wired:
+            await wired.house.send(row.session, RenameSession(by=local_user(), name=name))
+
+    asyncio.run(send())
+    show_json({"session": row.session, "name": name}) if output is Output.JSON else show(f"{row.session} is now `{inert(name)}`")
+
+
+@app.command()
+def export(
+    session: IdArgument,
+    to: Annotated[Path | None, typer.Option(help="a new file, in place of stdout")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print a session's log as JSON lines, with the very bytes that were logged; with --output json as one document."""
+    with open_to_look(find_home()) as store:
+        row = find_session(store.index, session)
+        entries = store.log.read(session_stream(row.session))
+    lines = list(export_lines(entries))
+    text = (
+        f'{{"session":"{row.session}","entries":[{",".join(lines)}]}}\n'
+        if output is Output.JSON
+        else "".join(f"{line}\n" for line in lines)
+    )
+    if to is None:
+        sys.stdout.write(text)
+        return
+    try:
+        descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise CommandRefused(f"`{to}` is there already; name a new file") from None
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    note(f"{counted(len(entries), 'entry', 'entries')} written to `{to}`")
+
+
+@app.command()
+def replay(
+    session: Annotated[str, typer.Argument(metavar="SESSION|FILE", help="a session, or a file that `sessions export` wrote")],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Fold a log again and report every broken promise in it."""
+    is_file = os.path.exists(session) or "/" in session or session.endswith(".jsonl")
+    with open_to_look(find_home()) as store:
+        told = replay_file(Path(session), store.blobs) if is_file else replay_session(store, session)
+    if told.torn:
+        note("the last line is torn and was left out")
+    if output is Output.JSON:
+        found = [{"seq": it.seq, "what": it.what} for it in told.violations]
+        show_json({"entries": told.entries, "status": told.status, "torn": told.torn, "violations": found})
+    else:
+        for it in told.violations:
+            show(f"entry {it.seq}: {inert(it.what)}")
+        broken = counted(len(told.violations), "broken promise") if told.violations else "no broken promises"
+        show(f"{counted(told.entries, 'entry', 'entries')}, the session is {told.status}: {broken}")
+    if told.violations:
+        raise typer.Exit(1)
+
+
+@app.command()
+def fork(
+    session: IdArgument,
+    name: Annotated[str, typer.Option(help="the new session's name")] = "",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Open a new session that knows what this one knows: labels come along, grants do not."""
+    see_name(name)
+    setup = set_up()
+    with open_store(setup.home) as store:
+        row = find_session(store.index, session)
+        if row.own_workspace and store.leases.owner(session_stream(row.session)):
+            note("the session is running; its workspace is copied as it is at this moment")
+
+    async def run() -> None:
+        async with open_sessions(InForce(setup)) as sessions:
+            forked = await fork_session(sessions, row.session, local_user(), name)
+        if forked.copied is None:
+            note(f"warning: both sessions work in the project `{inert(forked.workspace)}` from now on")
+        elif forked.copied.skipped:
+            note(f"{forked.copied.skipped} sockets and devices were left behind")
+        if forked.mode.value != row.mode:
+            note(f"mode `{row.mode}` was not taken over; the fork is in `{forked.mode}`")
+        told = {"session": forked.session, "parent": row.session, "workspace": forked.workspace, "mode": forked.mode.value}
+        show_json(told) if output is Output.JSON else show(forked.session)
+
+    asyncio.run(run())
+
+
+app.command()(held)
+app.command()(restore)
+app.command()(delete)
+app.command()(clean)
+
+
+def _figure_json(figure: Figure) -> dict[str, object]:
+    return {"kind": figure.kind.value, "used": figure.used, "limit": figure.limit, "basis": figure.basis.value}
+
+
+def _as_json(row: SessionRow) -> dict[str, object]:
+    return {
+        "id": row.session,
+        "name": row.name,
+        "agent": row.agent,
+        "model": row.model,
+        "channel": row.channel,
+        "status": row.status,
+        "last_turn": row.ending if row.status == "ready" and row.turns else None,
+        "mode": row.mode,
+        "workspace": row.workspace,
+        "own_workspace": row.own_workspace,
+        "created": timestamp(row.created),
+        "changed": timestamp(row.changed),
+        "turns": row.turns,
+        "pending": row.pending,
+        "labels": list(row.labels),
+        "parent": row.parent,
+    }

@@ -1,0 +1,286 @@
+"""`curtainwall start`: a conversation with an agent on this terminal, or one task."""
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, on_end_signal, one_shot, wants_colour
+from curtainwall.channels.text.counts import counted
+from curtainwall.cli.clone import Cloning
+from curtainwall.cli.screen import Misuse, card_text, confirm, note, see_that_it_is_a_directory
+from curtainwall.compose.agents import AtWork, agents_at_work, models_of, wanted_of
+from curtainwall.compose.ask_files import files_of
+from curtainwall.compose.external.container_kind import Brokered, all_agents
+from curtainwall.compose.gate import hooks_of, open_house
+from curtainwall.compose.setup import Setup, set_up
+from curtainwall.host.account import local_user
+from curtainwall.model import Broken, ChangeMode, ChangeModel, Mode, Opening, SessionId, Who
+from curtainwall.operations.begin_once import take_up
+from curtainwall.operations.lookup import find_session, holder_of
+from curtainwall.operations.open import Wanted, open_new
+from curtainwall.session import inert
+
+_LONGEST_INPUT = 4 * 1024 * 1024
+
+
+class Shape(StrEnum):
+    """How the result of one task is told."""
+
+    TEXT = "text"
+    JSON = "json"
+    STREAM_JSON = "stream-json"
+
+
+class OnAsk(StrEnum):
+    """What happens when a human is asked."""
+
+    WAIT = "wait"
+    PARK = "park"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What the command line asks for."""
+
+    task: str | None
+    agent: str
+    model: str | None
+    workspace: Path | None
+    repo: str | None
+    mode: Mode | None
+    name: str
+    resume: str | None
+    fork: str | None
+    shape: Shape
+    on_ask: OnAsk
+    is_terminal: bool
+    """Somebody types, and sees what is said."""
+    is_seen: bool
+    """They also see questions, which go to stderr."""
+
+
+def start(
+    task: Annotated[list[str] | None, typer.Argument(metavar="TASK", help="one task; left out, a conversation begins")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="builtin, claude-local, or in a container: claude-code, codex, opencode, gemini, goose, or one of [agents.NAME]; "
+            "left out, as [sessions] says",
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="demo, script:FILE, anthropic:NAME, openai:NAME …; docs/models.md has more")] = None,
+    workspace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="a project to work in; left out, the session gets a directory of its own")
+    ] = None,
+    repo: Annotated[
+        str | None, typer.Option(metavar="URL", help="a git repository to clone into the session's own workspace first")
+    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="default, plan (reads only), accept-edits, bypass")] = None,
+    name: Annotated[str, typer.Option(help="what to call the session")] = "",
+    resume: Annotated[str | None, typer.Option(metavar="ID", help="go on with a session")] = None,
+    fork: Annotated[str | None, typer.Option(metavar="ID", help="begin with what another session knows")] = None,
+    policy: Annotated[list[Path] | None, typer.Option(help="a rule file to add; may be given more than once")] = None,
+    output: Annotated[Shape, typer.Option(help="how one task is told")] = Shape.TEXT,
+    on_ask: Annotated[OnAsk | None, typer.Option(help="what to do when a human is asked; wait on a terminal, park otherwise")] = None,
+) -> int:
+    """Work with an agent: a conversation, or one task.
+
+    Exit codes: 0 done, 1 failed, 2 usage, 3 parked on an approval or a budget (the message says how to go on), 130 interrupted,
+    129 and 143 ended by SIGHUP or SIGTERM.
+    """
+    see_that_it_is_a_directory(workspace, "--workspace")
+    _see_that_it_fits(workspace=workspace, repo=repo, resume=resume, fork=fork, agent=agent)
+    setup = set_up(policy or ())
+    if agent is not None and agent not in all_agents(setup.config):
+        raise Misuse(f"there is no agent `{agent}` here; there are: {', '.join(all_agents(setup.config))}")
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_seen = is_terminal and sys.stderr.isatty()
+    told = _with_input(" ".join(task or ()).strip())
+    if task and told is None:
+        raise Misuse("the task is empty; say what to do, or leave it out for a conversation")
+    if told is None and resume is None and not is_terminal:
+        raise Misuse("there is no terminal for a conversation; give a TASK, or pipe one in")
+    if told is None and is_terminal and output is not Shape.TEXT:
+        raise Misuse("--output is for one task; give a TASK")
+    if model is not None and model.startswith("script:"):
+        # The session keeps the name, and may be taken up from anywhere.
+        model = f"script:{Path(model.removeprefix('script:')).expanduser().absolute()}"
+    wish = _Wish(
+        told, agent or setup.config.sessions.agent, model, workspace, repo, mode, name, resume, fork, output,
+        on_ask or (OnAsk.WAIT if is_seen else OnAsk.PARK), is_terminal, is_seen,
+    )  # fmt: skip
+    return asyncio.run(_until_ended(wish, setup))
+
+
+def _see_that_it_fits(*, workspace: Path | None, repo: str | None, resume: str | None, fork: str | None, agent: str | None) -> None:
+    if resume is not None and fork is not None:
+        raise Misuse("give --resume or --fork, not both")
+    if (resume or fork) and (workspace or repo):
+        raise Misuse("a session that goes on keeps its workspace; leave --workspace and --repo out")
+    if (resume or fork) and agent:
+        raise Misuse("a session that goes on keeps its agent; leave --agent out")
+    if workspace and repo:
+        raise Misuse("a repository is cloned into a workspace of the session's own; give --workspace or --repo, not both")
+
+
+def _with_input(task: str) -> str | None:
+    """Return the task with what was piped in, or None where there is neither."""
+    if sys.stdin.isatty():
+        return task or None
+    piped = sys.stdin.buffer.read(_LONGEST_INPUT + 1) if not _is_nothing() else b""
+    if len(piped) > _LONGEST_INPUT:
+        raise Misuse(f"more than {_LONGEST_INPUT} bytes were piped in; put them into a file and name that")
+    text = piped.decode("utf-8", "replace").strip()
+    return "\n\n".join(filter(None, (task, text))) or None
+
+
+def _is_nothing() -> bool:
+    """Tell whether stdin is closed or leads nowhere."""
+    try:
+        return os.path.samestat(os.fstat(0), os.stat(os.devnull))
+    except OSError:
+        return True
+
+
+async def _until_ended(wish: _Wish, setup: Setup) -> int:
+    """Work until it is done; where a signal ends it, close everything first, because a command may have left something in a project."""
+    codes: list[int] = []
+    work = asyncio.ensure_future(_started(wish, setup))
+
+    def end(code: int) -> None:
+        if not codes:
+            work.cancel()
+        codes.append(code)
+
+    on_end_signal(end)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not codes:
+            raise
+        return codes[0]
+
+
+async def _started(wish: _Wish, setup: Setup) -> int:
+    by = local_user()
+    async with AsyncExitStack() as stack:
+        wired = await stack.enter_async_context(open_house(setup))
+        wanted = wanted_of(wired, wish.agent, wish.model, wish.workspace, wish.mode, wish.name)
+        work = await stack.enter_async_context(agents_at_work(wired, models_of(wired), replace(wanted, name="")))
+        await _see_that_it_can(wish, work, wanted)
+        session = await _session(wish, work, wanted, by)
+        _ask_about_hooks(wish, work, session)
+        await stack.enter_async_context(files_of(wired, session))
+        await stack.enter_async_context(hooks_of(wired, session))
+        line = Line(desk=work.desk, feed=wired.house.feed, listening=work.listening, clock=wired.house.clock)
+        telling = Telling(
+            shape=wish.shape.value,
+            on_ask=wish.on_ask.value,
+            out=sys.stdout,
+            err=sys.stderr,
+            colour=wants_colour(sys.stdout),
+            keys=wish.is_seen,
+            attend=work.turns.attend,
+            holding=Holding(partial(holder_of, wired.store)),
+        )
+        cloning = Cloning(wired, line, session, by, wish.task, telling)
+        parked = await cloning.go_on() if wish.resume is not None else None
+        if wish.repo is not None:
+            parked = await cloning.begin(wish.repo)
+        return parked if parked is not None else await _talk(wish, work, line, session, by, telling)
+
+
+async def _see_that_it_can(wish: _Wish, work: AtWork, wanted: Wanted) -> None:
+    """See before anything is opened that the agent and its model are there: what is missing is a fault of the command line."""
+    going_on = wish.resume or wish.fork
+    agent = wanted.agent if going_on is None else find_session(work.wired.store.index, going_on).agent
+    kind = work.crew.kind_of(agent)
+    if wish.model is not None or going_on is None:
+        kind.see_model(agent, wish.model or wanted.model)
+    if isinstance(kind, Brokered) and wish.is_seen and await kind.lacks_image(agent):
+        confirm(f"there is no image for `{agent}` yet, and building it takes a few minutes. Build it now?", yes=False)
+        async for line in kind.build(agent):
+            note(inert(line))
+    await kind.see_that_it_can(agent)
+    if wanted.workspace is not None and isinstance(kind, Brokered):
+        if wanted.mode is Mode.PLAN:
+            note(f"`{agent}` can read everything in `{inert(str(wanted.workspace))}`, and change nothing there")
+        else:
+            grants = "can read and change everything in it without asking"
+            note(f"`{inert(str(wanted.workspace))}` is given to `{agent}`, which {grants}; --mode plan lets it read alone")
+
+
+async def _session(wish: _Wish, work: AtWork, wanted: Wanted, by: Who) -> SessionId:
+    wired = work.wired
+    if wish.fork is not None:
+        opened = await work.desk.open(Opening(how="fork", of=find_session(wired.store.index, wish.fork).session, name=wish.name), by)
+        for told in opened.notes:
+            note(told)
+        session = opened.session
+    elif wish.resume is not None:
+        session = find_session(wired.store.index, wish.resume).session
+        await take_up(wired.house, session, by)
+    else:
+        return await open_new(wired.sessions, wanted, by)
+    if wish.model is not None:
+        await work.desk.send(session, ChangeModel(by=by, model=wish.model))
+    if wish.mode is not None:
+        await work.desk.send(session, ChangeMode(by=by, mode=wish.mode))
+    return session
+
+
+async def _talk(wish: _Wish, work: AtWork, line: Line, session: SessionId, by: Who, telling: Telling) -> int:
+    if wish.task is not None or not wish.is_terminal:
+        return await one_shot(line, session, by, wish.task, telling)
+    home = work.wired.setup.home
+    settings = Conversing(
+        colour=telling.colour,
+        log_places=lambda which: (f"log: {home.database}", f"audit: {home.session(which).audit}"),
+        attend=work.turns.attend,
+        history=home.root / "logs" / "typed",
+        mask=work.wired.masker.mask_text,
+        holding=telling.holding,
+    )
+    return await converse(line, session, by, settings)
+
+
+def _ask_about_hooks(wish: _Wish, work: AtWork, session: SessionId) -> None:
+    """Ask once about hooks that a project brings along; without a terminal, only say that they do not run."""
+    from curtainwall.compose.hooks import pins_of
+    from curtainwall.tools.hooks import Trust, workspace_hooks
+
+    view = work.desk.view(session)
+    if view.workspace.own:
+        return
+    pins = pins_of(work.wired.setup.home)
+    trusted = dict(pins.all())
+    try:
+        found = workspace_hooks(view.workspace.path, trusted)
+    except Broken as fault:
+        # A project's files are no reason not to work in it; hooks that cannot be read do not run.
+        note(f"the hooks of `{inert(view.workspace.path)}` cannot be read and do not run: {inert(str(fault))}")
+        return
+    if found.trust in (Trust.NONE, Trust.PINNED):
+        return
+    note(f"`{inert(found.workspace)}` brings {counted(len(found.settings.hooks), 'hook')} that would run as you, outside any sandbox:")
+    for hook in found.settings.hooks:
+        note(card_text((f"{hook.event}: {inert(str(hook.action))}",), 2))
+    if not wish.is_seen:
+        note(f"they do not run; read them, then `curtainwall hooks trust {inert(found.workspace)}`")
+        return
+    try:
+        confirm("Trust them as they are now?", yes=False)
+    except (typer.Abort, typer.Exit):
+        note("they do not run")
+        return
+    pins.set(found.workspace, found.digest)

@@ -1,0 +1,52 @@
+"""Asks as files in a session's directory, wired to the house: shown there, and answered from there."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from curtainwall.channels import Rendezvous
+from curtainwall.compose.gate import Wired
+from curtainwall.model import HOUSE_CHANNELS, AnswerApproval, ApprovalQuery, SessionId, SessionQuery
+
+
+def rendezvous_of(wired: Wired, *, only: SessionId | None = None, left: Iterable[SessionId] = ()) -> Rendezvous:
+    """Return what keeps the asks of one session as files, or those of every session that is not of a terminal."""
+    home, index = wired.setup.home, wired.store.index
+
+    def is_served(session: SessionId) -> bool:
+        return any(row.channel not in HOUSE_CHANNELS for row in index.sessions(SessionQuery(prefix=session, limit=1)))
+
+    def concerned(session: SessionId | None) -> Iterable[SessionId]:
+        if only is not None and session not in (None, only):
+            return ()
+        rows = index.approvals(ApprovalQuery(session=session or only, limit=None, brief=True))
+        return {row.session for row in rows if only is not None or is_served(row.session)}
+
+    def directory_of(session: SessionId) -> Path:
+        place = home.session(session)
+        place.prepare()
+        return place.escalations
+
+    async def send(session: SessionId, command: AnswerApproval) -> int:
+        # Under the approval's name: looked at again while the session's owner is stopped, the file is still one answer.
+        return await wired.house.send(session, command, f"file {command.approval} {command.granted}")
+
+    return Rendezvous(wired.house.feed, send, concerned, directory_of, filter(is_served, left) if only is None else (only,))
+
+
+@asynccontextmanager
+async def files_of(wired: Wired, session: SessionId) -> AsyncGenerator[None]:
+    """Show a session's asks as files, and take answers from files, where `approvals.files` says so."""
+    if not wired.setup.config.approvals.files:
+        yield
+        return
+    rendezvous = rendezvous_of(wired, only=session)
+    # What was answered while nobody looked counts before anything goes on.
+    await rendezvous.answer()
+    task = asyncio.create_task(rendezvous.run(), name=f"files of {session}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

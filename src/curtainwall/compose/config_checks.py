@@ -1,0 +1,105 @@
+"""Whether a configuration that can be read can also be used: its lists, servers, credentials and hooks, apart from the rules beside it."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+
+from curtainwall.agents.builtin.models import fault_in_name
+from curtainwall.compose.models import model_settings
+from curtainwall.compose.rules import lists_of, rule_sources
+from curtainwall.compose.setup import set_up
+from curtainwall.config.agents import BUILTIN
+from curtainwall.config.schema import Config
+from curtainwall.host.home import Home, user_homes
+from curtainwall.model import Broken, CurtainwallError, Route
+from curtainwall.model.people import parse_place
+from curtainwall.policy import Lists, Protection, load
+
+
+def fault_in_config(home: Home, config: Config) -> str:
+    """Return why nothing could be judged with this configuration, or nothing where it is sound or only the rules are at fault."""
+    try:
+        lists_of(home.config, config)
+    except CurtainwallError as fault:
+        return str(fault)
+    try:
+        set_up(environ={**os.environ, "CURTAINWALL_HOME": str(home.root)})
+    except CurtainwallError as fault:
+        return "" if _rules_are_at_fault(home) else str(fault)
+    return ""
+
+
+def _rules_are_at_fault(home: Home) -> bool:
+    try:
+        load(rule_sources(home), lists=Lists(), protection=Protection())
+    except CurtainwallError:
+        return True
+    return False
+
+
+def dangling(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return a sentence for each program and model that is named and not there, with the key that names it."""
+    return (*_programs(config, environ), *_models(config, environ))
+
+
+def _programs(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    named = [
+        ("approvals.approver", config.approvals.approver[:1], "every ask is left to humans"),
+        ("notify.command", config.notify.command[:1], "nobody is told by it"),
+        *((f"servers.{name}.command", (server.command,), "its tools cannot be called") for name, server in config.servers.items()),
+    ]
+    user = user_homes(environ)[0]
+    # The system's own programs are there for a sandboxed server whatever our path says.
+    places = f"{environ.get('PATH', '')}{os.pathsep}{os.defpath}"
+    for key, programs, so in named:
+        for program in programs:
+            if shutil.which(user + program[1:] if program.startswith("~/") else program, path=places) is None:
+                yield f"`{key}` names the program `{program}`, which is not there or cannot be run; until it can, {so}"
+
+
+def _models(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    try:
+        settings = model_settings(config, lambda _name, _value: None, environ)
+    except Broken as fault:
+        yield str(fault)
+        return
+    named = [("model.name", BUILTIN, config.model.name)]
+    named += [(f"cron.{name}.model", job.agent, job.model or "") for name, job in config.cron.items()]
+    named += [(f"webhooks.hooks.{name}.model", hook.agent, hook.model or "") for name, hook in config.webhooks.hooks.items()]
+    named += [(f"teams.{name}.model", team.agent, team.model or "") for name, team in config.teams.items()]
+    for key, agent, model in named:
+        if agent == BUILTIN and (fault := fault_in_name(model, settings)):
+            yield f"`{key}`: {fault}"
+
+
+def unshown_targets(config: Config) -> tuple[str, ...]:
+    """Return a sentence for each place that is named and not served, with the key that names it."""
+    found = ((key, place, _why_not(config, parse_place(place))) for key, places in _named(config) for place in places)
+    return tuple(f"`{key}` names `{place}`, {why}; asks are not shown there" for key, place, why in found if why)
+
+
+def _named(config: Config) -> Iterator[tuple[str, Iterable[str]]]:
+    yield "approvals.targets", config.approvals.targets
+    for name, job in config.cron.items():
+        yield f"cron.{name}.approval-targets", job.approval_targets
+    for name, hook in config.webhooks.hooks.items():
+        yield f"webhooks.hooks.{name}.approval-targets", hook.approval_targets
+    for name, team in config.teams.items():
+        yield f"teams.{name}.approval-target", (team.approval_target,) if team.approval_target else ()
+
+
+def _why_not(config: Config, place: Route) -> str:
+    """Return why an ask would not be shown at a place; nothing where it would."""
+    match place.channel:
+        case "web":
+            return "" if config.web.enabled else "but `web.enabled` is false"
+        case "matrix" if config.matrix.homeserver is None:
+            return "but `matrix.homeserver` is not set"
+        case "matrix" if not place.reference:
+            return "which is no room; write `matrix:!room:server`"
+        case "matrix":
+            rooms = config.matrix.rooms
+            return "" if not rooms or place.reference in rooms else "which is not among `matrix.rooms`"
+        case channel:
+            # A program that has the house in it may serve a channel of its own, which then has its operators here.
+            return "" if channel in config.channels else f"and nothing here serves `{channel}`; write `web` or `matrix:!room:server`"

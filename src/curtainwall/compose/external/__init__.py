@@ -1,0 +1,1 @@
+"""External agents, put together: images, keys, and their two ways out, to the gate and to their models."""

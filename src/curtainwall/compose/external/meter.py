@@ -1,0 +1,177 @@
+"""The meter of one turn of a foreign agent: its model calls become events without their words, and budgets hold within one event."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from curtainwall.agents.builtin.models import Price, Tokens, dollars_of
+from curtainwall.agents.external.process import BETWEEN_TURNS
+from curtainwall.egress import Counted, Ended, ModelCall, Ruling
+from curtainwall.model import (
+    Basis,
+    BudgetKind,
+    Clock,
+    CommandRefused,
+    Journal,
+    ModelFailed,
+    ModelRequested,
+    ModelResponded,
+    Payload,
+    TurnAt,
+    Usage,
+    ordered_id,
+)
+from curtainwall.session import SessionState
+
+# Prices are asked for so many tokens: very many at once cost more each.
+_USUAL: Final = 10_000
+_SETTLED_WITHIN: Final = 5.0
+# How the list of prices calls providers that we call otherwise.
+_IN_THE_LIST: Final[Mapping[str, str]] = {"gemini": "google"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """Dollars for a token in and one out, good enough until the whole is known."""
+
+    read: float = 0.0
+    written: float = 0.0
+
+
+@dataclass(slots=True)
+class _Flowing:
+    """A call that is being answered."""
+
+    request: str
+    rates: _Rates
+    counted: Counted
+
+    @property
+    def tokens(self) -> int:
+        return self.counted.input_tokens + self.counted.output_tokens
+
+    @property
+    def dollars(self) -> float:
+        return self.counted.input_tokens * self.rates.read + self.counted.output_tokens * self.rates.written
+
+
+class TurnMeter:
+    """Counts for one turn. The state is the session's own, always as the log has it; what flows is added to it here."""
+
+    def __init__(self, at: TurnAt, state: Callable[[], SessionState], journal: Journal, clock: Clock, price: Price | None) -> None:
+        self._at = at
+        self._turn = None if at.turn == BETWEEN_TURNS else at.turn
+        self._state = state
+        self._journal = journal
+        self._clock = clock
+        self._price = price
+        self._flowing: dict[int, _Flowing] = {}
+        self._rates: dict[tuple[str, str], _Rates] = {}
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    async def begins(self, call: ModelCall) -> Ruling:
+        """Let a call begin while nothing is used up, and write down that it did."""
+        why = self._used_up()
+        if why is None and self._state().turn != self._turn:
+            why = "the turn is over"
+        if why is not None:
+            return Ruling(allowed=False, reason=why)
+        rates = await self._rates_of(call)
+        request = ordered_id(self._clock.now(), self._clock.entropy(5))
+        model = f"{call.provider}:{call.model}" if call.model else call.provider
+        begun = ModelRequested(at=self._clock.now(), turn=self._at.turn, request=request, base=None, added=Payload(), model=model)
+        self._flowing[call.number] = _Flowing(request, rates, Counted())
+        self._quiet.clear()
+        try:
+            await self._journal.record(self._at.session, (begun,))
+        except BaseException:
+            self._forget(call)
+            raise
+        return Ruling(allowed=True)
+
+    def counts(self, call: ModelCall, so_far: Counted) -> str | None:
+        """Say why the reply has to stop here, where it has to."""
+        self._flowing[call.number].counted = so_far
+        return self._over()
+
+    async def ended(self, call: ModelCall, counted: Counted, ended: Ended) -> None:
+        """Write down what a call used, and why the model stopped."""
+        flowing = self._flowing[call.number]
+        try:
+            usage = await self._usage(call, counted)
+            now, turn, request = self._clock.now(), self._at.turn, flowing.request
+            is_whole = ended.how == "done" or (ended.how == "left" and bool(counted.stop_reason))
+            event = (
+                ModelResponded(
+                    at=now, turn=turn, request=request, raw=Payload(), normalised=Payload(), usage=usage, stop_reason=counted.stop_reason
+                )
+                if is_whole
+                else ModelFailed(at=now, turn=turn, request=request, failure=_why(ended), usage=usage)
+            )
+            # A session that was closed meanwhile has written down itself that the call came to nothing.
+            with suppress(CommandRefused):
+                await self._journal.record(self._at.session, (event,))
+        finally:
+            self._forget(call)
+
+    async def settled(self) -> None:
+        """Return when every call that began is written down; one that does not end by itself is not waited for."""
+        if not self._flowing:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLED_WITHIN):
+                await self._quiet.wait()
+
+    def _forget(self, call: ModelCall) -> None:
+        del self._flowing[call.number]
+        if not self._flowing:
+            self._quiet.set()
+
+    def _used_up(self) -> str | None:
+        """Return why nothing more may begin."""
+        kinds = self._state().exhausted
+        return f"the budget of {', '.join(sorted(kinds))} is used up; a person can raise it" if kinds else self._over()
+
+    def _over(self) -> str | None:
+        """Return why nothing more may come: what was used before and what flows now reach a limit."""
+        state = self._state()
+        used = state.spent.plus(state.elsewhere)
+        tokens, dollars = used.tokens, used.dollars
+        for flowing in self._flowing.values():
+            tokens += flowing.tokens
+            dollars += flowing.dollars
+        for kind, used, limit in ((BudgetKind.TOKENS, tokens, state.limits.tokens), (BudgetKind.DOLLARS, dollars, state.limits.dollars)):
+            if used >= limit:
+                return f"the budget of {limit:g} {kind} is used up; a person can raise it"
+        return None
+
+    async def _rates_of(self, call: ModelCall) -> _Rates:
+        key = call.provider, call.model
+        if key not in self._rates:
+            read = await self._dollars(call, call.model, Tokens(_USUAL, 0))
+            written = await self._dollars(call, call.model, Tokens(0, _USUAL))
+            self._rates[key] = _Rates((read or 0.0) / _USUAL, (written or 0.0) / _USUAL)
+        return self._rates[key]
+
+    async def _usage(self, call: ModelCall, counted: Counted) -> Usage:
+        usage = counted.usage()
+        if not usage.input_tokens and not usage.output_tokens:
+            return Usage()
+        tokens = Tokens(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+        dollars = await self._dollars(call, call.model or counted.model, tokens)
+        basis = Basis.UNKNOWN if dollars is None else usage.tokens_basis
+        return usage.model_copy(update={"dollars": dollars or 0.0, "dollars_basis": basis})
+
+    async def _dollars(self, call: ModelCall, model: str, tokens: Tokens) -> float | None:
+        # The list of prices takes a while to load the first time.
+        provider = _IN_THE_LIST.get(call.provider, call.provider)
+        return await asyncio.to_thread(dollars_of, tokens, provider=provider, model=model, price=self._price)
+
+
+def _why(ended: Ended) -> str:
+    if ended.how == "refused":
+        return f"the provider answered with status {ended.status}"
+    return ended.why or ("the agent went away before the end" if ended.how == "left" else "the reply broke off")

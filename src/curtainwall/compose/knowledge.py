@@ -1,0 +1,75 @@
+"""What sessions know beyond themselves, made from the home directory: the shelf of skills and the memory, and both in words."""
+
+from collections.abc import Callable, Iterator
+
+from curtainwall.channels.text.plain import plain, short
+from curtainwall.host.home import Home
+from curtainwall.model import Workspace
+from curtainwall.tools.memory import Notebook
+from curtainwall.tools.skills import Shelf, Skill, Trust
+
+_STANDS = {
+    Trust.OWN: "yours",
+    Trust.PINNED: "of the workspace, pinned",
+    Trust.CHANGED: "of the workspace, changed since it was pinned: asked about before it is loaded",
+    Trust.UNSEEN: "of the workspace, not pinned: asked about before it is loaded",
+}
+_LONGEST_PROMPTED = 300
+_ROOM = 8_000
+
+
+def shelf_of(home: Home) -> Shelf:
+    """Return the skills of this machine's user."""
+    return Shelf(home.skills, home.root / "skills.json")
+
+
+def notebook_of(home: Home) -> Notebook:
+    """Return the memory of this machine's user."""
+    return Notebook(home.memory)
+
+
+def standing_of(skill: Skill) -> str:
+    """Return in words where a skill is from and whether somebody is asked about it."""
+    return _STANDS[skill.trust]
+
+
+def skill_lines(shelf: Shelf, workspace: Workspace) -> Iterator[str]:
+    """Yield every skill of a session, and what is none and why."""
+    skills, passed = shelf.look(workspace)
+    for skill in skills:
+        yield f"{skill.name}  ({standing_of(skill)})  {short(skill.description, 200)}".rstrip()
+        yield f"  {short(skill.path, 300)}  {skill.digest[:12]}"
+    for each in passed:
+        yield f"not usable: {short(each.path, 300)}: {short(each.why, 200)}"
+    if not skills and not passed:
+        yield "there are no skills; docs/skills.md says where they are looked for"
+
+
+def memory_lines(notebook: Notebook, workspace: Workspace) -> Iterator[str]:
+    """Yield everything that a session can recall, with where it came from."""
+    pages = notebook.pages(workspace)
+    for page in pages:
+        yield f"{page.name}: {short(page.path, 300)}"
+        for note in page.notes:
+            labels = f", labels {', '.join(note.labels)}" if note.labels else ""
+            by = "by hand" if note.is_by_hand else f"by {note.agent} in session {note.session}{labels}"
+            yield f"- {short(by, 200)}"
+            yield from (f"  {line}" for line in plain(note.text).split("\n"))
+        yield from (short(words, 300) for words in page.skipped)
+        if not page.notes and not page.skipped:
+            yield "  nothing yet"
+
+
+def prompted_skills(shelf: Shelf, workspace: Workspace, *, mask: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+    """Return the names of a session's skills and what the model is told of each; of what nobody has seen, the name alone."""
+    told: list[tuple[str, str]] = []
+    room = _ROOM
+    skills, _ = shelf.look(workspace)
+    for place, skill in enumerate(skills):
+        known = short(mask(skill.description), _LONGEST_PROMPTED)
+        about = known if skill.trust.is_known else "(it came with the workspace; a person is asked before you get it)"
+        room -= len(skill.name) + len(about)
+        if room < 0:
+            return (*told, ("…", f"{len(skills) - place} more are not listed here"))
+        told.append((skill.name, about))
+    return tuple(told)

@@ -1,0 +1,54 @@
+"""Models between the configuration and the agent: keys, addresses and prices. No key is read here."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from curtainwall.agents.builtin.models import AUTO, Endpoint, ModelSettings, Price, default_model, keys_in
+from curtainwall.config.schema import Config, NamedModelSection
+from curtainwall.host import FromEnvironment, FromFile, Source
+from curtainwall.host.home import user_homes
+from curtainwall.model import Broken
+
+PROVIDERS = ("anthropic", "openai")
+ONLY_FOREIGN = ("gemini",)
+"""Providers that agents in containers talk to and our own does not; under these names the key alone may stand."""
+
+
+def model_settings(config: Config, learn: Callable[[str, str], None], environ: Mapping[str, str] = os.environ) -> ModelSettings:
+    """Return everything that finding a model needs; raise `Broken` for a server without an address."""
+    keys = keys_in(environ)
+    urls: dict[str, str] = {}
+    endpoints: dict[str, Endpoint] = {}
+    for name, section in config.models.items():
+        key = key_in(section, environ)
+        if name in PROVIDERS:
+            # A token signs a program in that we are not.
+            keys |= {} if key is None or section.oauth else {name: key}
+            urls |= {} if section.url is None else {name: section.url}
+        elif section.url is None and name in ONLY_FOREIGN:
+            continue
+        elif section.url is None:
+            raise Broken(
+                f"[models.{name}]: `url` is missing; write the base URL of its Chat Completions API, as `http://localhost:11434/v1`"
+            )
+        else:
+            endpoints[name] = Endpoint(section.url, section.model, key)
+    told = config.model
+    price = None if told.input_price is None or told.output_price is None else Price(told.input_price, told.output_price)
+    return ModelSettings(keys, urls, endpoints, told.context_size, price, float(told.silence), learn)
+
+
+def default_model_name(config: Config, learn: Callable[[str, str], None]) -> str:
+    """Return the model of a new session where none is named."""
+    told = config.model.name
+    return default_model(model_settings(config, learn)) if told == AUTO else told
+
+
+def key_in(section: NamedModelSection, environ: Mapping[str, str]) -> Source | None:
+    """Return where the key of a section is, if it names a place."""
+    if section.env:
+        return FromEnvironment(section.env, environ)
+    if section.file:
+        return FromFile(Path(user_homes(environ)[0] + section.file[1:] if section.file.startswith("~/") else section.file))
+    return FromEnvironment("key", {"key": section.key}) if section.key else None

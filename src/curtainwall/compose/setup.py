@@ -1,0 +1,149 @@
+"""The setup that every command starts from: where we live, what the user set, and the rules, read from files and the environment."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from curtainwall.compose.approver import approver_files, approver_programs
+from curtainwall.compose.hooks import hook_file, hook_settings
+from curtainwall.compose.operators import operators_in
+from curtainwall.compose.protection import led_to, protection_of
+from curtainwall.compose.rules import known_in, lists_of, own_cards, own_files, own_policies, rule_sources
+from curtainwall.compose.servers import server_specs
+from curtainwall.config.credentials import credentials_in
+from curtainwall.config.keys import existing_key
+from curtainwall.config.loader import load_config
+from curtainwall.config.schema import Config
+from curtainwall.config.secret_places import model_secrets, secret_files, secret_variables
+from curtainwall.config.teams import team_files, team_variables
+from curtainwall.facts import Masker
+from curtainwall.host import Credential
+from curtainwall.host.home import Home, find_home, user_homes
+from curtainwall.model import Broken, Digest, Limits, Workspace
+from curtainwall.model.people import parse_place
+from curtainwall.operations.sessions import SessionTerms, workspace_at
+from curtainwall.policy import Policy, Protection, RuleCard, load
+from curtainwall.session import BreakerLimits, Rules, Whose
+from curtainwall.tools.hooks import Settings
+from curtainwall.tools.servers import ServerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every command starts from: where we live, what the user set, and the rules in force."""
+
+    home: Home
+    config: Config
+    policy: Policy
+    given: tuple[Path, ...] = ()
+    servers: tuple[ServerSpec, ...] = ()
+    credentials: tuple[Credential, ...] = ()
+    hooks: Settings = field(default_factory=Settings)
+    own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
+
+    @property
+    def rules(self) -> Rules:
+        """Return what decisions stand on besides the log."""
+        config = self.config
+        return Rules(
+            policy=self.policy,
+            operators=operators_in(config),
+            deadline=None if config.approvals.deadline is None else config.approvals.deadline * 1000,
+            unrouted=config.approvals.unrouted,
+            breaker=BreakerLimits(config.breaker.repeats, config.breaker.asks, config.breaker.window * 1000),
+            calls=config.log.calls,
+            logged_bytes=config.log.logged_bytes,
+            askers={name: frozenset(team.askers) for name, team in config.teams.items() if team.askers is not None},
+            own_policies=self.own_policies,
+            known=known_in(config),
+            depth=config.peers.depth,
+            compact_after=config.peers.compact_after,
+        )
+
+    @property
+    def terms(self) -> SessionTerms:
+        """Return what sessions are opened and decided by."""
+        return SessionTerms(self.rules, self.limits, tuple(map(parse_place, self.config.approvals.targets)))
+
+    def workspace_at(self, path: Path | str, *, own: bool, besides: frozenset[str] = frozenset()) -> Workspace:
+        """Return a directory as a workspace; raise `CommandRefused` where a protected path is in the way, `besides` some."""
+        return workspace_at(path, self.home, self.policy.protection, own=own, besides=besides)
+
+    @property
+    def versions(self) -> Mapping[str, Digest]:
+        """Return the versions of the rules in force: those of the house, and those of each team, job and webhook with some of its own."""
+        own = {f"rules of {kind} `{name}`": policy.version for (kind, name), policy in self.own_policies.items()}
+        return {"rules": self.policy.version, **own}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what whoever wrote the rules should know about them."""
+        policies = (self.policy, *self.own_policies.values())
+        return tuple(dict.fromkeys(warning for policy in policies for warning in policy.warnings))
+
+    @property
+    def own_cards(self) -> Mapping[RuleCard, str]:
+        """Return the rules that do not hold for all, and for whom each holds."""
+        return own_cards(self.policy, self.own_policies)
+
+    @property
+    def own_ports(self) -> frozenset[int]:
+        """Return the ports of this machine that are ours; no agent reaches them."""
+        status, webhooks = self.config.serve.status_port, self.config.webhooks
+        hooked = {webhooks.address[1]} if webhooks.hooks else set[int]()
+        talked = {self.config.peers.address[1]} if team_files(self.config.teams) or team_variables(self.config.teams) else set[int]()
+        return frozenset({self.config.web.port, *({status} if status else set[int]()), *hooked, *talked})
+
+    @property
+    def limits(self) -> Limits:
+        """Return what a new session may use up."""
+        told = self.config.limits
+        return Limits(tokens=told.tokens, steps=told.steps, seconds=told.seconds, dollars=told.dollars, warn_at=told.warn_at)
+
+
+class InForce:
+    """The setup in force right now; another one replaces it as a whole, and each decision is made by one of them."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.terms = setup.terms
+
+    def take(self, setup: Setup) -> None:
+        """Let every decision from now on be made by this setup."""
+        self.setup, self.terms = setup, setup.terms
+
+
+def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:
+    """Return the setup that the environment and the files say; nothing is written, and nothing needs to be there."""
+    home = find_home(environ)
+    config = load_config(home.config)
+    extra = tuple(policy_files)
+    lists = lists_of(home.config, config)
+    protection = protection_for(home, config, extra, environ)
+    sources, make = rule_sources(home, extra), partial(load, lists=lists, protection=protection)
+    policy, own = make(sources), own_policies(home, config, sources, make)
+    servers = server_specs(config, secret_variables(config), environ)
+    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), own)
+
+
+def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:
+    """Return the protected paths of this machine, with those that the user named and the rule files that were given."""
+    hooks = hook_file(config, environ)
+    ours = (*secret_files(config), *led_to(home, environ), *(() if hooks is None else (str(hooks),)), *approver_files(config))
+    rules = (str(path.absolute()) for path in (*own_files(config).values(), *policy_files))
+    never = (*config.protected.never, *ours, *rules)
+    return protection_of(home, user_homes(environ), never, config.protected.readonly, approver_programs(config))
+
+
+def judging_masker(home: Home) -> Masker:
+    """Return a masker for judging alone: with the house's key where there is one, and nothing is written where there is none."""
+    return Masker(existing_key(home.mask_key) or os.urandom(32), _known(home))
+
+
+def _known(home: Home) -> dict[str, str]:
+    try:
+        return model_secrets(load_config(home.config))
+    except Broken:
+        return model_secrets(Config())

@@ -1,0 +1,38 @@
+"""The first level: the store of a home, opened to look things up."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from curtainwall.host.home import Home
+from curtainwall.model import Broken, StreamId
+from curtainwall.runtime import Stores, SystemClock
+from curtainwall.session import lift
+from curtainwall.store import MemoryStore, SqliteStore, loss_of_database
+
+SERVING: Final = StreamId("serve")
+"""The lease of the process that serves a home."""
+
+
+@contextmanager
+def open_store(home: Home, *, only_if_whole: bool = True) -> Generator[Stores]:
+    """Open the store to look things up; where there is no log yet, an empty one, and nothing is written.
+
+    A log that has lost entries is refused, unless somebody wants to look at it all the same.
+    """
+    if not home.database.exists():
+        if only_if_whole and (loss := loss_of_database(home.root)) is not None:
+            raise Broken(str(loss))
+        yield MemoryStore(SystemClock())
+        return
+    store = SqliteStore.open(home.root, SystemClock(), decode=lift, only_if_whole=only_if_whole)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def is_served(home: Home) -> bool:
+    """Tell whether a `serve` runs for a home."""
+    with open_store(home) as store:
+        return store.leases.owner(SERVING) is not None

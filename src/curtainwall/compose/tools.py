@@ -1,0 +1,131 @@
+"""The tools that come with the house: all of them to be judged, and those that this machine can run to be run."""
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from curtainwall.compose.knowledge import notebook_of, shelf_of
+from curtainwall.compose.secret_files import Seen, given
+from curtainwall.compose.servers import open_servers
+from curtainwall.compose.setup import Setup, judging_masker
+from curtainwall.facts import Masker
+from curtainwall.host import Bubblewrap, Credentials, Shares, WatchRecords, find_bubblewrap
+from curtainwall.host.home import Home, user_homes
+from curtainwall.model import SHELL_RUN, Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
+from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
+from curtainwall.tools import (
+    CONFINED,
+    NATIVE_TOOLS,
+    Catalogue,
+    Closer,
+    Denials,
+    Hub,
+    Mounts,
+    NativeTools,
+    OnHeld,
+    Runner,
+    Sandboxes,
+    Withheld,
+    fetch_runners,
+    filesystem_runners,
+    git_closers,
+    git_runners,
+    move_closers,
+    shell_runners,
+    team_tools,
+)
+from curtainwall.tools.memory import memory_closers
+from curtainwall.tools.skills import skill_closers
+
+AskAgain = Callable[[SessionId, CallRequest], Awaitable[Answer]]
+"""The way back to the gate, for a call that leads to another."""
+
+
+def judged_tools(
+    home: Home,
+    masker: Masker,
+    runners: Mapping[str, Runner] | None = None,
+    *,
+    own_ports: frozenset[int] = frozenset(),
+    teams: Iterable[str] = (),
+    closers: Mapping[str, Closer] | None = None,
+    protection: Protection | None = None,
+) -> NativeTools:
+    """Return every tool that comes with the house; without runners they can be judged and not run."""
+    user, specs = user_homes(os.environ)[0], (*NATIVE_TOOLS, *team_tools(teams))
+    every = {**_closers(home, masker, protection or Protection()), **(closers or {})}
+    return NativeTools(Catalogue(specs), home=user, masker=masker, runners=runners, own_ports=own_ports, closers=every, of_others=given)
+
+
+def run_tools(
+    home: Home,
+    masker: Masker,
+    credentials: Credentials,
+    protection: Protection,
+    ask_again: AskAgain,
+    session: Mapping[str, Runner],
+    mounts: Callable[[Place], Mounts],
+    own_ports: frozenset[int] = frozenset(),
+    teams: Iterable[str] = (),
+    closers: Mapping[str, Closer] | None = None,
+    on_held: OnHeld | None = None,
+    shares: Shares | None = None,
+    denials: Denials = lambda _tool, _place: None,
+) -> NativeTools:
+    """Return the tools that run here; where nothing can be confined, shell and git are absent rather than unconfined.
+
+    Those of teams are there where there is a team to talk to.
+    """
+    sandboxes = Sandboxes(on_held, shares, WatchRecords(home.watched))
+    runners = {**_file_tools(masker, protection), **fetch_runners(masker, credentials, ask_again, own_ports), **session}
+    names = tuple(teams)
+    specs = (*NATIVE_TOOLS, *team_tools(names)) if names else NATIVE_TOOLS
+    if isinstance(find_bubblewrap(), Bubblewrap):
+        withheld = Withheld(SECRET_PATTERNS, is_secret_name, denials)
+        git = git_runners(
+            sandboxes=sandboxes,
+            protected=protection.never,
+            own_ports=own_ports,
+            withheld=withheld,
+        )
+        runners |= {**shell_runners(sandboxes=sandboxes), **git}
+    else:
+        specs = tuple(spec for spec in specs if spec.server not in CONFINED)
+    return NativeTools(
+        Catalogue(specs),
+        home=user_homes(os.environ)[0],
+        masker=masker,
+        runners=runners,
+        mounts=mounts,
+        own_ports=own_ports,
+        closers={**_closers(home, masker, protection), **(closers or {})},
+        of_others=given,
+    )
+
+
+def _closers(home: Home, masker: Masker, protection: Protection) -> dict[str, Closer]:
+    seen = Seen()
+    return {
+        SHELL_RUN: seen.closer,
+        **git_closers(masker, is_secret_name, seen.closer),
+        **skill_closers(shelf_of(home), masker),
+        **memory_closers(notebook_of(home), masker),
+        **move_closers(masker, lambda path, place: protection.stops(Role.DELETE_PATH, path, place.workspace)),
+    }
+
+
+def _file_tools(masker: Masker, protection: Protection) -> dict[str, Runner]:
+    """Return the file tools, which leave protected paths out of walks; which those are depends on whose workspace it is."""
+
+    def run(prepared: Prepared, permit: CallPermitted, place: Place) -> Awaitable[ToolResult]:
+        runners = filesystem_runners(masker, is_protected=lambda path: protection.stops(Role.READ_PATH, path, place.workspace))
+        return runners[prepared.subject.tool](prepared, permit, place)
+
+    return dict.fromkeys(filesystem_runners(masker), run)
+
+
+def judging_tools(setup: Setup) -> Hub:
+    """Return every tool for judging alone: nothing runs, no server is started, and nothing is written."""
+    masker = judging_masker(setup.home)
+    protection, teams = setup.policy.protection, setup.config.teams
+    native = judged_tools(setup.home, masker, own_ports=setup.own_ports, teams=teams, protection=protection)
+    return Hub(native, open_servers(setup.home, setup.servers, masker, protection))

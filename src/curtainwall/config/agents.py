@@ -1,0 +1,177 @@
+"""What a user sets about agents in containers: images, agents of their own, and how much containers may use."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, model_validator
+
+from curtainwall.config.kinds import Count, Duration, ModelName, Section, written
+from curtainwall.config.secrets import SecretSection
+from curtainwall.model import BUILTIN_AGENT
+
+BUILTIN: Final = BUILTIN_AGENT
+_AUTO: Final = "auto"
+SHIPPED: Final = ("claude-code", "codex", "opencode", "gemini", "goose")
+"""The agents in containers that need no configuration; their adapters are in `agents/container`."""
+
+PROVIDERS: Final = ("anthropic", "openai", "gemini")
+"""The providers that foreign agents talk to without any configuration but a key."""
+
+SIGNS_IN: Final = "anthropic"
+"""The provider whose program also takes a token in place of a key."""
+
+
+def contained_agents(own: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the agents that work in containers: those that ship, and the user's own."""
+    return tuple(dict.fromkeys((*SHIPPED, *(name for name in own if name != LOCAL))))
+
+
+def agent_names(own: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of all agents that a session can have."""
+    return (BUILTIN, LOCAL, *contained_agents(own))
+
+
+def _not_ours(name: str) -> str:
+    if name == BUILTIN:
+        raise ValueError("this name is taken by the agent that comes with the house; choose another")
+    return name
+
+
+AgentName = Annotated[
+    str,
+    written(r"[a-z][a-z0-9-]{0,31}", "a name here is made of small letters, digits and dashes, 32 at most, and begins with a letter"),
+    AfterValidator(_not_ours),
+]
+"""What an agent may be called."""
+
+Variable = Annotated[str, written(r"[A-Za-z_][A-Za-z0-9_]*=.*", "write it as `NAME=value`")]
+Lent = Annotated[str, written(r"/[^:]+:/[^:]+", "write two whole paths, as `/opt/agent:/usr/local/bin/agent`")]
+
+
+class SessionsSection(Section):
+    """What a new session is where nobody says otherwise: on the terminal, on the web, in rooms and on channels of your own."""
+
+    agent: str = Field(BUILTIN, min_length=1, description="which agent works: `builtin`, `claude-local`, `claude-code` …")
+
+
+class KeySection(SecretSection):
+    """A provider's key for this agent or team alone, in place of the one that the others use (docs/containers.md).
+
+    It comes from exactly one of `env`, `file`, `keyring` and `command`.
+    """
+
+    oauth: bool = Field(False, description="under `anthropic`: it is no key but a token, as `claude setup-token` prints one")
+
+
+Keys = dict[ModelName, KeySection]
+"""Keys of somebody's own, by the provider's name."""
+
+
+def see_tokens(keys: Mapping[str, KeySection]) -> None:
+    """Raise where a token is named for a provider that takes none."""
+    for provider, key in keys.items():
+        if key.oauth and provider != SIGNS_IN:
+            raise ValueError(f"`keys.{provider}`: `oauth` is for `{SIGNS_IN}` alone; take it away, or name the place of a key")
+
+
+class AgentSection(Section):
+    """An agent in a container: what to change about one that ships, or, with a `command`, one of your own (docs/containers.md).
+
+    Of `claude-local`, which needs no container, `model` and `keys` can be set.
+    """
+
+    image: str | None = Field(
+        None, min_length=1, description="an image of yours that the agent is layered on; with `command` or `ready`, the one that it runs in"
+    )
+    ready: bool = Field(False, description="the image has the agent in it already: nothing is built on it")
+    model: str = Field("", description="the model of new sessions, as `anthropic:NAME`; left out, the agent's own choice")
+    command: tuple[str, ...] = Field(
+        (), description='a program of your own that reads a message from stdin: `["my-agent", "--thread", "{conversation}"]`'
+    )
+    resume: tuple[str, ...] = Field((), description="what its command line ends with when something was said before")
+    providers: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description='the models that it talks to, each with the variable for its key: `{openai="OPENAI_API_KEY"}`',
+    )
+    env: tuple[Variable, ...] = Field((), description='variables that it gets besides: `["REGION=eu"]`; never a secret, it can read them')
+    programs: tuple[Lent, ...] = Field((), description="programs of this machine that it sees read-only, as `HERE:INSIDE`")
+    keys: Keys = Field(default_factory=dict[str, KeySection], description="by the provider's name")
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "AgentSection":
+        if not self.command and (self.resume or self.providers or self.env):
+            raise ValueError("`resume`, `providers` and `env` are for an agent of your own; write its `command`")
+        if (self.command or self.ready) and self.image is None:
+            raise ValueError("write the `image` that it runs in")
+        see_tokens(self.keys)
+        for provider in self.keys:
+            if self.command and provider not in self.providers:
+                raise ValueError(f"`keys.{provider}`: the agent does not talk to `{provider}`; name it in `providers` first")
+        return self
+
+
+def _known(agents: dict[str, AgentSection]) -> dict[str, AgentSection]:
+    for name, section in agents.items():
+        if name == LOCAL:
+            _see_local(section)
+        elif not section.command and name not in SHIPPED:
+            raise ValueError(f"there is no agent `{name}`; write the `command` of your own, or name one of {', '.join(SHIPPED)}")
+    return agents
+
+
+def _see_local(section: AgentSection) -> None:
+    others = [name for name in section.model_fields_set if name not in ("model", "keys")]
+    if others:
+        raise ValueError(
+            f"`{LOCAL}.{others[0]}` is for agents in containers; of `{LOCAL}`, `model` and `keys` can be set, and `[processes]`"
+        )
+    if any(provider != SIGNS_IN for provider in section.keys):
+        raise ValueError(f"`{LOCAL}` talks to `{SIGNS_IN}` alone; write its key as `[agents.{LOCAL}.keys.{SIGNS_IN}]`")
+
+
+Agents = Annotated[dict[AgentName, AgentSection], AfterValidator(_known)]
+"""The agents that the file names."""
+
+
+def own_choice(agents: Mapping[str, AgentSection], agent: str) -> str:
+    """Return the model of a foreign agent's new session where none is named: its section's, or whatever it takes itself."""
+    section = agents.get(agent)
+    return (section.model if section else "") or _AUTO
+
+
+def model_for(agents: Mapping[str, AgentSection], agent: str, usual: str) -> str:
+    """Return the model of an agent's new session where none is named; the usual one is our own agent's."""
+    return usual if agent == BUILTIN else own_choice(agents, agent)
+
+
+class ContainersSection(Section):
+    """What the containers of agents may use."""
+
+    most: Count = Field(5, description="containers that run at once; more wait")
+    memory: Count = Field(4096, description="memory of each, in MiB")
+    cpus: float = Field(2.0, gt=0, description="processors of each")
+    processes: Count = Field(256, description="processes in each")
+    disk: Count = Field(
+        10_240, description="what a session's workspace and its agent's home may hold together, in MiB; in a project, what a turn may add"
+    )
+    turn: Duration = Field(7_200, description="how long one turn may work; waiting for a human does not count")
+    pause: Duration = Field(60, description="one that has nothing to do, or waits for a human, is paused after so long")
+    idle: Duration = Field(900, description="one that has nothing to do is removed after so long")
+
+
+LOCAL: Final = "claude-local"
+"""The name by which people ask for Claude Code as a process of this machine."""
+
+
+class ProcessesSection(Section):
+    """Claude Code as a confined process of this machine, the agent `claude-local` (docs/process-agents.md)."""
+
+    program: str = Field("", description="Claude Code's program; left out, `claude` on the path")
+    most: Count = Field(10, description="processes that live at once; the one that rested longest makes room, and more wait")
+    memory: Count = Field(4096, description="memory of each, in MiB")
+    idle: Duration = Field(300, description="one that has nothing to do is ended after so long; the next message resumes its conversation")
+    health: Duration = Field(30, description="how often one that has nothing to do is asked for a sign of life")
+    silence: Duration = Field(
+        180, description="one that says nothing for so long in a turn is ended, unless a call runs or a human is asked"
+    )
+    turn: Duration = Field(7_200, description="how long one turn may work; waiting for a human does not count")

@@ -1,0 +1,138 @@
+"""The providers as data: under which name clients reach each, where that leads, what may be asked there, and where its key stands."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from curtainwall.egress.refusal import Dialect
+from curtainwall.facts import Unclear, canonical_url
+from curtainwall.model import HostFacts
+
+# One segment of a path that a client may choose: a model's name.
+_CHOSEN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method and one path; `NAME` in it stands for a model's name. A `model` endpoint answers with tokens that are counted."""
+
+    method: str
+    path: str
+    dialect: Dialect
+    model: bool = True
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Return what matches exactly this path."""
+        return re.compile(re.escape(self.path).replace("NAME", f"(?P<name>{_CHOSEN})"))
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """Where a key stands: a header, and what comes before the key in it."""
+
+    header: str
+    prefix: str = ""
+
+
+BEARER: Final = Carrier("authorization", "Bearer ")
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One provider. Clients ask for `host`; requests go to `upstream`, which is the same unless a user configured another base URL.
+
+    `keys` says where a key may stand; a token of OAuth is always a bearer. `shape` and `token_shape` are how a stand-in for each begins.
+    """
+
+    name: str
+    host: str
+    upstream: HostFacts
+    endpoints: tuple[Endpoint, ...]
+    keys: tuple[Carrier, ...] = (BEARER,)
+    shape: str = "sk-"
+    token_shape: str = ""
+    unserved: frozenset[str] = frozenset()
+    """Paths that the provider's own programs get by themselves in every turn. They are refused like all others, but that is no news."""
+
+    @property
+    def authority(self) -> str:
+        """Return the upstream as a Host header says it."""
+        host = f"[{self.upstream.host}]" if ":" in self.upstream.host else self.upstream.host
+        usual = 443 if self.upstream.secure else 80
+        return host if self.upstream.port == usual else f"{host}:{self.upstream.port}"
+
+    def at(self, base_url: str) -> "Provider":
+        """Return the same provider at another place that the user configured; it may be on this machine or its network."""
+        return replace(self, upstream=_place(base_url))
+
+
+def _place(base_url: str) -> HostFacts:
+    url = canonical_url(base_url)
+    if url.text.removeprefix(url.origin) not in {"", "/"}:
+        raise Unclear(f"`{base_url}` holds a path; name the host alone")
+    return url.facts
+
+
+def _models(start: str, dialect: Dialect) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint("GET", f"{start}/models", dialect, model=False),
+        Endpoint("GET", f"{start}/models/NAME", dialect, model=False),
+    )
+
+
+ANTHROPIC: Final = Provider(
+    name="anthropic",
+    host="api.anthropic.com",
+    upstream=_place("https://api.anthropic.com"),
+    endpoints=(
+        Endpoint("POST", "/v1/messages", Dialect.ANTHROPIC),
+        Endpoint("POST", "/v1/messages/count_tokens", Dialect.ANTHROPIC, model=False),
+        *_models("/v1", Dialect.ANTHROPIC),
+    ),
+    # The provider's newer libraries send keys as they send tokens.
+    keys=(Carrier("x-api-key"), BEARER),
+    shape="sk-ant-api03-",
+    token_shape="sk-ant-oat01-",  # noqa: S106 - how any such token begins
+    unserved=frozenset(("/api/claude_code/settings", "/api/claude_code/policy_limits")),
+)
+
+OPENAI: Final = Provider(
+    name="openai",
+    host="api.openai.com",
+    upstream=_place("https://api.openai.com"),
+    endpoints=(
+        Endpoint("POST", "/v1/responses", Dialect.RESPONSES),
+        Endpoint("POST", "/v1/chat/completions", Dialect.CHAT),
+        *_models("/v1", Dialect.CHAT),
+    ),
+    shape="sk-proj-",
+)
+
+GEMINI: Final = Provider(
+    name="gemini",
+    host="generativelanguage.googleapis.com",
+    upstream=_place("https://generativelanguage.googleapis.com"),
+    endpoints=(
+        Endpoint("POST", "/v1beta/models/NAME:generateContent", Dialect.GEMINI),
+        Endpoint("POST", "/v1beta/models/NAME:streamGenerateContent", Dialect.GEMINI),
+        Endpoint("POST", "/v1beta/models/NAME:countTokens", Dialect.GEMINI, model=False),
+        *_models("/v1beta", Dialect.GEMINI),
+    ),
+    keys=(Carrier("x-goog-api-key"),),
+    shape="AIza",
+)
+
+
+KNOWN_HOSTS: Final = frozenset(provider.host for provider in (ANTHROPIC, OPENAI, GEMINI))
+"""Hosts where models answer: never reached blindly, because a key of the agent's own would go unseen."""
+
+
+def openai_compatible(name: str, host: str, base_url: str, path: str = "/v1") -> Provider:
+    """Return a user's own provider that talks like OpenAI: clients ask for `https://HOST/PATH/…`, which leads to the base URL's host."""
+    endpoints = (
+        Endpoint("POST", f"{path}/chat/completions", Dialect.CHAT),
+        Endpoint("POST", f"{path}/responses", Dialect.RESPONSES),
+        *_models(path, Dialect.CHAT),
+    )
+    return Provider(name=name, host=host, upstream=_place(base_url), endpoints=endpoints)

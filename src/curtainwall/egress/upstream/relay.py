@@ -1,0 +1,224 @@
+"""One permitted request, its key put in, and its reply passed on as it comes: counted, searched for keys, cut where the meter says so.
+
+A reply whose client has left is read on for a moment, since providers say what it used at its end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from curtainwall.egress.headers import passable
+from curtainwall.egress.refusal import REASONS, Broke, Dialect, Reason, Refused
+from curtainwall.egress.terms import MIB, Bounds, Counted, Ended, Meter, ModelCall
+from curtainwall.egress.upstream.accounts import Accounts
+from curtainwall.egress.upstream.exchange import Exchange, Outgoing
+from curtainwall.egress.upstream.leaks import Guard
+from curtainwall.egress.upstream.pool import Upstreams
+from curtainwall.egress.upstream.providers import Provider
+from curtainwall.egress.upstream.sentinels import Keyring
+from curtainwall.egress.upstream.usage import StreamUsage, WholeUsage, asked
+from curtainwall.host import Unreachable, Wire
+
+Header = tuple[bytes, bytes]
+
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+_STATUS_LINES: Final = {status: f"HTTP/1.1 {status} {reason}".encode() for status, reason in REASONS.items()}
+_UNAUTHORISED: Final = 401
+_OK: Final = 200
+# Of a reply whose client has left; a provider that sends more than this counts by the estimate.
+_MOST_READ_ON: Final = 4 * MIB
+
+
+@dataclass(slots=True)
+class Relay:
+    """Passes one request on."""
+
+    wire: Wire
+    pool: Upstreams
+    bounds: Bounds
+    meter: Meter
+    accounts: Accounts
+    provider: Provider
+    keyring: Keyring
+
+    async def run(self, outgoing: Outgoing, dialect: Dialect, *, close: bool) -> bool:
+        """Pass on a request that asks no model; tell whether the connection can go on, raise `Refused` before a reply began."""
+        return await _Passing(self, dialect, None, close=close).run(outgoing)
+
+    async def run_call(self, outgoing: Outgoing, dialect: Dialect, call: ModelCall, release: Callable[[], None], *, close: bool) -> bool:
+        """Pass on a model call in the same way, and account for it; `release` is called when nothing of it is held any more."""
+        return await self.accounts.settle(call, _Passing(self, dialect, call, close=close), outgoing, release)
+
+
+class _Passing:
+    """The state of one request on its way."""
+
+    def __init__(self, relay: Relay, dialect: Dialect, call: ModelCall | None, *, close: bool) -> None:
+        self._relay = relay
+        self._wire = relay.wire
+        self._dialect = dialect
+        self._call = call
+        self._close = close
+        self._stream: StreamUsage | None = None
+        self._whole: WholeUsage | None = None
+        self._exchange: Exchange | None = None
+        self._read_on = 0
+        self.ended = Ended("left")
+
+    @property
+    def is_sent(self) -> bool:
+        """Tell whether the provider has the whole request."""
+        return self._exchange is not None and self._exchange.is_sent
+
+    @property
+    def counted(self) -> Counted:
+        """Return what was counted so far; what the provider was asked costs something, whether or not anybody waits for the reply."""
+        if reading := self._stream or self._whole:
+            return reading.counted
+        exchange, call = self._exchange, self._call
+        if call is None or exchange is None or not exchange.is_sent or exchange.status not in {0, _OK}:
+            return Counted()
+        return asked(call.size)
+
+    async def run(self, outgoing: Outgoing) -> bool:
+        exchange = None
+        try:
+            exchange = await self._answered(outgoing)
+            return await self._pass(exchange)
+        except Refused as refusal:
+            self.ended = Ended("broken", why=refusal.reason)
+            raise
+        finally:
+            if exchange is not None:
+                exchange.let_go()
+
+    async def _answered(self, outgoing: Outgoing) -> Exchange:
+        """Return a reply that has begun; a key that was refused is renewed once."""
+        key = await self._relay.keyring.header(outgoing.carrier)
+        exchange = await self._begun(outgoing, key)
+        if exchange.status == _UNAUTHORISED:
+            try:
+                newer = await self._relay.keyring.renew(key, outgoing.carrier)
+            except BaseException:
+                exchange.abort()
+                raise
+            if newer is not None:
+                exchange.abort()
+                exchange = await self._begun(outgoing, newer)
+        return exchange
+
+    async def _begun(self, outgoing: Outgoing, key: Header) -> Exchange:
+        relay = self._relay
+        try:
+            wire = await relay.pool.take(relay.provider.upstream)
+        except Unreachable as fault:
+            raise Refused(502, str(fault)) from None
+        self._exchange = exchange = Exchange(relay.pool, relay.provider.upstream, wire, relay.bounds.silence)
+        try:
+            await exchange.start(outgoing, key)
+        except Broke as fault:
+            exchange.abort()
+            raise Refused(502, str(fault)) from None
+        except BaseException:
+            exchange.abort()
+            raise
+        return exchange
+
+    async def _pass(self, exchange: Exchange) -> bool:
+        status, guard = exchange.status, Guard(self._relay.keyring.secrets)
+        self.ended = Ended("left", status)
+        told = exchange.told
+        if told.get(b"content-encoding", b"identity").lower() != b"identity":
+            exchange.abort()
+            raise Refused(502, "the provider answered in an encoding that was not asked for")
+        is_stream = told.get(b"content-type", b"").lower().startswith(b"text/event-stream")
+        if self._call is not None and status == _OK:
+            # Not a method of ours: that would hold us, and what was counted, until somebody looks for circles.
+            tell = partial(self._relay.meter.counts, self._call)
+            if is_stream:
+                self._stream = StreamUsage(self._dialect, self._call.size, tell)
+            else:
+                self._whole = WholeUsage(self._dialect, self._call.size, tell)
+        waiting = self._head(exchange, guard)
+        if not exchange.has_begun:
+            self._wire.write(waiting)
+            waiting = b""
+        try:
+            while data := await exchange.read():
+                going = data if self._stream is None else data[: self._stream.feed(data)]
+                if self._whole is not None:
+                    self._whole.feed(data)
+                content = guard.feed(going)
+                if self._stream is not None and self._stream.stopped is not None:
+                    return self._stop(exchange, waiting, content + guard.rest(), self._stream.stopped)
+                self._wire.write(waiting + _framed(content, exchange.length))
+                waiting = b""
+                if self._wire.is_lost:
+                    self._read_on += len(data)
+                    if self._read_on > _MOST_READ_ON:
+                        return False
+                await self._keep_pace()
+        except Broke as fault:
+            self.ended = Ended("broken", status, str(fault))
+            return self._broke(exchange, waiting, guard.rest(), str(fault), is_stream=is_stream)
+        self._wire.write(waiting + _framed(guard.rest(), exchange.length) + (_LAST_CHUNK if exchange.length is None else b""))
+        if self._whole is not None:
+            self._whole.finish()
+        self.ended = Ended("refused" if status >= 400 else "left" if self._wire.is_lost else "done", status)
+        await self._keep_pace()
+        return not self._close
+
+    async def _keep_pace(self) -> None:
+        """Wait until the client takes more; one that takes nothing for too long is hung up on."""
+        if self._wire.keeps_up or self._wire.is_lost:
+            return
+        try:
+            await self._wire.drain(self._relay.bounds.stalled)
+        except (OSError, TimeoutError):
+            self._wire.abort()
+
+    def _head(self, exchange: Exchange, guard: Guard) -> bytes:
+        passing = guard.headers(passable(exchange.headers, exchange.told))
+        lines = [_STATUS_LINES.get(exchange.status) or b"HTTP/1.1 %d Said" % exchange.status, *map(b": ".join, passing)]
+        lines.append(b"transfer-encoding: chunked" if exchange.length is None else b"content-length: %d" % exchange.length)
+        if self._close:
+            lines.append(b"connection: close")
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    def _stop(self, exchange: Exchange, waiting: bytes, content: bytes, why: str) -> bool:
+        """End the stream as the provider would end it on an error, and hang up on the provider."""
+        exchange.abort()
+        self.ended = Ended("stopped", exchange.status, why)
+        if exchange.length is not None:
+            self._wire.abort()
+            return False
+        self._wire.write(waiting + _framed(content + Reason(403, why).event(self._dialect), None) + _LAST_CHUNK)
+        return not self._close
+
+    def _broke(self, exchange: Exchange, waiting: bytes, rest: bytes, why: str, *, is_stream: bool) -> bool:
+        """Tell the client that there is no more to come: in a stream as an event, otherwise by hanging up in the middle."""
+        if not is_stream or exchange.length is not None:
+            self._wire.abort()
+            return False
+        torn = b"" if self._stream is None or self._stream.is_between_events else b"\n\n"
+        self._wire.write(waiting + _framed(rest + torn + Reason(502, why).event(self._dialect), None) + _LAST_CHUNK)
+        return not self._close
+
+
+def _framed(content: bytes, length: int | None) -> bytes:
+    if length is not None or not content:
+        return content
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+async def linger(wire: Wire, seconds: float) -> None:
+    """Read on for a moment, so that a client that is still sending gets to see its answer, then close."""
+    try:
+        async with asyncio.timeout(seconds):
+            while await wire.read():
+                pass
+    except TimeoutError:
+        wire.abort()
+    wire.finish()

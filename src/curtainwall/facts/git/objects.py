@@ -1,0 +1,256 @@
+"""Commits and directories as a repository keeps them, loose or packed, each checked against its own id. Runs no git.
+
+Whoever owns the repository chose these bytes. What does not hash to the id that it was asked for by is not there.
+"""
+
+import hashlib
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import BinaryIO, Final, Self
+
+from curtainwall.facts.git.config import open_no_link, read_bytes
+from curtainwall.facts.refusal import Unclear
+
+_MAX_COMMIT: Final = 1 << 18
+_MAX_PACKS: Final = 256
+_DEEPEST: Final = 50
+_LONGEST_NUMBER: Final = 10
+# About a second's worth, counted in letters of a difference; a look into an index, or an object, costs as much as several.
+_ALLOWED: Final = 4_000_000
+_A_LOOK, _AN_OBJECT = 4, 300
+_INDEX_START: Final = b"\xfftOc\x00\x00\x00\x02"
+_DELTA_BY_OFFSET, _DELTA_BY_ID = 6, 7
+_KINDS: Final = {b"commit": 1, b"tree": 2}
+_DIRECTORY: Final = b"40000"
+_ID_BYTES: Final = 20
+_ID: Final = re.compile(rb"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a commit says of itself: the ones before it, when it was made, the first line of its message, and its directory."""
+
+    parents: tuple[str, ...]
+    when: int
+    title: str
+    tree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a directory says of one name in it."""
+
+    id: str
+    is_directory: bool
+
+
+class _TooMuchError(Exception):
+    """Whoever wrote these bytes wants us to be busy with them."""
+
+
+class _Allowance:
+    """How much more is looked at, of everything together: many packs, each of them in bounds, would take as long as one without any.
+
+    What is left depends on the bytes alone and on no clock, so that a push means the same each time it is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._left = _ALLOWED
+
+    def spend(self, amount: int) -> None:
+        self._left -= amount
+        if self._left < 0:
+            raise _TooMuchError
+
+
+class Commits:
+    """The commits of one repository, while they are looked at; where that takes too long, the rest counts as not there."""
+
+    def __init__(self, directory: str) -> None:
+        self._objects = os.path.join(directory, "objects")
+        self._allowance = _Allowance()
+        self._packs: list[_Pack] | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def find(self, id_: str) -> Commit | None:
+        """Return a commit, or None where it is not there whole."""
+        found = self._whole(id_, b"commit")
+        return None if found is None else _read_commit(found)
+
+    def directory(self, id_: str) -> Mapping[str, Listed] | None:
+        """Return what a directory holds, or None where it is not there whole, or too much was looked at already."""
+        found = self._whole(id_, b"tree")
+        return None if found is None else _read_tree(found)
+
+    def _whole(self, id_: str, kind: bytes) -> bytes | None:
+        with suppress(_TooMuchError):
+            if kind == b"tree":
+                # Whoever walks through commits counts them; of directories a single commit can have any number.
+                self._allowance.spend(_AN_OBJECT)
+            for found in self._spellings(id_, _KINDS[kind]):
+                if hashlib.sha1(b"%b %d\x00%b" % (kind, len(found), found), usedforsecurity=False).hexdigest() == id_:
+                    return found
+        return None
+
+    def _spellings(self, id_: str, kind: int) -> Iterator[bytes]:
+        with suppress(OSError, Unclear, zlib.error):
+            loose = _inflated(read_bytes(os.path.join(self._objects, id_[:2], id_[2:]), _MAX_COMMIT))
+            yield loose.partition(b"\x00")[2]
+        for pack in self._all_packs():
+            # A place beyond all files is too big a number for the kernel.
+            with suppress(OSError, OverflowError, IndexError, struct.error, zlib.error):
+                yield from pack.find(bytes.fromhex(id_), kind)
+
+    def _all_packs(self) -> "list[_Pack]":
+        if self._packs is None:
+            self._packs = []
+            with suppress(OSError):
+                folder = os.path.join(self._objects, "pack")
+                names = [name.removesuffix(".idx") for name in sorted(os.listdir(folder)) if name.endswith(".idx")]
+                for name in names[:_MAX_PACKS]:
+                    with suppress(OSError):
+                        index, pack = (self._opened(os.path.join(folder, name + kind)) for kind in (".idx", ".pack"))
+                        self._packs.append(_Pack(index, pack, self._allowance))
+        return self._packs
+
+    def _opened(self, path: str) -> BinaryIO:
+        return self._open.enter_context(open(path, "rb", opener=open_no_link, buffering=0))
+
+
+class _Pack:
+    """One pack and its index, of git's second version, which all have had since 2008."""
+
+    def __init__(self, index: BinaryIO, pack: BinaryIO, allowance: _Allowance) -> None:
+        self._index, self._pack = index.fileno(), pack.fileno()
+        self._allowance = allowance
+
+    def find(self, id_: bytes, kind: int, depth: int = 0) -> Iterator[bytes]:
+        self._allowance.spend(_A_LOOK)
+        if os.pread(self._index, 8, 0) != _INDEX_START:
+            return
+        low = self._number(8 + 4 * (id_[0] - 1)) if id_[0] else 0
+        high, every = self._number(8 + 4 * id_[0]), self._number(8 + 4 * 255)
+        ids = 8 + 4 * 256
+        while low < high:
+            self._allowance.spend(_A_LOOK)
+            middle = (low + high) // 2
+            here = os.pread(self._index, _ID_BYTES, ids + _ID_BYTES * middle)
+            if here == id_:
+                place = self._number(ids + (_ID_BYTES + 4) * every + 4 * middle)
+                if place >> 31:
+                    far = ids + (_ID_BYTES + 8) * every + 8 * (place & 0x7FFFFFFF)
+                    (place,) = struct.unpack(">Q", os.pread(self._index, 8, far))
+                yield self._object(place, kind, depth)
+                return
+            low, high = (middle + 1, high) if here < id_ else (low, middle)
+
+    def _number(self, at: int) -> int:
+        (found,) = struct.unpack(">I", os.pread(self._index, 4, at))
+        return found
+
+    def _object(self, at: int, wanted: int, depth: int) -> bytes:
+        """Return the object at a place in the pack; raise where there is none of that kind."""
+        self._allowance.spend(_AN_OBJECT)
+        data = os.pread(self._pack, _MAX_COMMIT, at)
+        kind, used = data[0] >> 4 & 7, 1
+        while data[used - 1] & 0x80 and used < _LONGEST_NUMBER:
+            used += 1
+        if kind == wanted:
+            return self._inflated(data[used:])
+        if kind not in (_DELTA_BY_OFFSET, _DELTA_BY_ID) or depth == _DEEPEST:
+            raise IndexError
+        if kind == _DELTA_BY_OFFSET:
+            back = data[used] & 0x7F
+            while data[used] & 0x80 and back <= at:
+                used += 1
+                back = (back + 1) << 7 | data[used] & 0x7F
+            used += 1
+            if not 0 < back <= at:
+                raise IndexError
+            base = self._object(at - back, wanted, depth + 1)
+        else:
+            base = next(self.find(data[used : used + _ID_BYTES], wanted, depth + 1), b"")
+            used += _ID_BYTES
+        delta = self._inflated(data[used:])
+        self._allowance.spend(len(delta))
+        return _patched(base, delta)
+
+    def _inflated(self, data: bytes) -> bytes:
+        out = _inflated(data)
+        self._allowance.spend(len(out) // 100)
+        return out
+
+
+def _inflated(data: bytes) -> bytes:
+    found = zlib.decompressobj()
+    out = found.decompress(data, _MAX_COMMIT)
+    if not found.eof:
+        raise zlib.error
+    return out
+
+
+def _patched(base: bytes, delta: bytes) -> bytes:
+    """Apply git's kind of difference."""
+    at = 0
+    for _ in range(2):
+        while delta[at] & 0x80:
+            at += 1
+        at += 1
+    out = bytearray()
+    while at < len(delta):
+        word, at = delta[at], at + 1
+        if not word & 0x80:
+            out += delta[at : at + word]
+            at += word
+            continue
+        numbers = [0, 0]
+        for bit in range(7):
+            if word >> bit & 1:
+                numbers[bit // 4] |= delta[at] << 8 * (bit % 4)
+                at += 1
+        out += base[numbers[0] : numbers[0] + (numbers[1] or 0x10000)]
+        if len(out) > _MAX_COMMIT:
+            raise IndexError
+    return bytes(out)
+
+
+def _read_commit(data: bytes) -> Commit | None:
+    head, _, message = data.partition(b"\n\n")
+    parents: list[str] = []
+    when, tree = 0, ""
+    for line in head.split(b"\n"):
+        word, _, rest = line.partition(b" ")
+        if word == b"parent":
+            if not _ID.fullmatch(rest):
+                return None
+            parents.append(rest.decode())
+        elif word == b"tree":
+            tree = rest.decode(errors="replace")
+        elif word == b"committer":
+            told = rest.rsplit(b" ", 2)[-2:-1]
+            when = int(told[0]) if told and told[0].isdigit() and len(told[0]) < 19 else 0
+    return Commit(tuple(parents), when, message.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace").strip(), tree)
+
+
+def _read_tree(data: bytes) -> Mapping[str, Listed] | None:
+    listed: dict[str, Listed] = {}
+    at = 0
+    while at < len(data):
+        end = data.find(b"\x00", at)
+        mode, _, name = data[at:end].partition(b" ")
+        at = end + 1 + _ID_BYTES
+        if end < 0 or at > len(data):
+            return None
+        listed[name.decode(errors="backslashreplace")] = Listed(data[end + 1 : at].hex(), mode == _DIRECTORY)
+    return listed

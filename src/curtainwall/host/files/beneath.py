@@ -1,0 +1,273 @@
+"""Files and directories reached by descriptor along a canonical path, with no link followed anywhere on the way.
+
+A canonical path was judged with all its links resolved. Whoever puts a link into it afterwards gets an error, not another file.
+"""
+
+import ctypes
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from curtainwall.host.files.ownership import give, owner_of
+
+_OPENAT2: Final = 437  # the same number on every architecture
+_RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276}.get(os.uname().machine)
+_NO_REPLACE: Final = 1
+# RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
+_RESOLVE: Final = 0x02 | 0x04 | 0x08
+_WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MISSING_CALL: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL})
+_TRIES: Final = 16
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class LinkInTheWay(OSError):
+    """A link stands where none stood when the path was judged."""
+
+
+def open_beneath(path: str, flags: int, *, by_walking: bool = False) -> int:
+    """Return a descriptor for a canonical path; raise `LinkInTheWay` where any component is a link."""
+    names = _components(path)
+    if not by_walking:
+        opened = _openat2("/".join(names) or ".", flags | os.O_CLOEXEC)
+        if opened is not None:
+            return opened
+    return _walk(names, flags | os.O_CLOEXEC)
+
+
+@contextmanager
+def open_directory_above(path: str) -> Generator[tuple[int, str]]:
+    """Give a descriptor of the directory that holds a canonical path's last component, and that component's name."""
+    above, _, name = path.rpartition("/")
+    if not name:
+        raise IsADirectoryError(errno.EISDIR, "the root directory is in no other", path)
+    directory = open_beneath(above or "/", _DIRECTORY)
+    try:
+        yield directory, name
+    finally:
+        os.close(directory)
+
+
+def replace_file(path: str, content: bytes, *, only_new: bool = False) -> None:
+    """Write a file so that every reader sees the old content or the new one, and a crash leaves one of them; the mode is kept."""
+    with open_directory_above(path) as (directory, name):
+        old = _regular_or_missing(directory, name, path)
+        if old is not None and only_new:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        if old is not None and not os.access(name, os.W_OK, dir_fd=directory):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        draft = f".{name[:40]}.{secrets.token_hex(8)}.draft"
+        made = os.open(
+            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666 if old is None else 0o600, dir_fd=directory
+        )
+        try:
+            with open(made, "wb") as file:
+                file.write(content)
+                file.flush()
+                if old is not None:
+                    _keep_owner_and_mode(made, old)
+                else:
+                    give(made, owner_of(directory))
+                os.fsync(made)
+            if only_new:
+                rename_if_free(directory, draft, directory, name)
+            else:
+                os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=directory)
+            raise
+        os.fsync(directory)
+
+
+def make_directories(path: str) -> bool:
+    """Make a directory and those above it that are missing; say whether anything was made."""
+    here = os.open("/", _WALK)
+    made = False
+    try:
+        for name in _components(path):
+            is_new = False
+            try:
+                os.mkdir(name, 0o777, dir_fd=here)
+                made = is_new = True
+            except FileExistsError:
+                pass
+            except PermissionError:
+                # A directory that may not be written to may still hold the next one.
+                if not is_there(here, name):
+                    raise
+            except OSError as fault:
+                if fault.errno != errno.EROFS or not is_there(here, name):
+                    raise
+            onward = _step(here, name, path)
+            if is_new:
+                _give_directory(onward, here)
+            os.close(here)
+            here = onward
+    finally:
+        os.close(here)
+    return made
+
+
+def delete_entry(path: str) -> None:
+    """Delete a file, or a link itself; never a directory."""
+    with open_directory_above(path) as (directory, name):
+        if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        os.unlink(name, dir_fd=directory)
+        os.fsync(directory)
+
+
+def move_entry(source: str, destination: str) -> None:
+    """Rename a file, link or directory to where nothing is yet; raise `FileExistsError` where something is."""
+    with open_directory_above(source) as (old, old_name), open_directory_above(destination) as (new, new_name):
+        rename_if_free(old, old_name, new, new_name)
+        os.fsync(new)
+        os.fsync(old)
+
+
+def _components(path: str) -> list[str]:
+    names = path.split("/")[1:]
+    if path == "/":
+        return []
+    if not path.startswith("/") or any(name in {"", ".", ".."} for name in names) or "\0" in path:
+        raise ValueError(f"`{path[:120]!a}` is not canonical")
+    return names
+
+
+def _openat2(relative: str, flags: int) -> int | None:
+    """Return a descriptor, or None where the kernel (or a filter around us) does not have the call."""
+    how = b"".join(word.to_bytes(8, sys.byteorder) for word in (flags, 0, _RESOLVE))
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(_TRIES):
+            opened = _libc.syscall(
+                ctypes.c_long(_OPENAT2),
+                ctypes.c_int(root),
+                ctypes.c_char_p(os.fsencode(relative)),
+                ctypes.c_char_p(how),
+                ctypes.c_size_t(24),
+            )
+            if opened >= 0:
+                return int(opened)
+            fault = ctypes.get_errno()
+            # The kernel says "again" when something on the way was renamed while it looked.
+            if fault not in {errno.EAGAIN, errno.EINTR}:
+                break
+        else:
+            raise LinkInTheWay(errno.EAGAIN, "the path keeps changing", f"/{relative}")
+    finally:
+        os.close(root)
+    if fault in _MISSING_CALL:
+        return None
+    if fault in {errno.ELOOP, errno.EXDEV}:
+        raise LinkInTheWay(fault, "a link stands in the way", f"/{relative}")
+    raise OSError(fault, os.strerror(fault), f"/{relative}")
+
+
+def _walk(names: list[str], flags: int) -> int:
+    path = "/" + "/".join(names)
+    if not names:
+        return os.open("/", flags)
+    here = os.open("/", _WALK)
+    try:
+        for name in names[:-1]:
+            onward = _step(here, name, path)
+            os.close(here)
+            here = onward
+        try:
+            opened = os.open(names[-1], flags | os.O_NOFOLLOW, dir_fd=here)
+        except OSError as fault:
+            if fault.errno == errno.ELOOP or _is_link(here, names[-1]):
+                raise LinkInTheWay(errno.ELOOP, "a link stands in the way", path) from None
+            raise
+        # With O_PATH the kernel hands out the link itself.
+        if stat.S_ISLNK(os.fstat(opened).st_mode):
+            os.close(opened)
+            raise LinkInTheWay(errno.ELOOP, "a link stands in the way", path)
+        return opened
+    finally:
+        os.close(here)
+
+
+def _step(here: int, name: str, path: str) -> int:
+    try:
+        return os.open(name, _WALK, dir_fd=here)
+    except NotADirectoryError:
+        if _is_link(here, name):
+            raise LinkInTheWay(errno.ELOOP, "a link stands in the way", path) from None
+        raise
+
+
+def _is_link(directory: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def is_there(directory: int, name: str) -> bool:
+    """Tell whether a directory has an entry of this name, a link that leads nowhere included."""
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _regular_or_missing(directory: int, name: str, path: str) -> os.stat_result | None:
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        raise LinkInTheWay(errno.ELOOP, "a link stands in the way", path)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return found
+
+
+def _give_directory(made: int, above: int) -> None:
+    owner = owner_of(above)
+    if owner is None:
+        return
+    opened = os.open(".", _DIRECTORY, dir_fd=made)
+    try:
+        # Whoever owns the directory above may have put another one there meanwhile.
+        if os.fstat(opened).st_uid == 0:
+            give(opened, owner)
+    finally:
+        os.close(opened)
+
+
+def _keep_owner_and_mode(made: int, old: os.stat_result) -> None:
+    if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):
+            os.fchown(made, old.st_uid, old.st_gid)
+    os.fchmod(made, old.st_mode & 0o777)
+
+
+def rename_if_free(old: int, old_name: str, new: int, new_name: str) -> None:
+    """Rename an entry of a directory to a name that nothing has yet; raise `FileExistsError` where something has it."""
+    if _RENAMEAT2 is not None:
+        done = _libc.syscall(
+            ctypes.c_long(_RENAMEAT2), ctypes.c_int(old), ctypes.c_char_p(os.fsencode(old_name)), ctypes.c_int(new),
+            ctypes.c_char_p(os.fsencode(new_name)), ctypes.c_uint(_NO_REPLACE),
+        )  # fmt: skip
+        if done == 0:
+            return
+        fault = ctypes.get_errno()
+        if fault not in {errno.ENOSYS, errno.EINVAL}:
+            raise OSError(fault, os.strerror(fault), old_name, None, new_name)
+    if is_there(new, new_name):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name)
+    os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)

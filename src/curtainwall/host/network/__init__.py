@@ -1,0 +1,1 @@
+"""Connections: to judged hosts, over Unix sockets, with TLS or without."""

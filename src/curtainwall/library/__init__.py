@@ -1,0 +1,1 @@
+"""The Python interface: sessions and teams in the hands of a program."""

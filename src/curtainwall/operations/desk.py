@@ -1,0 +1,159 @@
+"""The desk: what every channel can do with sessions, and how they look from there."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from curtainwall.model import (
+    AnyCommand,
+    AnyEvent,
+    ChangeModel,
+    CommandRefused,
+    Explaining,
+    GrantId,
+    Opened,
+    Opening,
+    RevokeGrant,
+    SendMessage,
+    SessionId,
+    SessionQuery,
+    SessionRow,
+    SessionView,
+    Who,
+    project_stream,
+    session_stream,
+)
+from curtainwall.operations.explanations import Explanations
+from curtainwall.operations.fork import fork
+from curtainwall.operations.human_words import Incoming
+from curtainwall.operations.open import Wanted, open_new, reset
+from curtainwall.operations.sessions import Sessions
+from curtainwall.operations.views import view_of
+from curtainwall.session import SessionState, lift, see_name
+
+Attend = Callable[[SessionId], None]
+"""Lets this process look after a session's agent."""
+
+Explained = Literal["rules", "why", "skills", "memory"]
+
+Explain = Callable[[SessionId, Explained, str], str]
+"""Puts rules, a verdict, skills or notes of a session into words."""
+
+_PAGE = 500
+
+
+class AgentChecks(Protocol):
+    """Whether agents can work here; each check raises, with what to do."""
+
+    def see_model(self, agent: str, model: str) -> None:
+        """Raise where an agent of this name cannot use a model of this name."""
+        ...
+
+    async def see_that_it_can(self, agent: str) -> None:
+        """Raise where an agent of this name could not work here; nothing is started."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """What channels of this process get besides the sessions themselves."""
+
+    incoming: Incoming
+    agents: AgentChecks
+    attend: Attend
+    explain: Explain
+    usual: Wanted
+    """What a new session is where nobody says otherwise."""
+    threshold: float | None
+    """How full the context gets before it is compacted, where the session does not say."""
+
+
+class HouseDesk:
+    """The desk of one process, for every channel in it."""
+
+    def __init__(self, sessions: Sessions, surface: Surface) -> None:
+        self._sessions = sessions
+        self._incoming, self._agents, self._attend = surface.incoming, surface.agents, surface.attend
+        self._explain = surface.explain
+        self._wanted = surface.usual
+        self._threshold = surface.threshold
+        self.explanations: Explaining = Explanations(sessions)
+
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
+        """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
+        if key is not None and self._sessions.store.inbox.outcome(session_stream(session), key) is not None:
+            # It was decided before, and hooks have heard it then.
+            return await self._sessions.house.send(session, command, key)
+        if isinstance(command, RevokeGrant) and not _stands(self._state(session), command.grant):
+            await self._sessions.house.revoke(command.grant, command.by)
+            return self._sessions.house.feed.head(session_stream(session))
+        command = self._incoming.masked(command)
+        if isinstance(command, SendMessage) and command.role == "human":
+            await self._incoming.pass_hooks(session, self._state(session).place, command.text, key)
+        if isinstance(command, ChangeModel):
+            # A name that leads nowhere is refused here, or every turn from now on would fail.
+            self._agents.see_model(self._sessions.names.of(session), command.model)
+        return await self._sessions.house.send(session, command, key)
+
+    def view(self, session: SessionId) -> SessionView:
+        """Return the session as it is now; raise `NotFound`."""
+        state = self._state(session)
+        stream = project_stream(state.workspace.path)
+        for_project = tuple(row.grant for row in self._sessions.store.index.grants(of=stream))
+        return view_of(state, self._told_in(session), self._threshold, for_project)
+
+    def _told_in(self, session: SessionId) -> Iterator[AnyEvent]:
+        """Go back through a log, as far as whoever wants to know goes."""
+        log, stream = self._sessions.store.log, session_stream(session)
+        end = log.head(stream)
+        while end > 0:
+            begin = max(end - _PAGE, 0)
+            yield from map(lift, reversed(log.read(stream, begin, end - begin)))
+            end = begin
+
+    def find(self, query: SessionQuery) -> Sequence[SessionRow]:
+        """Return sessions, newest first."""
+        return self._sessions.store.index.sessions(query)
+
+    async def open(self, wish: Opening, by: Who) -> Opened:
+        """Open a session, and let its agent work here."""
+        opened = await self._open(wish, by)
+        self._attend(opened.session)
+        return opened
+
+    async def begin(self, wanted: Wanted, by: Who) -> Opened:
+        """Open a session that is just so, and let its agent work here; what its agent lacks is said before anything is opened."""
+        self._agents.see_model(wanted.agent, wanted.model)
+        await self._agents.see_that_it_can(wanted.agent)
+        session = await open_new(self._sessions, wanted, by)
+        self._attend(session)
+        return Opened(session=session)
+
+    @property
+    def usual(self) -> Wanted:
+        """What a new session is where nobody says otherwise."""
+        return self._wanted
+
+    def explain(self, session: SessionId, what: Explained, about: str = "") -> str:
+        """Return in words which rules are in force, why a call was judged as it was, or what skills and notes there are."""
+        return self._explain(session, what, about)
+
+    async def _open(self, wish: Opening, by: Who) -> Opened:
+        see_name(wish.name)
+        if wish.how == "new":
+            return Opened(session=await open_new(self._sessions, replace(self._wanted, name=wish.name), by))
+        if wish.of is None:
+            raise CommandRefused(f"say which session to {wish.how}")
+        if wish.how == "reset":
+            return Opened(session=await reset(self._sessions, wish.of, by, wish.name), notes=("grants and credentials stay behind",))
+        made = await fork(self._sessions, wish.of, by, wish.name)
+        shared = f"both sessions work in the same project `{made.workspace}`; what one changes, the other sees"
+        return Opened(session=made.session, notes=() if made.copied is not None else (shared,))
+
+    def _state(self, session: SessionId) -> SessionState:
+        return self._sessions.state(session)
+
+
+def _stands(state: SessionState, grant: GrantId) -> bool:
+    """Tell whether a session has this standing answer, or answers of this plan."""
+    return any(grant in (each.id, each.plan) for each in state.grants.values())

@@ -1,0 +1,148 @@
+"""A session as its events tell it to someone who only listens: what runs, what waits, what was changed."""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from curtainwall.model import (
+    BUILTIN_AGENT,
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalEvent,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    BudgetEvent,
+    BudgetExhausted,
+    BudgetKind,
+    BudgetRaised,
+    BudgetWarned,
+    CallDenied,
+    CallDropped,
+    CallEvent,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    Group,
+    HistoryInherited,
+    InterruptAsked,
+    Label,
+    LabelsAdded,
+    LifeEvent,
+    MessageAccepted,
+    MessageEvent,
+    MessageId,
+    MessageWithdrawn,
+    ModeChanged,
+    ModelChanged,
+    PendingAsk,
+    RouteAdded,
+    RouteRemoved,
+    RuleDisabled,
+    RuleEnabled,
+    SessionClosed,
+    SessionOpened,
+    SessionReady,
+    SessionRenamed,
+    SettingEvent,
+    SpendingCounted,
+    Subject,
+    TurnEnded,
+    TurnEvent,
+    TurnResumed,
+    TurnStarted,
+    WorkTimed,
+)
+from curtainwall.operations.changes import Change, changes_of
+from curtainwall.session.open_work import OpenApproval, OpenWork, pending_ask, take
+
+TaleEvent = LifeEvent | SettingEvent | MessageEvent | TurnEvent | CallEvent | ApprovalEvent | BudgetEvent
+"""The groups of events that a screen needs besides what the agent says."""
+
+_TALE = Group[TaleEvent](TaleEvent)
+
+
+@dataclass
+class Tale(OpenWork):
+    """What the events so far amount to. It serves the screen alone; nobody decides by it."""
+
+    workspace: str = ""
+    holds_calls: bool = False
+    """Its agent does not park where a human is asked: the call stays open, and the agent waits for it."""
+    queue: dict[MessageId, MessageAccepted] = field(default_factory=dict[MessageId, MessageAccepted])
+    asks: dict[ApprovalId, PendingAsk] = field(default_factory=dict[ApprovalId, PendingAsk])
+    exhausted: set[BudgetKind] = field(default_factory=set[BudgetKind])
+    labels: set[Label] = field(default_factory=set[Label])
+    changes: dict[Change, None] = field(default_factory=dict[Change, None])
+
+    @property
+    def running(self) -> dict[CallId, Subject]:
+        """The calls that may be running, in the order of their permits."""
+        return {call: self.calls[call].subject for call in self.permitted if call in self.calls}
+
+    @property
+    def short_of(self) -> tuple[BudgetKind, ...]:
+        """The budgets that are used up, where nothing will happen until a human allows more."""
+        is_stuck = self.turn_waits or (self.turn is None and bool(self.queue))
+        return tuple(sorted(self.exhausted)) if is_stuck else ()
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether nothing will happen until a human answers or allows more."""
+        if self.short_of:
+            return True
+        if self.works and self.holds_calls:
+            return any(map(self.is_asked, self.calls)) and not self.running
+        return self.turn_waits and bool(self.parked_on) and all(map(self.is_asked, self.parked_on))
+
+    def take(self, event: AnyEvent) -> None:
+        """Go on by one event."""
+        if _TALE.holds(event):
+            self._tell(event)
+        take(self, event)
+
+    def _tell(self, event: TaleEvent) -> None:
+        """Take in what is more than open work; `event` is still ahead of that."""
+        match event:
+            case SessionOpened():
+                self.workspace, self.holds_calls = event.workspace.path, event.agent != BUILTIN_AGENT
+            case MessageAccepted():
+                if event.role == "human":
+                    self.queue[event.message] = event
+            case MessageWithdrawn():
+                self.queue.pop(event.message, None)
+            case TurnStarted():
+                self.changes.clear()
+                for message in event.messages:
+                    self.queue.pop(message, None)
+            case BudgetExhausted():
+                self.exhausted.add(event.kind)
+            case BudgetRaised():
+                self.exhausted.discard(event.kind)
+            case LabelsAdded() | CallPermitted():
+                self.labels.update(source.label for source in event.labels)
+            case CallFinished():
+                subject = self.subject_of(event.call)
+                if event.ok and subject is not None:
+                    self.changes.update(dict.fromkeys(changes_of(subject)))
+            case ApprovalAsked():
+                subject = self.subject_of(event.call)
+                if subject is not None:
+                    self.asks[event.approval] = pending_ask(OpenApproval(event, (event.call,)), subject)
+            case ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
+                self.asks.pop(event.approval, None)
+            case TurnResumed() | TurnEnded() | InterruptAsked():
+                pass
+            case CallRequested() | CallDenied() | CallLost() | CallDropped() | ApprovalJoined():
+                pass
+            case SessionReady() | HistoryInherited() | SessionRenamed() | SessionClosed():
+                pass
+            case ModeChanged() | ModelChanged() | RuleDisabled() | RuleEnabled() | RouteAdded() | RouteRemoved():
+                pass
+            case BudgetWarned() | SpendingCounted() | WorkTimed():
+                pass
+            case _:
+                assert_never(event)

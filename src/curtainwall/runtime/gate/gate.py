@@ -1,0 +1,392 @@
+"""The one way out: every subject walks the same ten steps, in this order.
+
+The tools know whether there is such a tool (1), whether the arguments fit (2) and what they mean (3). Hooks come before the call (4). The
+session decides by policy (5), breaker (6) and whatever answers already stands, or has somebody asked (7). After a wait everything is looked
+at again (8). The permit is durable before the call runs (9); its outcome is logged, and hooks hear of it (10).
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import assert_never, cast
+
+from pydantic import JsonValue
+
+from curtainwall.model import (
+    LEFT,
+    SET_WORKING_DIR,
+    SYSTEM,
+    Answer,
+    AnswerApproval,
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalEvent,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    Approver,
+    BadCall,
+    CallDenied,
+    CallDropped,
+    CallEvent,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequest,
+    CallRequested,
+    CommandRefused,
+    CountDenials,
+    CurtainwallError,
+    DropCall,
+    Effect,
+    FinishCall,
+    HookReply,
+    Hooks,
+    NotFound,
+    OverBudget,
+    Payload,
+    PeerMessageSent,
+    Place,
+    Prepared,
+    ProceedCall,
+    ProgramNeeded,
+    RequestCall,
+    Save,
+    SessionId,
+    Subject,
+    ToolEffect,
+    ToolHost,
+    ToolResult,
+    TryLater,
+    TurnId,
+    Verdict,
+    Who,
+    denial,
+    stricter,
+)
+from curtainwall.runtime.gate.human_words import human_words
+from curtainwall.runtime.gate.modes import within_mode
+from curtainwall.runtime.gate.orphans import Orphans
+from curtainwall.runtime.gate.outcomes import finish_call, record_outcome, write_outcome
+from curtainwall.runtime.gate.preparation import Preparing
+from curtainwall.runtime.gate.refusals import refusal
+from curtainwall.runtime.gate.under_way import UnderWay
+from curtainwall.runtime.gate.waits import Waiting
+from curtainwall.runtime.no_hooks import NoHooks
+from curtainwall.runtime.sessions.actor import Actor
+from curtainwall.runtime.sessions.house import House
+from curtainwall.session import OpenCall, Standing
+
+_LOG = logging.getLogger(__name__)
+_COUNT_EVERY = 100
+_KNOWN_WITHIN = 10.0
+_NOT_IN_LOG = "the log does not keep a value in it that looks like a secret; make the same call again, and the answer counts for it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """One call on its way through the gate."""
+
+    call: CallId
+    tool: str
+    arguments: JsonValue
+    turn: TurnId | None
+    place: Place
+    save: Save | None = None
+    by_house: bool = False
+    server: str = ""
+    unclear: str = ""
+
+
+class SessionGate:
+    """The gate for the sessions of one house."""
+
+    def __init__(self, house: House, tools: ToolHost, hooks: Hooks | None = None, approver: Approver | None = None) -> None:
+        self._house = house
+        self._tools = tools
+        self._preparing = Preparing(tools)
+        self._hooks = hooks or NoHooks()
+        self._approver = approver
+        self._orphans = Orphans(house)
+        self._waiting = Waiting(house)
+        self._under_way = UnderWay()
+
+    async def finish(self, within: float) -> None:
+        """Let no call begin any more, and those that run come to their end if they do so in time."""
+        await self._under_way.finish(within)
+
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+        """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
+        async with self._under_way, self._house.hold(session) as actor:
+            place = actor.state.place
+            wish = _Wish(
+                request.call or CallId(self._house.mint()),
+                request.tool,
+                request.arguments,
+                request.turn,
+                place,
+                save,
+                request.by_house,
+                request.server,
+                request.unclear,
+            )
+            try:
+                return await self._walk(actor, wish, wait=wait)
+            except OverBudget as spent:
+                self._count(actor)
+                return Answer(call=wish.call, verdict=denial("call-budget", str(spent)))
+
+    async def take_up(self, session: SessionId) -> Sequence[Answer]:
+        """Go on with the calls that were answered while nobody was there to run them."""
+        answers: list[Answer] = []
+        async with self._under_way, self._house.hold(session) as actor:
+            # Whoever wants this has seen the answer in the log, where it is a moment before it is here.
+            try:
+                async with asyncio.timeout(_KNOWN_WITHIN):
+                    await actor.catch_up(self._house.stores.log.head(actor.stream))
+            except TimeoutError:
+                raise TryLater(f"session `{session}` does not know its own log; try again") from None
+            place = actor.state.place
+            for call, open_ in tuple(actor.state.calls.items()):
+                if open_.standing is Standing.ANSWERED:
+                    wish = _wish_again(call, open_, place)
+                    kept = await self._keep_answer(actor, call) if open_.subject.masked else None
+                    answers.append(kept or await self._look_again(actor, wish, wait=False))
+        return answers
+
+    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
+        """Go on with a call that was asked for. Where it means something else by now it is dropped, and asking anew is up to the agent."""
+        async with self._under_way, self._house.hold(session) as actor:
+            open_ = actor.state.calls.get(call)
+            if open_ is None:
+                raise NotFound(f"there is no open call `{call}`")
+            approval = actor.state.approvals.get(open_.approval) if open_.approval is not None else None
+            if open_.standing is Standing.ASKED and approval is not None:
+                return Answer(call=call, verdict=_asking(approval.asked), waiting=True)
+            place = actor.state.place
+            wish = _wish_again(call, open_, place, arguments)
+            with self._waiting.on(call):
+                try:
+                    await self._waiting.take_over(actor, call)
+                    if open_.subject.masked and arguments is None:
+                        return await self._keep_answer(actor, call)
+                    return await self._look_again(actor, wish, wait=False, anew=False)
+                except asyncio.CancelledError:
+                    await asyncio.shield(self._let_go(actor, wish, has_left=False))
+                    raise
+
+    async def _keep_answer(self, actor: Actor, call: CallId) -> Answer:
+        """Drop a call whose real arguments are gone; the answer counts for the agent's next call with the same ones.
+
+        INVARIANT: a mask never runs in place of the value behind it.
+        """
+        await actor.submit(DropCall(by=SYSTEM, call=call, why=_NOT_IN_LOG))
+        return Answer(call=call, verdict=denial("call-dropped", _NOT_IN_LOG))
+
+    async def drop(self, session: SessionId, call: CallId, why: str) -> None:
+        """Let go of a call that nobody waits for any more; one that has ended is no fault."""
+        async with self._house.hold(session) as actor:
+            with suppress(CommandRefused):
+                await actor.submit(DropCall(by=SYSTEM, call=call, why=why))
+
+    async def _walk(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
+        try:
+            return await self._walk_through(actor, wish, wait=wait)
+        except asyncio.CancelledError as gone:
+            await asyncio.shield(self._let_go(actor, wish, has_left=LEFT in gone.args))
+            raise
+
+    async def _let_go(self, actor: Actor, wish: _Wish, *, has_left: bool) -> None:
+        """Close a call that nobody waits for any more, wherever it stands; an ask whose agent has only left stays open."""
+        open_ = actor.state.calls.get(wish.call)
+        approval = actor.state.approvals.get(open_.approval) if open_ is not None and open_.approval is not None else None
+        if approval is not None and has_left and approval.calls == (wish.call,):
+            is_kept = self._orphans.keep(wish.place.session, wish.call, approval.asked.approval, actor.seq)
+            if is_kept:
+                return
+        with suppress(CurtainwallError):
+            try:
+                await actor.submit(DropCall(by=SYSTEM, call=wish.call, why="the agent no longer waits for it"))
+            except CommandRefused:
+                # It has ended, or the session has, or it holds a permit.
+                open_ = actor.state.calls.get(wish.call)
+                if open_ is None or open_.permit is None:
+                    return
+                told = Payload(inline="interrupted before it ran")
+                await write_outcome(actor, FinishCall(by=SYSTEM, call=wish.call, permit=open_.permit, ok=False, result=told))
+
+    async def _walk_through(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
+        try:
+            spec = self._tools.find(wish.tool)
+            if spec is not None and spec.for_house and not wish.by_house:
+                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for agents")
+            if wish.server and wish.tool.partition(".")[0] != wish.server:
+                raise BadCall("unknown-tool", f"there is no tool `{wish.tool}` for whoever comes for those of `{wish.server}`")
+            if wish.unclear:
+                raise BadCall("invalid-arguments", wish.unclear)
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
+            reply = await self._hooks.before_call(prepared.subject, wish.place)
+            if reply.arguments is not None:
+                # Checked and understood again, once. From here on this is the call, also where it is looked at again after a wait.
+                wish = replace(wish, arguments=_rewritten(reply.arguments, prepared))
+                prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
+        except BadCall as bad:
+            return await self._refuse(actor, wish, bad)
+        cursor = actor.seq
+        command = RequestCall(
+            by=SYSTEM,
+            call=wish.call,
+            subject=prepared.subject,
+            turn=wish.turn,
+            hook=reply.says,
+            of_program=wish.save is not None,
+            along=prepared.along,
+        )
+        try:
+            events = await actor.submit(command)
+        except ProgramNeeded:
+            # Most calls are looks that nobody is asked about, and saving a program for those would cost more than the look.
+            assert wish.save is not None
+            events = await actor.submit(command.model_copy(update={"program": await wish.save()}))
+        return _with_words(await self._go_on(actor, wish, prepared, events, cursor, wait=wait), reply)
+
+    async def _refuse(self, actor: Actor, wish: _Wish, bad: BadCall) -> Answer:
+        """Log a call that never became a subject."""
+        command = refusal(self._tools, wish.call, wish.tool, wish.arguments, wish.turn, bad)
+        await actor.submit(command)
+        return Answer(call=wish.call, verdict=command.verdict)
+
+    async def _go_on(self, actor: Actor, wish: _Wish, prepared: Prepared, events: Sequence[AnyEvent], cursor: int, *, wait: bool) -> Answer:
+        for event in events:
+            if not isinstance(event, CallEvent | ApprovalEvent):
+                continue
+            match event:
+                case CallPermitted():
+                    return await self._run(actor, wish, _as_written(prepared, events), event)
+                case CallDenied(call=wish.call, verdict=verdict):
+                    return Answer(call=wish.call, verdict=verdict)
+                case ApprovalAsked():
+                    await self._try_approver(actor, prepared.subject, event.approval)
+                    return await self._wait(actor, wish, event.approval, cursor, wait=wait)
+                case ApprovalJoined(call=wish.call, approval=approval):
+                    return await self._wait(actor, wish, approval, cursor, wait=wait)
+                case CallDropped(call=wish.call):
+                    # The approved subject means something else by now: what it means now is a new one.
+                    return await self._walk(actor, replace(wish, call=CallId(self._house.mint())), wait=wait)
+                case CallRequested() | CallDenied() | CallFinished() | CallLost() | CallDropped():
+                    continue
+                case ApprovalJoined() | ApprovalAnswered() | ApprovalExpired() | ApprovalWithdrawn():
+                    continue
+                case _:
+                    assert_never(event)
+        raise CommandRefused(f"the gate cannot go on with call `{wish.call}`")
+
+    async def _try_approver(self, actor: Actor, subject: Subject, approval: ApprovalId) -> None:
+        """Step 7, where configured: an automatic approver may only approve; anything else it does passes the ask on."""
+        if self._approver is None or subject.steps or subject.masked:
+            # A plan is answered for later, and a program is told nothing of what a mask hides: both are a human's to answer.
+            return
+        try:
+            words = human_words(self._house.feed, actor.stream, self._house.rules())
+            name = cast("object", await self._approver.approves(subject, words))
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"it returned {type(name).__name__}, neither its name nor None")
+        except Exception as fault:  # noqa: BLE001 - whatever an approver does wrong, a human is asked
+            _LOG.warning("the automatic approver failed, and the ask is left to humans: %s", type(fault).__name__)
+            return
+        if name:
+            # A human may have been faster; then that answer counts.
+            with suppress(CommandRefused):
+                await actor.submit(AnswerApproval(by=Who(name=name, channel=SYSTEM.channel), approval=approval, granted=True))
+
+    async def _wait(self, actor: Actor, wish: _Wish, approval: ApprovalId, cursor: int, *, wait: bool) -> Answer:
+        """Wait for whatever ends the asking, or say at once that somebody is asked."""
+        open_ = actor.state.approvals.get(approval)
+        if not wait and open_ is not None:
+            return Answer(call=wish.call, verdict=_asking(open_.asked), waiting=True)
+        with self._waiting.on(wish.call):
+            with self._under_way.waiting():
+                ended = await self._waiting.until_settled(actor, wish.call, cursor)
+            return ended or await self._look_again(actor, wish, wait=wait)
+
+    async def _look_again(self, actor: Actor, wish: _Wish, *, wait: bool, anew: bool = True) -> Answer:
+        """Step 8: facts and verdict anew. What means something else by now is a new call, unless nobody wants one."""
+        try:
+            prepared = await self._preparing.prepare(wish.tool, wish.arguments, wish.place)
+        except BadCall as bad:
+            # The yes was to something that cannot be read any more: it answers nothing else either.
+            await actor.submit(DropCall(by=SYSTEM, call=wish.call, why=str(bad), keep_answer=False))
+            return await self._refuse(actor, replace(wish, call=CallId(self._house.mint())), bad)
+        cursor = actor.seq
+        events = await actor.submit(ProceedCall(by=SYSTEM, call=wish.call, subject=prepared.subject))
+        if not anew and any(isinstance(event, CallDropped) and event.call == wish.call for event in events):
+            return Answer(call=wish.call, verdict=denial("call-dropped", "it means something else than when it was approved"))
+        return await self._go_on(actor, wish, prepared, events, cursor, wait=wait)
+
+    async def _run(self, actor: Actor, wish: _Wish, prepared: Prepared, permit: CallPermitted) -> Answer:
+        """Steps 9 and 10: the permit is durable by now; run with the canonical arguments, then log what came of it."""
+        if actor.state.mode is not wish.place.mode:
+            # It changed while a human or a hook thought: no more than what was shown, and no more than what holds now.
+            wish = replace(wish, place=replace(wish.place, mode=stricter(wish.place.mode, actor.state.mode)))
+        try:
+            running = self._tools.run(prepared, permit, wish.place)
+            result = await within_mode(actor, prepared.subject.effect, wish.place.mode, running)
+        except asyncio.CancelledError:
+            cut = ToolResult(ok=False, value="interrupted: the call may have had its effect, in part or whole")
+            # Where it cannot be written, whoever cancelled this still has to see it cancelled.
+            with suppress(CurtainwallError):
+                await asyncio.shield(finish_call(actor, permit, cut, self._house.stores.blobs))
+            raise
+        except Exception as error:  # noqa: BLE001 - a tool's failure is an outcome, whatever it raised
+            result = ToolResult(ok=False, value=self._tools.masked(f"the tool failed: {type(error).__name__}: {error}"))
+        # What the next call means depends on where git works, so that is known before anybody makes it.
+        inspects = prepared.subject.effect is ToolEffect.INSPECT and prepared.subject.tool != SET_WORKING_DIR
+        shown = await record_outcome(actor, permit, result, self._house.stores.blobs, inspects=inspects)
+        reply = await self._hooks.after_call(prepared.subject, result, wish.place)
+        told = result if shown is result.value else ToolResult(ok=result.ok, value=shown)
+        return _with_words(Answer(call=wish.call, verdict=permit.verdict, result=told, by_human=permit.is_approved_by_human), reply)
+
+    def _count(self, actor: Actor) -> None:
+        """Past the budget of logged calls: one event for many denials."""
+        actor.uncounted += 1
+        if actor.uncounted >= _COUNT_EVERY:
+            actor.owe(CountDenials(by=SYSTEM, count=actor.uncounted))
+            actor.uncounted = 0
+
+
+def _wish_again(call: CallId, open_: OpenCall, place: Place, arguments: Mapping[str, JsonValue] | None = None) -> _Wish:
+    """Return a call that is open as it was first made; `arguments` are its agent's, for where the log has them masked."""
+    # Where nothing is masked the log knows better: a hook may have changed what the agent wrote.
+    written = arguments if arguments is not None and open_.subject.masked else open_.subject.raw
+    return _Wish(call, open_.subject.tool, dict(written), open_.turn, place)
+
+
+def _rewritten(arguments: Mapping[str, JsonValue], prepared: Prepared) -> dict[str, JsonValue]:
+    """Return what hooks want to run. They see arguments masked; one that they leave as it is stays as the agent wrote it."""
+    shown, real = prepared.subject.canonical, prepared.arguments
+    return {key: real[key] if key in real and shown.get(key) == value else value for key, value in arguments.items()}
+
+
+def _as_written(prepared: Prepared, events: Sequence[AnyEvent]) -> Prepared:
+    """Return a call without the message that could have left with its permit, where it did not."""
+    if prepared.along is None or any(isinstance(event, PeerMessageSent) for event in events):
+        return prepared
+    return replace(prepared, along=None)
+
+
+def _with_words(answer: Answer, reply: HookReply) -> Answer:
+    """Return the answer with what hooks want the agent to know; those before the call speak first."""
+    if not reply.context and reply.stopped is None:
+        return answer
+    context = "\n".join(filter(None, (reply.context, answer.context)))
+    return replace(answer, context=context, stopped=answer.stopped or reply.stopped)
+
+
+def _asking(asked: ApprovalAsked) -> Verdict:
+    rules = dict.fromkeys(rule for cover in asked.covers for rule in cover.rules)
+    return Verdict(effect=Effect.ASK, because=tuple(rules), reason="a human is asked")

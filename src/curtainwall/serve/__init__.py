@@ -1,0 +1,1 @@
+"""The long-running service: what it runs, and what keeps that running."""

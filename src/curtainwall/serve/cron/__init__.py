@@ -1,0 +1,1 @@
+"""Scheduled jobs as a service."""

@@ -1,0 +1,1 @@
+"""Matrix as a service: rooms lead to sessions."""

@@ -1,0 +1,276 @@
+"""What the web is given by this house: rules to try calls with, sessions to begin, and records to look at."""
+
+import json
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, cast
+
+from pydantic import JsonValue
+
+from curtainwall.channels.status import HealthNow
+from curtainwall.channels.web import Finding, Spending, Trial, Tried, Wish
+from curtainwall.compose.advice import explained
+from curtainwall.compose.agents import AtWork, default_model_of, usual_mode
+from curtainwall.compose.doctor import examine
+from curtainwall.compose.gate import Wired
+from curtainwall.compose.setup import Setup
+from curtainwall.compose.tools import judging_tools
+from curtainwall.compose.trial import INVALID, Judge, Ruling, judge_for
+from curtainwall.config.agents import model_for
+from curtainwall.config.web_people import WEB
+from curtainwall.facts import read_json
+from curtainwall.host.files.tail import lines_backwards
+from curtainwall.model import (
+    BadCall,
+    Basis,
+    CommandRefused,
+    CurtainwallError,
+    Log,
+    Millis,
+    Mode,
+    ModelFailed,
+    ModelResponded,
+    Opened,
+    Payload,
+    Route,
+    RuleStanding,
+    RuleTold,
+    SessionId,
+    SessionQuery,
+    Usage,
+    Who,
+    Workspace,
+    denial,
+    session_stream,
+)
+from curtainwall.policy import RuleCard
+from curtainwall.runtime.results import load
+from curtainwall.session import lift
+
+_COUNTED = frozenset({"ModelResponded", "ModelFailed"})
+_EVERY_SESSION = 1_000_000
+_BEGUN = re.compile(rb'\{"seq":\d+,"at":"([0-9T:.Z-]{1,40})"')
+
+
+class HouseJudging:
+    """The rules in force at the moment somebody looks."""
+
+    def __init__(self, setup: Callable[[], Setup]) -> None:
+        self._setup = setup
+
+    def rules(self) -> Sequence[RuleStanding]:
+        """Return every rule in force as it stands in general."""
+        setup = self._setup()
+        own = (_standing_of(card, f"only for {whose}") for card, whose in setup.own_cards.items())
+        return [*map(_standing_of, setup.policy.rules), *own]
+
+    def warnings(self) -> Sequence[str]:
+        """Return what the reader of the rules should know about them."""
+        return self._setup().warnings
+
+    def tools(self) -> Sequence[str]:
+        """Return the names of the tools there are."""
+        return sorted(spec.full_name for spec in judging_tools(self._setup()).listing())
+
+    def try_call(self, trial: Trial) -> Tried:
+        """Return what the rules say of a call, whatever is in it; nothing is run."""
+        setup = self._setup()
+        judge = judge_for(setup, self._workspace(setup, trial.project), trial.mode, frozenset(trial.labels))
+        ruling = _ruling(judge, trial)
+        told = explained(setup, judge, ruling, trial.tool)
+        subject = ruling.subject
+        return Tried(
+            effect=ruling.verdict.effect,
+            reason=ruling.verdict.reason,
+            resources=tuple((it.role.value, it.value) for it in subject.resources) if subject else (),
+            rules=tuple(map(_told, told.rules)),
+            facts=told.facts,
+            labels=told.labels,
+            changes=told.changes,
+        )
+
+    def _workspace(self, setup: Setup, project: str) -> Workspace:
+        if not project:
+            return Workspace(path=str(setup.home.sessions / "check" / "workspace"), own=True)
+        return setup.workspace_at(_directory(project), own=False)
+
+
+class HouseBeginnings:
+    """Sessions that begin on the web, and go on in this process."""
+
+    def __init__(self, work: AtWork) -> None:
+        self._work = work
+
+    async def begin(self, wish: Wish, by: Who) -> Opened:
+        """Open a session whose agent works here; raise a refusal that says what is wrong with the wish."""
+        usual = self._work.desk.usual
+        workspace = _directory(wish.workspace) if wish.workspace else None
+        here, agent = Route(channel=WEB, reference=by.name), wish.agent or usual.agent
+        mode = usual_mode(agent, workspace) if wish.mode is Mode.DEFAULT else wish.mode
+        wanted = replace(
+            usual, agent=agent, model=wish.model or self._model_of(agent), workspace=workspace, name=wish.name, mode=mode, routes=(here,)
+        )
+        opened = await self._work.desk.begin(wanted, by)
+        given = f"`{workspace}` is given to `{agent}`, which can read and change everything in it without asking"
+        return Opened(session=opened.session, notes=(given,) if mode is not wish.mode else ())
+
+    def _model_of(self, agent: str) -> str:
+        wired, usual = self._work.wired, self._work.desk.usual
+        return usual.model if agent == usual.agent else model_for(wired.setup.config.agents, agent, default_model_of(wired))
+
+    def attend(self, session: SessionId) -> None:
+        """Let the session's agent go on here, where nobody else does."""
+        self._work.turns.attend(session)
+
+    def models(self) -> Sequence[str]:
+        """Return the names of models that could be chosen, the usual one first."""
+        named = (f"{name}:{it.model}" for name, it in self._work.wired.setup.config.models.items() if it.model)
+        return tuple(dict.fromkeys((self._work.desk.usual.model, *named, "demo")))
+
+    def agents(self) -> Sequence[str]:
+        """Return the names of agents that could be chosen, the usual one first."""
+        return tuple(dict.fromkeys((self._work.desk.usual.agent, *self._work.crew.names)))
+
+
+class HouseRecords:
+    """What was kept, read from the log and the files beside it."""
+
+    def __init__(self, wired: Wired, health: HealthNow) -> None:
+        self._wired = wired
+        self._health = health
+        self._spent = SpendingByDay(wired.store.log)
+
+    def audit(self, session: SessionId, until: str) -> Iterator[Mapping[str, JsonValue]]:
+        """Go back through a session's audit, from its last line that is no later than a time."""
+
+        def is_wanted(line: bytes) -> bool:
+            begun = _BEGUN.match(line)
+            return begun is None or begun[1].decode() <= until
+
+        for line in lines_backwards(self._wired.setup.home.session(session).audit, is_wanted):
+            try:
+                told = json.loads(line)
+            except ValueError:
+                told = {"type": "unreadable line", "line": line[:500]}
+            yield cast("dict[str, JsonValue]", told) if isinstance(told, dict) else {"type": "unreadable line"}
+
+    def spending(self, since: Millis) -> Sequence[Spending]:
+        """Return what was used on each day since a time, oldest first."""
+        rows = self._wired.store.index.sessions(SessionQuery(since=since, limit=_EVERY_SESSION))
+        return self._spent.total([row.session for row in rows])
+
+    def health(self) -> Sequence[Finding]:
+        """Return how the services are, and what this machine can guarantee."""
+        now = self._health()
+        files = "the old ones stay in force" if now.fault_in_files else ""
+        own = [
+            Finding("configuration and rules", _standing(now.fault_in_files), now.fault_in_files or "in force as they are written", files)
+        ]
+        if now.wait_for_restart:
+            own.append(Finding("restart", "warn", f"tables {', '.join(now.wait_for_restart)} hold from the next start on"))
+        services = [Finding(name, _standing(fault), fault or "runs") for name, fault in now.services.items()]
+        return [*own, *services, *(Finding(it.name, it.standing, it.what, it.todo) for it in examine(self._wired.setup.home))]
+
+    def load(self, payload: Payload) -> JsonValue:
+        """Return the value of a payload; where it is lost, that in words."""
+        try:
+            return load(payload, self._wired.store.blobs)
+        except CurtainwallError as fault:
+            return f"[{fault}]"
+
+
+class SpendingByDay:
+    """Model requests by day; each session's log is read on from where it was read before."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._read: dict[SessionId, int] = {}
+        self._days: dict[SessionId, dict[str, Spending]] = defaultdict(dict)
+
+    def total(self, sessions: Sequence[SessionId]) -> Sequence[Spending]:
+        """Return the sums over these sessions, oldest day first."""
+        sums: dict[str, Spending] = {}
+        with self._lock:
+            for session in sessions:
+                self._catch_up(session)
+                for day, spent in self._days[session].items():
+                    sums[day] = _sum(sums.get(day, Spending(day)), spent)
+        return [sums[day] for day in sorted(sums)]
+
+    def _catch_up(self, session: SessionId) -> None:
+        days = self._days[session]
+        for entry in self._log.read(session_stream(session), self._read.get(session, 0)):
+            self._read[session] = entry.seq
+            if entry.kind not in _COUNTED:
+                continue
+            event = lift(entry)
+            if isinstance(event, ModelResponded | ModelFailed):
+                day = datetime.fromtimestamp(event.at / 1000, UTC).date().isoformat()
+                days[day] = _sum(days.get(day, Spending(day)), _spent(day, event.usage))
+
+
+def _spent(day: str, usage: Usage) -> Spending:
+    sure = usage.tokens_basis is Basis.MEASURED and usage.dollars_basis is Basis.MEASURED
+    return Spending(day, usage.input_tokens, usage.output_tokens, usage.dollars, 1, not sure)
+
+
+def _sum(one: Spending, other: Spending) -> Spending:
+    return Spending(
+        one.day,
+        one.tokens_in + other.tokens_in,
+        one.tokens_out + other.tokens_out,
+        one.dollars + other.dollars,
+        one.requests + other.requests,
+        one.estimated or other.estimated,
+    )
+
+
+def _ruling(judge: Judge, trial: Trial) -> Ruling:
+    try:
+        return judge.call(trial.tool, read_json(trial.arguments))
+    except BadCall as bad:
+        return Ruling(denial(bad.rule, str(bad)))
+    except (ValueError, RecursionError) as fault:
+        return Ruling(denial(INVALID, f"the arguments are no JSON: {fault}"))
+
+
+def _told(card: RuleCard) -> RuleTold:
+    return RuleTold(rule=card.id, source=card.source, reason=card.title)
+
+
+def _standing_of(card: RuleCard, why: str = "") -> RuleStanding:
+    return RuleStanding(
+        rule=card.id,
+        title=card.title,
+        reason=card.reason,
+        kind=card.kind,
+        source=card.source,
+        text=card.text,
+        status="active",
+        why=why,
+        asked=0,
+        labels=(),
+    )
+
+
+def _standing(fault: str) -> Literal["ok", "fail"]:
+    return "fail" if fault else "ok"
+
+
+def _directory(path: str) -> Path:
+    """Return a directory that somebody named from another machine, where `here` means nothing."""
+    if "\0" in path or not path.startswith(("/", "~/")):
+        raise CommandRefused("name a workspace by its whole path, from `/` or `~/` on")
+    try:
+        found = Path(path).expanduser()
+        if not found.is_dir():
+            raise CommandRefused(f"`{path}` is no directory")
+    except (OSError, ValueError, RuntimeError):
+        raise CommandRefused("this workspace cannot be looked at") from None
+    return found

@@ -1,0 +1,112 @@
+"""The web as a service: the pages introduced to this house, served until somebody stops them."""
+
+import asyncio
+import ssl
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from curtainwall.channels.web import Doors, House, Hubs, web_app
+from curtainwall.config.schema import Config
+from curtainwall.config.web import WebSection
+from curtainwall.config.web_people import WEB, web_operators, web_tokens
+from curtainwall.model import TryLater
+from curtainwall.serve.cron.jobs import HouseFirings
+from curtainwall.serve.health import health_of
+from curtainwall.serve.http.server import listen, serve_pages
+from curtainwall.serve.service import Serving
+from curtainwall.serve.supervisor import Service
+from curtainwall.serve.web.listener import announced
+from curtainwall.serve.web.parts import HouseBeginnings, HouseJudging, HouseRecords
+from curtainwall.serve.web.plans import HouseJobs, HousePairing
+from curtainwall.serve.web.sign_in import sign_in_link, sign_ins_of
+
+SECTIONS = frozenset({"web", "channels"})
+"""The tables of the configuration that the pages stand on."""
+
+
+class WebService:
+    """Serves the pages."""
+
+    name = WEB
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._is_listening = False
+
+    async def run(self) -> None:
+        """Serve until cancelled; whoever sits at the terminal gets a link to sign in with."""
+        serving, setup, web = self._serving, self._serving.wired.setup, self._serving.config.web
+        certificate = _certificate(web)
+        house = house_of(serving)
+        hubs = Hubs(house)
+        ear = listen(web.host, web.port, "web.port")
+        with ear, announced(setup.home, web, ear) as listener:
+            sign_ins = sign_ins_of(setup.home, setup.config, listener.run)
+            app = web_app(house, hubs, doors_of(setup.config), sign_ins, lambda: web_tokens(serving.config))
+            # A link is a key: it goes to whoever sits at the terminal, and not into files and journals.
+            is_seen = sys.stderr.isatty()
+            how = sign_in_link(setup.home, setup.config, run=listener.run) if is_seen else "what `curtainwall web link` prints"
+            serving.book.say(f"the web is at {web.address}; sign in with {how}", service=WEB)
+            hubs.start()
+            pages = asyncio.create_task(serve_pages(app, ear, certificate), name="web: pages")
+            self._is_listening = True
+            try:
+                await asyncio.shield(pages)
+            finally:
+                self._is_listening = False
+                # Streams have no end of their own; without theirs the server would wait for them.
+                await hubs.stop()
+                pages.cancel()
+                await asyncio.gather(pages, return_exceptions=True)
+
+    def health(self) -> str:
+        """Return what is wrong, or nothing."""
+        return "" if self._is_listening else "it does not listen"
+
+
+def services(serving: Serving) -> Iterable[Service]:
+    """Return the pages, unless the configuration says that there should be none."""
+    return (WebService(serving),) if serving.config.web.enabled else ()
+
+
+def house_of(serving: Serving) -> House:
+    """Return the house as the pages see it."""
+    return House(
+        line=serving.line,
+        index=serving.wired.store.index,
+        board=serving.board(),
+        judging=HouseJudging(lambda: serving.wired.setup),
+        explaining=serving.work.desk.explanations,
+        beginnings=HouseBeginnings(serving.work),
+        records=HouseRecords(serving.wired, lambda: health_of(serving)),
+        jobs=HouseJobs(serving.wired, HouseFirings(serving.wired, serving.work.turns.attend, serving.model)),
+        pairing=HousePairing(serving.wired),
+    )
+
+
+def doors_of(config: Config) -> Doors:
+    """Return under which names the pages answer, and for whom."""
+    web = config.web
+    outside = (web.url or "").partition("://")[2].lower()
+    hosts = {web.host.lower(), *(host.lower() for host in web.hosts), *([outside.rpartition(":")[0] or outside] if outside else [])}
+    return Doors(
+        hosts=frozenset(f"[{host}]" if ":" in host and not host.startswith("[") else host for host in hosts),
+        operators=web_operators(config),
+        users=frozenset(web.users),
+        is_secure=web.certificate is not None or (web.url or "").startswith("https://"),
+    )
+
+
+def _certificate(web: WebSection) -> tuple[str, str] | None:
+    """Return the files of certificate and key; raise `TryLater` for files that are none, before anybody is told of an address."""
+    if web.certificate is None or web.key is None:
+        return None
+    found = str(Path(web.certificate).expanduser()), str(Path(web.key).expanduser())
+    try:
+        # A key with a password would be asked for at a terminal, where nobody sits.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*found, password="")
+    except OSError as fault:
+        why = "they are no certificate and its key, without a password, as PEM" if isinstance(fault, ssl.SSLError) else str(fault.strerror)
+        raise TryLater(f"certificate `{found[0]}` and key `{found[1]}` cannot be used: {why.lower()}") from None
+    return found

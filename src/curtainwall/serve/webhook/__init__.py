@@ -1,0 +1,1 @@
+"""Webhooks as a service: deliveries become sessions, and outcomes are sent back."""

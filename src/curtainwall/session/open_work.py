@@ -1,0 +1,237 @@
+"""What is open in a session: its turn, its calls, its asks and the programs that wait. The one fold of them, for everybody who reads a log.
+
+It knows the model alone, so that agents and channels can use it without the rest of the core.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeVar, assert_never
+
+from curtainwall.model import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApprovalEvent,
+    ApprovalExpired,
+    ApprovalId,
+    ApprovalJoined,
+    ApprovalWithdrawn,
+    CallDenied,
+    CallDropped,
+    CallEvent,
+    CallFinished,
+    CallId,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    Cover,
+    Group,
+    InterruptAsked,
+    PendingAsk,
+    PermitId,
+    ProgramEvent,
+    ProgramFinished,
+    ProgramSaved,
+    SavedProgram,
+    Subject,
+    TurnEnded,
+    TurnEvent,
+    TurnId,
+    TurnResumed,
+    TurnStarted,
+    TurnStatus,
+    Who,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+OpenWorkEvent = CallEvent | ApprovalEvent | TurnEvent | ProgramEvent
+"""The groups of events that open work is made of."""
+
+_OPEN_WORK = Group[OpenWorkEvent](OpenWorkEvent)
+
+
+class Standing(StrEnum):
+    """Where an open call stands."""
+
+    REQUESTED = "requested"
+    ASKED = "asked"
+    ANSWERED = "answered"
+    PERMITTED = "permitted"
+
+
+class OpenCall(NamedTuple):
+    """A call without an outcome."""
+
+    subject: Subject
+    standing: Standing
+    turn: TurnId | None
+    approval: ApprovalId | None = None
+    covers: tuple[Cover, ...] = ()
+    answered_by: Who | None = None
+    permit: PermitId | None = None
+
+
+class OpenApproval(NamedTuple):
+    """An ask without an answer; the first of its calls is the one that runs, the others share its outcome."""
+
+    asked: ApprovalAsked
+    calls: tuple[CallId, ...]
+
+
+@dataclass
+class OpenWork:
+    """What is open after the events so far.
+
+    INVARIANT: only `advance` changes it, and it exchanges what is held here and never changes it, so that a copy of the fields is a copy.
+    It may be folded from any place of a log: an event about a call that was requested before is not an error.
+    """
+
+    turn: TurnId | None = None
+    turn_waits: bool = False
+    interrupting: bool = False
+    parked_on: tuple[CallId, ...] = ()
+    calls: Mapping[CallId, OpenCall] = field(default_factory=dict[CallId, OpenCall])
+    permitted: tuple[CallId, ...] = ()
+    """The calls that may be running, in the order of their permits."""
+    approvals: Mapping[ApprovalId, OpenApproval] = field(default_factory=dict[ApprovalId, OpenApproval])
+    program: SavedProgram | None = None
+    """The program that waits inside a call, at the furthest place that it has reached."""
+
+    @property
+    def works(self) -> bool:
+        """Tell whether the agent is at work."""
+        return self.turn is not None and not self.turn_waits
+
+    def subject_of(self, call: CallId) -> Subject | None:
+        """Return what an open call is about."""
+        return self.calls[call].subject if call in self.calls else None
+
+    def is_asked(self, call: CallId) -> bool:
+        """Tell whether a call waits for a human's answer."""
+        found = self.calls.get(call)
+        return found is not None and found.standing is Standing.ASKED and found.approval in self.approvals
+
+    def is_granted(self, call: CallId) -> bool:
+        """Tell whether a call, or the one that it joined, was granted, and the call itself has not run."""
+        found = self.calls.get(call)
+        if found is None or found.approval is None:
+            return False
+        return found.standing is Standing.ANSWERED or (found.standing is Standing.ASKED and found.approval in self.firsts())
+
+    def firsts(self) -> Mapping[ApprovalId, CallId]:
+        """Return, for each approval, the call whose outcome the joined ones will share, while that one is answered or permitted."""
+        firsts: dict[ApprovalId, CallId] = {}
+        for call, open_ in self.calls.items():
+            if open_.approval is not None and open_.standing in (Standing.ANSWERED, Standing.PERMITTED):
+                firsts.setdefault(open_.approval, call)
+        return firsts
+
+    def calls_in(self, turn: TurnId) -> tuple[CallId, ...]:
+        """Return the open calls of a turn."""
+        return tuple(call for call, open_ in self.calls.items() if open_.turn == turn)
+
+
+def take(work: OpenWork, event: AnyEvent) -> None:
+    """Go on by one event of a log."""
+    if _OPEN_WORK.holds(event):
+        advance(work, event)
+
+
+def advance(work: OpenWork, event: OpenWorkEvent) -> None:
+    """Go on by one event that open work is made of."""
+    match event:
+        case CallRequested():
+            opened = OpenCall(subject=event.subject, standing=Standing.REQUESTED, turn=event.turn)
+            work.calls = {**work.calls, event.call: opened}
+        case CallPermitted():
+            work.permitted = (*work.permitted, event.call)
+            _stand(work, event.call, standing=Standing.PERMITTED, permit=event.permit)
+        case CallFinished() | CallLost() | CallDropped() | CallDenied():
+            _close(work, event.call)
+        case ApprovalAsked():
+            work.approvals = {**work.approvals, event.approval: OpenApproval(asked=event, calls=(event.call,))}
+            _stand(work, event.call, standing=Standing.ASKED, approval=event.approval, covers=())
+        case ApprovalJoined():
+            joined = work.approvals.get(event.approval)
+            if joined is not None:
+                work.approvals = {**work.approvals, event.approval: joined._replace(calls=(*joined.calls, event.call))}
+            _stand(work, event.call, standing=Standing.ASKED, approval=event.approval, covers=())
+        case ApprovalAnswered():
+            answered = work.approvals.get(event.approval)
+            if event.granted and answered is not None and answered.calls:
+                _stand(work, answered.calls[0], standing=Standing.ANSWERED, covers=answered.asked.covers, answered_by=event.by)
+            work.approvals = without(work.approvals, event.approval)
+        case ApprovalExpired() | ApprovalWithdrawn():
+            work.approvals = without(work.approvals, event.approval)
+        case TurnStarted():
+            work.turn, work.turn_waits, work.interrupting = event.turn, False, False
+        case TurnResumed():
+            work.turn, work.turn_waits, work.parked_on = event.turn, False, ()
+        case TurnEnded():
+            work.turn_waits = event.status is TurnStatus.WAITING
+            work.turn = event.turn if work.turn_waits else None
+            work.parked_on, work.interrupting = event.waits_for, False
+            if not work.turn_waits:
+                work.program = None
+        case InterruptAsked():
+            work.interrupting = True
+        case ProgramSaved():
+            # The newest place is the one furthest in the program, whatever reached the log last.
+            known = work.program
+            if known is None or known.program != event.program.program or event.program.step > known.step:
+                work.program = event.program
+        case ProgramFinished():
+            if work.program is not None and work.program.program == event.program:
+                work.program = None
+        case _:
+            assert_never(event)
+
+
+def pending_ask(open_: OpenApproval, subject: Subject) -> PendingAsk:
+    """Return an open ask as people see it; it has at least one call."""
+    asked = open_.asked
+    return PendingAsk(
+        approval=asked.approval,
+        call=open_.calls[0],
+        subject=subject,
+        because=tuple(dict.fromkeys(rule for cover in asked.covers for rule in cover.rules)),
+        shown=asked.shown,
+        asked=asked.at,
+        deadline=asked.deadline,
+        shared_by=len(open_.calls),
+    )
+
+
+def without(held: Mapping[K, V], key: K) -> Mapping[K, V]:
+    """Return what is held but for one."""
+    return {other: value for other, value in held.items() if other != key} if key in held else held
+
+
+def _stand(work: OpenWork, call: CallId, **changes: object) -> None:
+    found = work.calls.get(call)
+    if found is not None:
+        work.calls = {**work.calls, call: found._replace(**changes)}
+
+
+def _close(work: OpenWork, call: CallId) -> None:
+    work.permitted = tuple(other for other in work.permitted if other != call)
+    closed = work.calls.get(call)
+    if closed is None:
+        return
+    work.calls = without(work.calls, call)
+    if closed.approval is None:
+        return
+    approval = work.approvals.get(closed.approval)
+    if approval is not None:
+        left = approval._replace(calls=tuple(other for other in approval.calls if other != call))
+        work.approvals = {**work.approvals, closed.approval: left}
+    elif closed.standing is Standing.ANSWERED:
+        # An answer that was not used goes to the next call that had joined the question.
+        for other, heir in work.calls.items():
+            if heir.approval == closed.approval and heir.standing is Standing.ASKED:
+                answered = heir._replace(standing=Standing.ANSWERED, covers=closed.covers, answered_by=closed.answered_by)
+                work.calls = {**work.calls, other: answered}
+                return

@@ -1,0 +1,295 @@
+"""Keeps every session's `audit.jsonl` up with the log, in a thread of its own so that no commit waits for it."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import queue
+import stat
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from curtainwall.model import AnyEvent, CurtainwallError, Entry, SessionId, StreamId, session_of, session_stream
+from curtainwall.store.audit.lines import AUDITED, START, AuditFault, Line, line_of, parse_line, verify_lines
+from curtainwall.store.home import Home, private_directory, private_file, write_all, write_durably
+from curtainwall.store.reader import READ, Reader
+
+Decode = Callable[[Entry], AnyEvent]
+
+# Files are synced and the log told so when nothing came for a moment; until then a crash only means catching up again.
+_QUIET_SECONDS = 0.2
+_GATHER_SECONDS = 0.05
+_GATHER_AT_MOST_SECONDS = 0.5
+_AT_A_TIME = 64
+_BREATH_SECONDS = 0.001
+_REMEMBERED = 1024
+
+
+_KINDS = ", ".join(f"'{kind}'" for kind in sorted(AUDITED))
+_READ_AUDITED = f"{READ} AND e.kind IN ({_KINDS}) ORDER BY e.place"
+
+
+class Told(NamedTuple):
+    """What the log has for a file: where it ends, up to where the file was complete, and the audited entries after a cursor."""
+
+    head: int
+    audited: int
+    entries: Sequence[Entry]
+
+
+def told_by(reader: Reader) -> Callable[[StreamId, int], Told]:
+    """Return a way to ask the log."""
+
+    def told(stream: StreamId, after: int) -> Told:
+        head = reader.one("SELECT seq, audited FROM head WHERE stream = ?", (stream,))
+        rows = reader.all(_READ_AUDITED, (stream, after)) if head else []
+        seq, audited = head or (0, 0)
+        return Told(seq, audited, list(map(Entry._make, rows)))
+
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How we left a file: if it is still like that, its last line need not be read."""
+
+    inode: int
+    size: int
+    seq: int
+    hash: str
+
+
+class Trail:
+    """The audit files of one home. They are always told from the log, so it does not matter who writes them, or how often."""
+
+    def __init__(
+        self,
+        home: Home,
+        read: Callable[[StreamId, int], Told],
+        decode: Decode,
+        marked: Callable[[Mapping[StreamId, int]], None],
+    ) -> None:
+        self._home = home
+        self._read = read
+        self._decode = decode
+        self._marked = marked
+        self._queue: queue.SimpleQueue[StreamId | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._leaving = threading.Event()
+        self._ends: dict[SessionId, _End] = {}
+        self._unsynced: dict[StreamId, int] = {}
+
+    def touch(self, streams: Sequence[StreamId]) -> None:
+        """Say that sessions have entries to tell of."""
+        for stream in streams:
+            self._queue.put(stream)
+        if self._thread is None and streams:
+            # Where the machine has no room for a thread, the next touch tries again; the log stays behind its mark until then.
+            with self._starting, contextlib.suppress(RuntimeError):
+                self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="curtainwall-audit", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def close(self) -> None:
+        """Finish what was touched."""
+        if self._thread is not None:
+            self._leaving.set()
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+            self._leaving.clear()
+
+    def rebuild(self, session: SessionId) -> int:
+        """Write a session's file anew from the log and return how many lines it has."""
+        path = self._path(session)
+        if path is None:
+            return 0
+        private_directory(path.parent)
+        with _locked(path) as descriptor:
+            told = self._read(session_stream(session), 0)
+            lines = list(self._lines(told.entries, START))
+            os.ftruncate(descriptor, 0)
+            write_durably(descriptor, _bytes_of(lines))
+        self._ends.pop(session, None)
+        self._marked({session_stream(session): told.head})
+        return len(lines)
+
+    def verify(self, session: SessionId) -> AuditFault | None:
+        """Return the first line that is not what the log says."""
+        path = self._path(session)
+        content = _content_of(path) if path is not None else b""
+        *found, torn = content.decode(errors="replace").split("\n")
+        told = self._read(session_stream(session), 0)
+        return verify_lines(found, self._lines(told.entries, START), told.audited, torn)
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            try:
+                first = self._queue.get(timeout=_QUIET_SECONDS if self._unsynced else None)
+            except queue.Empty:
+                self._sync()
+                continue
+            waiting = {first: None}
+            self._gather()
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    waiting[self._queue.get_nowait()] = None
+            last = None in waiting
+            for stream in waiting:
+                if stream is not None:
+                    # The log is the truth and stays behind its mark: whatever kept us from telling it now, we catch up later.
+                    with contextlib.suppress(OSError, ValueError, CurtainwallError):
+                        self._catch_up(stream)
+        self._sync()
+
+    def _gather(self) -> None:
+        """Wait for a moment, and on while more comes, but not for long: what a busy house logs is told in one go, and slows no commit."""
+        until = time.monotonic() + _GATHER_AT_MOST_SECONDS
+        came = 0
+        while not self._leaving.wait(_GATHER_SECONDS) and self._queue.qsize() > came and time.monotonic() < until:
+            came = self._queue.qsize()
+
+    def _catch_up(self, stream: StreamId) -> None:
+        session = session_of(stream)
+        path = self._path(session) if session is not None else None
+        if session is None or path is None:
+            return
+        after = self._ends[session].seq if session in self._ends else 0
+        told = self._read(stream, after)
+        if told.entries:
+            private_directory(path.parent)
+            with _locked(path) as descriptor:
+                end = self._end_of(session, descriptor)
+                # What the file lacks although it was complete once was taken from it: that stays to be seen.
+                start = max(end.seq, told.audited)
+                if start != after:
+                    told = self._read(stream, start)
+                if lines := self._unhurried(self._lines(told.entries, end.hash)):
+                    content = _bytes_of(lines)
+                    write_all(descriptor, content)
+                    end = _End(end.inode, end.size + len(content), lines[-1].seq, lines[-1].hash)
+                if len(self._ends) > _REMEMBERED:
+                    self._ends.clear()
+                self._ends[session] = end
+        self._unsynced[stream] = told.head
+
+    def _end_of(self, session: SessionId, descriptor: int) -> _End:
+        """Return the file's last line, and cut off one that was torn."""
+        found = os.fstat(descriptor)
+        end = self._ends.get(session)
+        if end is not None and (end.inode, end.size) == (found.st_ino, found.st_size):
+            return end
+        whole, last = _last_line(descriptor, found.st_size)
+        if whole != found.st_size:
+            os.ftruncate(descriptor, whole)
+        if not last:
+            return _End(found.st_ino, whole, 0, START)
+        line = parse_line(last)
+        if line is None:
+            raise ValueError("the last line was altered: it stays as it is, for `audit verify`")
+        return _End(found.st_ino, whole, line.seq, line.hash)
+
+    def _lines(self, entries: Sequence[Entry], prev: str) -> Iterator[Line]:
+        for entry in entries:
+            if entry.kind in AUDITED and (line := line_of(entry.seq, self._decode(entry), prev)):
+                yield line
+                prev = line.hash
+
+    def _unhurried(self, lines: Iterable[Line]) -> list[Line]:
+        """Return the lines, made a few at a time: while we make them, no other thread gets on."""
+        made: list[Line] = []
+        for line in lines:
+            made.append(line)
+            if len(made) % _AT_A_TIME == 0:
+                self._leaving.wait(_BREATH_SECONDS)
+        return made
+
+    def _sync(self) -> None:
+        done: dict[StreamId, int] = {}
+        for stream, upto in self._unsynced.items():
+            session = session_of(stream)
+            path = self._path(session) if session is not None else None
+            with contextlib.suppress(OSError):
+                if path is not None and path.exists():
+                    _sync_file(path)
+                done[stream] = upto
+        self._unsynced.clear()
+        if done:
+            self._marked(done)
+
+    def _path(self, session: SessionId) -> Path | None:
+        place = self._home.session(session)
+        return place / "audit.jsonl" if place else None
+
+
+def _bytes_of(lines: Sequence[Line]) -> bytes:
+    return "".join(f"{line.text}\n" for line in lines).encode()
+
+
+def _content_of(path: Path) -> bytes:
+    """Return what a file holds; nothing where it is none: whoever put a pipe there would have us wait for ever."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return b""
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return b""
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def last_told(path: Path) -> int:
+    """Return the last entry that an audit file tells of in a whole line; 0 where it tells of none, or is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        found = os.fstat(descriptor)
+        line = parse_line(_last_line(descriptor, found.st_size)[1]) if stat.S_ISREG(found.st_mode) else None
+    finally:
+        os.close(descriptor)
+    return line.seq if line else 0
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Generator[int]:
+    """Open the file for one writer at a time, of all processes."""
+    descriptor = private_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _last_line(descriptor: int, size: int) -> tuple[int, str]:
+    """Return where the last whole line ends, and that line."""
+    tail, start = b"", size
+    while start > 0 and tail.count(b"\n") < 2:
+        step = min(64 * 1024, start)
+        start -= step
+        tail = os.pread(descriptor, step, start) + tail
+    whole = tail.rfind(b"\n") + 1
+    return start + whole, tail[:whole].rstrip(b"\n").rpartition(b"\n")[2].decode(errors="replace")

@@ -1,0 +1,1 @@
+"""The store in memory, for tests and for sessions that nobody keeps."""

@@ -1,0 +1,143 @@
+"""What local agents keep on disk beside what the log says of the pairs that they serve, and adopting what nobody claims."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curtainwall.agents.external.process import (
+    EXTENSION,
+    Found,
+    Past,
+    Standing,
+    adoption,
+    claim,
+    conversations_in,
+    folders_of,
+    standing,
+)
+from curtainwall.config.agents import LOCAL
+from curtainwall.model import (
+    SYSTEM,
+    TEAMS,
+    AddLabels,
+    CommandRefused,
+    Label,
+    LabelSource,
+    Millis,
+    RecordProgress,
+    SessionId,
+    SessionQuery,
+    session_stream,
+)
+from curtainwall.runtime import HouseJournal
+from curtainwall.teams.conversations import Conversations
+from curtainwall.teams.pairs import Pair
+
+_MANY = 100_000
+_UNKNOWN = (Label("sensitive"), Label("untrusted-content"))
+"""What a conversation counts as having touched of which no log of ours tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """A pair that a local agent serves, and how its conversation stands."""
+
+    pair: Pair
+    session: SessionId
+    standing: Standing
+
+
+def on_disk(conversations: Conversations, since: Millis = 0) -> list[OnDisk]:
+    """Compare log and disk for every pair that a local agent serves, or those of which the log has changed since then."""
+    index = conversations.sessions.store.index
+    rows = index.sessions(SessionQuery(channel=TEAMS, agent=LOCAL, since=since, limit=_MANY))
+    pairs = ((Pair.at(route), row.session) for row in rows for route in index.routes_to(row.session))
+    return [OnDisk(pair, session, _standing(conversations, session)) for pair, session in pairs if pair is not None]
+
+
+def lately_on_disk(conversations: Conversations) -> list[OnDisk]:
+    """Compare log and disk for every such pair that does not count as archived."""
+    return on_disk(conversations, conversations.sessions.house.clock.now() - conversations.talk.terms.archive_after)
+
+
+def unclaimed(conversations: Conversations, pair: Pair) -> Sequence[Found]:
+    """Return the conversations of a pair's own agent that its log does not name, newest first; also where that log is lost."""
+    session = conversations.sessions.store.index.session_at(pair.route)
+    if session is None or _agent(conversations, pair) != LOCAL:
+        return ()
+    if conversations.talk.session_of(pair) is not None:
+        return _standing(conversations, session).orphans
+    folders = folders_of(conversations.sessions.home, session, conversations.peers.workspace_of(pair.team))
+    return conversations_in(folders.state, folders.workspace)
+
+
+def adoptable(conversations: Conversations, pair: Pair) -> Sequence[Found]:
+    """Return every conversation that a pair could go on with; refuse where its agent keeps none."""
+    _see_that_it_keeps_any(conversations, pair)
+    return (*unclaimed(conversations, pair), *left_behind(conversations, pair), *of_the_user(conversations, pair.team))
+
+
+def left_behind(conversations: Conversations, pair: Pair) -> Sequence[Found]:
+    """Return the conversations in the team's project that agents of sessions wrote of which no log tells any more, newest first."""
+    home, workspace = conversations.sessions.home, conversations.peers.workspace_of(pair.team)
+    own = conversations.sessions.store.index.session_at(pair.route)
+    places = home.sessions.iterdir() if home.sessions.is_dir() else ()
+    lost = [SessionId(place.name) for place in places if place.name.isalnum() and place.name != own]
+    lost = [session for session in lost if conversations.sessions.house.feed.head(session_stream(session)) == 0]
+    found = [each for session in lost for each in conversations_in(folders_of(home, session, workspace).state, Path(workspace.path))]
+    # What was adopted is a copy; the file that it was made of stays.
+    claimed = {each.standing.conversation for each in on_disk(conversations)}
+    return sorted((each for each in found if each.conversation not in claimed), key=lambda each: each.changed, reverse=True)
+
+
+def of_the_user(conversations: Conversations, team: str) -> Sequence[Found]:
+    """Return the conversations that the user's own Claude Code keeps for a team's project, newest first."""
+    return conversations_in(_directory(), Path(conversations.peers.workspace_of(team).path))
+
+
+async def adopt(
+    conversations: Conversations, pair: Pair, conversation: str, source: Path | None = None, *, is_clean: bool = False
+) -> SessionId:
+    """Let a pair go on with a conversation, opened where it was not yet; it counts as sensitive unless whoever knows it says otherwise."""
+    _see_that_it_keeps_any(conversations, pair)
+    session = await conversations.peers.found(pair)
+    state = conversations.peers.state(session)
+    if state.turn is not None:
+        raise CommandRefused(f"the agent of `{pair}` is at work; wait until it has answered")
+    folders = folders_of(conversations.sessions.home, session, state.workspace)
+    if source is None and conversation not in {found.conversation for found in conversations_in(folders.state, folders.workspace)}:
+        elsewhere = (*left_behind(conversations, pair), *of_the_user(conversations, pair.team))
+        source = next((found.path for found in elsewhere if found.conversation == conversation), None)
+    await asyncio.to_thread(claim, folders, conversation, source)
+    if not is_clean:
+        # INVARIANT: before it goes on with the conversation, it has touched what was read there.
+        labels = tuple(LabelSource(label=label, origin=f"the adopted conversation {conversation}") for label in _UNKNOWN)
+        await conversations.sessions.house.send(session, AddLabels(by=SYSTEM, labels=labels))
+    await conversations.sessions.house.send(
+        session, RecordProgress(by=SYSTEM, events=(adoption(conversation, conversations.sessions.house.clock.now()),))
+    )
+    return session
+
+
+def _see_that_it_keeps_any(conversations: Conversations, pair: Pair) -> None:
+    if (agent := _agent(conversations, pair)) != LOCAL:
+        raise CommandRefused(f"`{pair}` is served by `{agent}`; only `{LOCAL}` keeps conversations that can be adopted")
+
+
+def _agent(conversations: Conversations, pair: Pair) -> str:
+    """Return who serves a pair: the agent in its log, or the team's where it has none yet."""
+    session = conversations.talk.session_of(pair)
+    return conversations.config().teams[pair.team].agent if session is None else conversations.sessions.names.of(session)
+
+
+def _standing(conversations: Conversations, session: SessionId) -> Standing:
+    past = Past(EXTENSION, HouseJournal(conversations.sessions.house).load)
+    past.sync(conversations.sessions.house.feed, session)
+    assert past.workspace is not None
+    return standing(past, folders_of(conversations.sessions.home, session, past.workspace))
+
+
+def _directory() -> Path:
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser()

@@ -1,0 +1,125 @@
+"""Whoever talks to teams from outside: a session of their own, opened with the first call, in which every call passes the gate."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from curtainwall.model import (
+    MCP,
+    NOBODY,
+    OUTSIDE,
+    SYSTEM,
+    AddLabels,
+    Answer,
+    CallId,
+    CallRequest,
+    CloseSession,
+    Gate,
+    Label,
+    LabelSource,
+    Mode,
+    NotFound,
+    Save,
+    SessionId,
+    SessionQuery,
+    Who,
+    session_stream,
+)
+from curtainwall.model.people import parse_place
+from curtainwall.operations.open import Wanted, inherited, open_new
+from curtainwall.teams.conversations import Conversations
+from curtainwall.tools.team_tools import SERVER
+
+_MANY = 1_000_000
+
+
+def see_that_there_is(team: str, teams: Iterable[str]) -> None:
+    """Raise `NotFound`, with the teams that there are, for one that is not configured."""
+    known = sorted(teams)
+    if team not in known:
+        there = f"there are: {', '.join(f'`{each}`' for each in known)}" if known else "none is configured"
+        raise NotFound(f"there is no team `{team}`; {there}")
+
+
+class OutsideCaller:
+    """The gate for one caller from outside; it speaks for a team, or for nobody.
+
+    INVARIANT: it was let in to talk to teams. Whatever else its session could do, nobody meant to give it.
+    """
+
+    def __init__(
+        self, conversations: Conversations, gate: Gate, by: Who, team: str = "", mode: Mode = Mode.DEFAULT, name: str = ""
+    ) -> None:
+        team = "" if team == NOBODY else team
+        if team:
+            see_that_there_is(team, conversations.config().teams)
+        self.session = SessionId(conversations.sessions.house.mint())
+        self.team = team or NOBODY
+        self._conversations = conversations
+        self._gate = gate
+        self._by = by
+        target = conversations.config().teams[team].approval_target if team else None
+        routes = () if target is None else (parse_place(target),)
+        self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
+        self._is_open = False
+
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+        """Walk the ten steps in this caller's session, which is opened first where it was not."""
+        await self.enter()
+        return await self._gate.request(session, request.model_copy(update={"server": SERVER}), wait=wait, save=save)
+
+    async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
+        """Go on with a call that was asked for."""
+        return await self._gate.go_on(session, call, arguments)
+
+    async def drop(self, session: SessionId, call: CallId, why: str) -> None:
+        """Let go of a call that nobody waits for any more."""
+        await self._gate.drop(session, call, why)
+
+    async def close(self, why: str) -> None:
+        """End the session; an answer that comes later is still taken in."""
+        if self._is_open and not self.is_deleted:
+            await self._conversations.sessions.house.send(self.session, CloseSession(by=self._by, reason=why))
+
+    @property
+    def is_deleted(self) -> bool:
+        """Tell whether somebody has deleted the session since it was opened."""
+        return self._is_open and self._conversations.sessions.house.feed.head(session_stream(self.session)) == 0
+
+    async def enter(self) -> SessionId:
+        """Return the session, opened where it was not."""
+        if not self._is_open:
+            await open_new(self._conversations.sessions, self._wanted, self._by, self.session)
+            self._is_open = True
+        return self.session
+
+
+class McpCaller(OutsideCaller):
+    """A caller that speaks MCP. Connecting anew changes nothing: what one of its sessions touched and used, all have."""
+
+    def __init__(self, conversations: Conversations, gate: Gate, by: Who, team: str = "", how: str = "over stdio") -> None:
+        super().__init__(conversations, gate, by, team, name=f"{team or NOBODY} {how}")
+        self._wanted = replace(self._wanted, channel=MCP)
+
+    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+        """Walk the ten steps with the labels and the spending of every session that this caller has or had, as they are now."""
+        await self.enter()
+        known = {source.label for source in self._conversations.peers.labels(self.session)}
+        new: dict[Label, LabelSource] = {}
+        for other in self._sessions(labels_beyond=frozenset(known)):
+            for source in self._conversations.peers.labels(other):
+                if source.label not in known:
+                    new.setdefault(source.label, inherited(source, other))
+        if new:
+            await self._conversations.sessions.house.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
+        await self._conversations.peers.budgets.share(self.session, self._sessions())
+        return await super().request(session, request, wait=wait, save=save)
+
+    def _sessions(self, labels_beyond: frozenset[str] | None = None) -> Iterator[SessionId]:
+        """Yield the other sessions of this caller, or those that have touched more, oldest first, so that the first cause is kept."""
+        peers, index = self._conversations.peers, self._conversations.sessions.store.index
+        found = SessionQuery(agent=OUTSIDE, channel=MCP, labels_beyond=labels_beyond, limit=_MANY)
+        for row in reversed(index.sessions(found)):
+            if row.session != self.session and peers.team_of(row.session) == self._wanted.team:
+                yield row.session

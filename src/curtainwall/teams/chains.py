@@ -1,0 +1,114 @@
+"""Chains of questions: a team that is asked asks another, and whoever asked first waits for the last of them as well."""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from curtainwall.model import (
+    AnyEvent,
+    CallDenied,
+    CallDropped,
+    CallEvent,
+    CallFinished,
+    CallLost,
+    CallPermitted,
+    CallRequested,
+    Feed,
+    InterruptAsked,
+    MessageId,
+    PeerAnswered,
+    PeerAnswerHeld,
+    PeerAnswerTaken,
+    PeerEvent,
+    PeerMessageSent,
+    SessionId,
+    TurnEnded,
+    TurnEvent,
+    TurnResumed,
+    TurnStarted,
+    TurnStatus,
+    session_stream,
+)
+from curtainwall.operations.tale import Tale
+from curtainwall.teams.figures import Shortage
+
+_WAITING = frozenset(("teams.ask", "teams.send_message"))
+
+
+@dataclass(slots=True)
+class _Link:
+    """One conversation of a chain: whether a budget keeps it from going on, and whose answer it waits for."""
+
+    team: str
+    session: SessionId
+    tale: Tale = field(default_factory=Tale)
+    cursor: int = 0
+    _sent: dict[MessageId, tuple[str, SessionId]] = field(default_factory=dict[MessageId, tuple[str, SessionId]])
+
+    @property
+    def asked(self) -> tuple[tuple[str, SessionId], ...]:
+        """Return the teams whose answer it waits for, and their sessions."""
+        is_waiting = any(subject.tool in _WAITING for subject in self.tale.running.values())
+        return tuple(self._sent.values()) if is_waiting else ()
+
+    def read(self, feed: Feed) -> None:
+        """Take in what has come since."""
+        for recorded in feed.read(session_stream(self.session), self.cursor):
+            self._take(recorded.event)
+            self.cursor = recorded.seq
+
+    def _take(self, event: AnyEvent) -> None:
+        self.tale.take(event)
+        if not isinstance(event, PeerEvent | CallEvent | TurnEvent):
+            return
+        match event:
+            case PeerMessageSent():
+                self._sent[event.message] = (event.team, event.to)
+            case PeerAnswerTaken():
+                self._sent.pop(event.answer.message, None)
+            case CallFinished():
+                # Whoever has a handle does not wait any longer.
+                told = event.result.inline
+                if isinstance(told, dict):
+                    self._sent.pop(MessageId(str(told.get("handle"))), None)
+            case TurnEnded():
+                if event.status is not TurnStatus.WAITING:
+                    self._sent.clear()
+            case PeerAnswered() | PeerAnswerHeld() | TurnStarted() | TurnResumed() | InterruptAsked():
+                pass
+            case CallRequested() | CallDenied() | CallPermitted() | CallLost() | CallDropped():
+                pass
+            case _:
+                assert_never(event)
+
+
+class Chain:
+    """The conversations that one waits for, and those that these wait for; each log is read once, and then what is new."""
+
+    def __init__(self, feed: Feed, team: str, session: SessionId) -> None:
+        self.session = session
+        self._feed = feed
+        self._first = _Link(team, session)
+        self._links = {session: self._first}
+
+    def sessions(self) -> tuple[SessionId, ...]:
+        """Return the conversation and those that it waits for, the nearest first."""
+        return tuple(link.session for link in self._links_now())
+
+    def shortages(self) -> tuple[Shortage, ...]:
+        """Return what is used up in the conversation and further on, where nothing goes on there before a human allows more."""
+        return tuple(Shortage(link.team, link.session, link.tale.short_of) for link in self._links_now() if link.tale.short_of)
+
+    def further(self) -> tuple[Shortage, ...]:
+        """Return the same for those further on alone."""
+        return tuple(short for short in self.shortages() if short.session != self._first.session)
+
+    def _links_now(self) -> list[_Link]:
+        """Take in what is new, and return who waits for whom by now."""
+        seen, links = {self._first.session}, [self._first]
+        for link in links:
+            link.read(self._feed)
+            for team, session in link.asked:
+                if session not in seen:
+                    seen.add(session)
+                    links.append(self._links.setdefault(session, _Link(team, session)))
+        return links

@@ -1,0 +1,248 @@
+"""Who works for the teams: one process of all at a time keeps their sessions, and takes over at once where the one before it ends."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
+
+from curtainwall.agents.crew import Crew
+from curtainwall.config.agents import LOCAL
+from curtainwall.host.account import local_user
+from curtainwall.model import (
+    SYSTEM,
+    TEAMS,
+    Broken,
+    CommandRefused,
+    CurtainwallError,
+    Lease,
+    Millis,
+    SessionId,
+    SessionQuery,
+    SessionRow,
+    StreamId,
+    freed_lease,
+    session_of,
+    session_stream,
+)
+from curtainwall.operations.fork import fork
+from curtainwall.runtime import Turns
+from curtainwall.teams.archive import Rest
+from curtainwall.teams.conversations import Conversations
+from curtainwall.teams.pairs import Pair
+from curtainwall.teams.requests import Wish
+
+KEEPER = StreamId("keeper:teams")
+_LOG = logging.getLogger(__name__)
+_INBOX = "inbox:"
+_MANY = 100_000
+_LOOK_AGAIN = 1.0
+_AT_ONCE = 100
+
+
+class Keeper:
+    """This process's part in working for the teams: all of it while it holds the lease, none of it otherwise."""
+
+    def __init__(self, conversations: Conversations, turns: Turns, crew: Crew) -> None:
+        self._conversations = conversations
+        self._turns = turns
+        self._crew = crew
+        self._known: set[SessionId] = set()
+        self._has_lease = asyncio.Event()
+
+    @property
+    def is_keeping(self) -> bool:
+        """Tell whether this process works for the teams."""
+        return self._has_lease.is_set()
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncGenerator[None]:
+        """Keep the teams' sessions, and fulfil wishes, until the context is left."""
+        made = {
+            "keeper": self._keep(),
+            "wishes": self._fulfil(),
+            "warming": self._warm(),
+            "rousing": self._rouse(),
+            "budgets": self._settle(),
+        }
+        tasks = [asyncio.create_task(each, name=name) for name, each in made.items()]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        """Look after the teams for as long as we are at work, whatever happens to the log meanwhile."""
+        while True:
+            try:
+                await self._keep_once()
+            except CurtainwallError as fault:
+                _LOG.warning("the teams are looked after again in a moment: %s", fault)
+            except Exception:  # noqa: BLE001 - whatever it was, the teams must not be left without anybody
+                _LOG.exception("the teams are looked after again in a moment")
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _keep_once(self) -> None:
+        """Wait for the lease, then look after every session of a team, old and new."""
+        lease = await self._lease()
+        self._has_lease.set()
+        try:
+            async with self._conversations.sessions.store.log.watch(_is_inbox) as changes:
+                self._take_up_all()
+                async for streams in changes:
+                    if not streams:
+                        self._take_up_all()
+                    for name in streams:
+                        self._take_up(session_of(StreamId(name.removeprefix(_INBOX))))
+        finally:
+            self._has_lease.clear()
+            lease.release()
+            self._conversations.sessions.store.leases.tell(freed_lease(KEEPER))
+
+    async def _warm(self) -> None:
+        """Get the agents of the most used pairs ready, one after the other; what goes wrong is told with their next message.
+
+        Only a process of Claude Code takes something: our own agent is always ready, and a container starts with its message.
+        """
+        await self._has_lease.wait()
+        if not self._conversations.config().peers.warm:
+            return
+        rows = self._conversations.sessions.store.index.sessions(SessionQuery(channel=TEAMS, since=self._long_ago, limit=_MANY))
+        cold = (row for row in rows if row.agent == LOCAL and row.status != "closed" and self._pair_of(row.session))
+        used = sorted(cold, key=lambda row: -row.turns)
+        for row in used[: self._conversations.config().peers.warm]:
+            try:
+                await self._crew.wake(row.session)
+            except CurtainwallError as fault:
+                _LOG.warning("the agent of `%s` could not be got ready: %s", row.name, fault)
+
+    async def _settle(self) -> None:
+        """Watch what the conversations use that share a budget: one that works must not go on with what another has used."""
+        await self._has_lease.wait()
+        async for streams in self._conversations.sessions.house.feed.changes():
+            for session in filter(None, map(session_of, streams)):
+                if session in self._known:
+                    # Where it cannot be counted now, it is with the next message.
+                    with suppress(CurtainwallError):
+                        await self._conversations.peers.settle_budgets(session)
+
+    async def _rouse(self) -> None:
+        """Take up the archived pairs in which a message has waited since nobody worked for the teams, one after the other."""
+        await self._has_lease.wait()
+        store, archive = self._conversations.sessions.store, self._conversations.archive
+        rows = store.index.sessions(SessionQuery(channel=TEAMS, before=self._long_ago, limit=_MANY))
+        await archive.forget_all_but({row.session for row in rows})
+        at_rest, read = archive.at_rest(), list[Rest]()
+        for row in rows:
+            if row.session in self._known or row.status == "closed":
+                continue
+            if store.inbox.waiting(session_stream(row.session)):
+                self._take_up(row.session)
+            elif at_rest.get(row.session) != row.changed:
+                # Each such log is read from its beginning, once, and whoever asks now comes first.
+                await asyncio.sleep(0)
+                with suppress(CurtainwallError):
+                    read += self._looked_at(row)
+            if len(read) >= _AT_ONCE:
+                await archive.keep(read)
+                read.clear()
+        await archive.keep(read)
+
+    def _looked_at(self, row: SessionRow) -> Iterator[Rest]:
+        """Take up an archived pair in which a message waits; yield what is to be remembered of any other."""
+        head, pair = self._conversations.sessions.house.feed.head(session_stream(row.session)), self._pair_of(row.session)
+        if self._conversations.peers.state(row.session).queue:
+            self._take_up(row.session)
+            return
+        figures = None if pair is None else self._conversations.talk.figures_of(pair)
+        if figures is None or figures.status == "archived":
+            yield Rest(row.session, row.changed, head, figures)
+
+    def _pair_of(self, session: SessionId) -> Pair | None:
+        """Return the pair that leads to a session."""
+        return next((pair for route in self._conversations.sessions.store.index.routes_to(session) if (pair := Pair.at(route))), None)
+
+    @property
+    def _long_ago(self) -> Millis:
+        """When a pair was used last that counts as archived now."""
+        return self._conversations.sessions.house.clock.now() - self._conversations.config().peers.archive_after * 1000
+
+    async def _lease(self) -> Lease:
+        while True:
+            lease = self._conversations.sessions.store.leases.take(KEEPER)
+            if lease is not None:
+                return lease
+            await self._conversations.sessions.house.until_free(KEEPER, _LOOK_AGAIN)
+
+    def _take_up_all(self) -> None:
+        """Look after every pair that has been used lately, or is in the middle of a turn."""
+        long_ago = self._long_ago
+        for row in self._conversations.sessions.store.index.sessions(SessionQuery(channel=TEAMS, limit=_MANY)):
+            if row.status != "closed" and (row.changed > long_ago or row.status in ("working", "waiting")):
+                self._known.add(row.session)
+                self._turns.attend(row.session)
+
+    def _take_up(self, session: SessionId | None) -> None:
+        if session is None:
+            return
+        if session not in self._known:
+            if not self._conversations.sessions.store.index.sessions(SessionQuery(channel=TEAMS, prefix=session, limit=1)):
+                return
+            self._known.add(session)
+        self._turns.attend(session)
+
+    async def _fulfil(self) -> None:
+        async with self._conversations.requests.taking() as wishes:
+            while True:
+                wish = await wishes.get()
+                try:
+                    told = await self._fulfilled(wish)
+                except CurtainwallError as fault:
+                    _say(wish, fault)
+                except Exception as fault:  # noqa: BLE001 - whatever it was, whoever waits must hear of it
+                    _say(wish, Broken(f"a fault of ours: {type(fault).__name__}: {fault}"))
+                else:
+                    with suppress(asyncio.InvalidStateError):
+                        wish.heard.set_result(told)
+
+    async def _fulfilled(self, wish: Wish) -> str:
+        if wish.what == "fork":
+            return await self._fork(wish)
+        if not self.is_keeping:
+            owner = self._conversations.sessions.store.leases.owner(KEEPER)
+            who = f"process {owner.pid}" if owner is not None and owner.pid != os.getpid() else "another process"
+            return f"{who} works for the teams; it wakes an agent for each message, and lets an idle one go by itself"
+        if wish.what == "wake":
+            self._take_up(wish.session)
+            return await self._crew.wake(wish.session)
+        state = self._conversations.peers.state(wish.session)
+        if (state.turn is not None and not state.turn_waits) or (state.queue and not state.exhausted):
+            # What is left in the middle would be taken up by nobody before the next message comes.
+            raise CommandRefused("its agent is at work; it rests by itself when it is done, and `cancel` stops it")
+        await self._turns.leave(wish.session)
+        await self._crew.sleep(wish.session)
+        return "asleep"
+
+    async def _fork(self, wish: Wish) -> str:
+        house, into = self._conversations.sessions.house, wish.into
+        assert into is not None
+        if self._conversations.sessions.store.index.session_at(into.route) is not None:
+            raise CommandRefused(f"there is a conversation `{into}` already; choose another name")
+        self._conversations.peers.see_room(into)
+        made = await fork(
+            self._conversations.sessions, wish.session, local_user(), str(into), self._conversations.peers.limits_of(into.team)
+        )
+        if await house.bind(into.route, made.session, SYSTEM) != made.session:
+            raise CommandRefused(f"somebody else began the conversation `{into}` meanwhile; the fork is session `{made.session}`")
+        return made.session
+
+
+def _is_inbox(name: StreamId) -> bool:
+    return name.startswith(_INBOX)
+
+
+def _say(wish: Wish, fault: CurtainwallError) -> None:
+    with suppress(asyncio.InvalidStateError):
+        wish.heard.set_exception(fault)

@@ -1,0 +1,1 @@
+"""The `fetch` tool: one exchange for each permit, redirects, and pages as text."""

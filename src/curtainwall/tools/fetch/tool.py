@@ -1,0 +1,251 @@
+"""The `fetch` tool as it runs: one exchange for one permit, and each redirect a call of its own at the gate."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.facts import Masker, Unclear, scope_of_address
+from curtainwall.host import Credentials, Dialler, ScopeOf, Unavailable, Unreachable
+from curtainwall.model import (
+    LEFT,
+    Answer,
+    CallId,
+    CallPermitted,
+    CallRequest,
+    CurtainwallError,
+    HostFacts,
+    Place,
+    Prepared,
+    Role,
+    Scope,
+    SessionId,
+    ToolResult,
+)
+from curtainwall.tools.fetch.exchange import ENCODINGS, Reply, Request, exchange
+from curtainwall.tools.fetch.headers import (
+    USER_AGENT,
+    Headers,
+    has_parameter,
+    header_of,
+    request_headers,
+    see_that_it_goes_once,
+    shown_headers,
+)
+from curtainwall.tools.fetch.redirects import onward
+from curtainwall.tools.fetch.text import Media, decoded, readable
+from curtainwall.tools.runners import CannotDo, Runner
+
+TOOL: Final = "fetch.get"
+_ACCEPT: Final = "text/html, application/json;q=0.9, text/*;q=0.9, */*;q=0.5"
+
+Asking = Callable[[SessionId, CallRequest], Awaitable[Answer]]
+"""The way to the gate, as in `Gate.request`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """How much of an answer is kept, how long the work may take with all redirects, and how long a human is waited for before one."""
+
+    size: int = 5_000_000
+    seconds: float = 60.0
+    hops: int = 5
+    patience: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A permitted call: its canonical arguments, and the host as it was judged."""
+
+    arguments: Mapping[str, JsonValue]
+    origin: str
+    facts: HostFacts
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "_Call":
+        (there,) = (it for it in prepared.subject.resources if it.role in {Role.FETCH_URL, Role.SEND_URL})
+        assert isinstance(there.facts, HostFacts)
+        return cls(prepared.arguments, there.value, there.facts)
+
+    @property
+    def url(self) -> str:
+        return cast("str", self.arguments["url"])
+
+    def word(self, name: str) -> str | None:
+        return cast("str | None", self.arguments.get(name))
+
+
+@dataclass(slots=True)
+class _Trip:
+    """A hop on its way through the gate: the seconds of work that are left, and its answer, which nobody else gets to see."""
+
+    left: float
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    call: _Call | None = None
+    reply: Reply | None = None
+
+
+class Fetch:
+    """Fetches what was permitted, and asks anew wherever an answer leads elsewhere."""
+
+    def __init__(
+        self, dialler: Dialler, masker: Masker, credentials: Credentials | None, ask: Asking | None, limits: FetchLimits | None = None
+    ) -> None:
+        self._dialler = dialler
+        self._masker = masker
+        self._credentials = credentials or Credentials()
+        self._ask = ask
+        self._limits = limits or FetchLimits()
+        self._trips: dict[CallId, _Trip] = {}
+
+    async def run(self, prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        """Make the exchange that was permitted; a hop hands its answer to the call that it belongs to."""
+        call = _Call.of(prepared)
+        trip = self._trips.get(permit.call)
+        if trip is None:
+            return ToolResult(ok=True, value=await self._follow(call, permit, place))
+        trip.call = call
+        trip.begun.set()
+        trip.reply, trip.left = await self._once(call, trip.left)
+        seen: dict[str, JsonValue] = {**shown_headers(trip.reply.headers)}
+        return ToolResult(ok=True, value={"status": trip.reply.status, "url": call.url, "headers": seen, "bytes": len(trip.reply.body)})
+
+    async def _follow(self, call: _Call, permit: CallPermitted, place: Place) -> JsonValue:
+        reply, left = await self._once(call, self._limits.seconds)
+        passed: list[JsonValue] = []
+        while (there := onward(call.arguments, reply)) is not None:
+            passed.append(call.url)
+            if len(passed) > self._limits.hops:
+                raise CannotDo(f"more than {self._limits.hops} redirects, the last one to `{there['url']}`; they may never end")
+            if self._masker.holds_known(cast("str", there["url"])):
+                raise CannotDo(f"`{call.url}` redirects to an address that holds a credential, which is not followed")
+            trip = _Trip(left)
+            request = CallRequest(tool=TOOL, arguments=there, call=CallId(f"{permit.call}.{len(passed)}"))
+            await self._hop(trip, request, place.session, f"`{call.url}` redirects ({reply.status}) to `{there['url']}`")
+            assert trip.call is not None
+            assert trip.reply is not None
+            call, reply, left = trip.call, trip.reply, trip.left
+        return await asyncio.to_thread(_told, call, reply, passed, self._limits.size)
+
+    async def _hop(self, trip: _Trip, request: CallRequest, session: SessionId, where: str) -> None:
+        """Walk a redirect through the gate as a call of its own; raise `CannotDo` unless it was permitted and answered."""
+        if self._ask is None:
+            raise CannotDo(f"{where}; ask for that url")
+        assert request.call is not None
+        self._trips[request.call] = trip
+        asking = asyncio.ensure_future(self._ask(session, request))
+        begun = asyncio.ensure_future(trip.begun.wait())
+        try:
+            await asyncio.wait({asking, begun}, timeout=self._limits.patience, return_when=asyncio.FIRST_COMPLETED)
+            if not (asking.done() or trip.begun.is_set()):
+                # A human is asked. The ask stays open; the agent can come back for it, and nothing of ours waits meanwhile.
+                asking.cancel(LEFT)
+                await asyncio.wait({asking})
+            answer = None if asking.cancelled() else await asking
+        except CurtainwallError as fault:
+            raise CannotDo(f"{where}, which could not be asked for: {fault}") from None
+        finally:
+            begun.cancel()
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
+            self._trips.pop(request.call)
+        if answer is None or answer.waiting:
+            raise CannotDo(f"{where}; a human is asked about that: call `{TOOL}` with that url to wait for the answer")
+        if answer.result is None:
+            raise CannotDo(f"{where}, which was refused: {answer.verdict.reason} ({', '.join(answer.verdict.because)})")
+        if trip.reply is None:
+            raise CannotDo(f"{where}: {answer.result.value}")
+
+    async def _once(self, call: _Call, seconds: float) -> tuple[Reply, float]:
+        """Make one exchange and return its answer, and how many seconds are left."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        try:
+            async with asyncio.timeout(seconds):
+                request = await self._request(call)
+                connection = await self._dialler.connect(call.facts)
+                try:
+                    reply = await exchange(connection, request, self._limits.size)
+                finally:
+                    await connection.close()
+        except TimeoutError:
+            raise CannotDo(f"`{call.origin}` did not give a whole answer within {self._limits.seconds:g} seconds") from None
+        except (Unavailable, Unreachable) as fault:
+            raise CannotDo(str(fault)) from None
+        return reply, seconds - (loop.time() - start)
+
+    async def _request(self, call: _Call) -> Request:
+        written = request_headers(cast("Mapping[str, str]", call.arguments.get("headers") or {}))
+        method, body, name = call.word("method") or "GET", call.word("body"), call.word("credential")
+        host = call.origin.partition("://")[2]
+        ours: Headers = (
+            ("Host", host),
+            ("User-Agent", USER_AGENT),
+            ("Accept", _ACCEPT),
+            ("Accept-Encoding", ENCODINGS),
+            ("Connection", "close"),
+        )
+        if body is not None:
+            ours += (("Content-Type", "application/json" if body.lstrip()[:1] in {"{", "["} else "text/plain; charset=utf-8"),)
+        target = call.url.removeprefix(call.origin) or "/"
+        if name is not None:
+            credential = self._credentials.find(name)
+            credential.see_that_it_may_go(TOOL, call.facts)
+            value = (await self._credentials.resolve(name)).reveal()
+            sent = credential.sending.headers(value)
+            see_that_it_goes_once(written, sent, name)
+            written += sent
+            if query := credential.sending.query(value):
+                if has_parameter(target, query.partition("=")[0]):
+                    raise CannotDo(f"the url sets the parameter that carries the credential `{name}`; leave it out, it is sent for you")
+                target += f"{'&' if '?' in target else '?'}{query}"
+        replaced = {told.lower() for told, _ in written}
+        headers = (*(it for it in ours if it[0].lower() not in replaced), *written)
+        content = body.encode("utf-8", "surrogatepass") if body is not None else b"" if method in {"POST", "PUT", "PATCH"} else None
+        return Request(method, target, headers, content)
+
+
+def _told(call: _Call, reply: Reply, passed: list[JsonValue], limit: int) -> JsonValue:
+    """Return what the agent gets: status, final URL, headers, and the content in the wanted form."""
+    content_type = header_of(reply.headers, "content-type")
+    media, notes = Media.of(content_type), list[JsonValue]()
+    value: dict[str, JsonValue] = {"status": reply.status, "url": call.url, "content_type": media.kind}
+    value["headers"] = {**shown_headers(reply.headers)}
+    text = decoded(reply.body, media)
+    if text is None:
+        if call.word("format") == "raw":
+            value["base64"] = base64.b64encode(reply.body).decode()
+        elif reply.body:
+            notes.append(f"{len(reply.body)} bytes that are no text; `format` `raw` returns them in Base64")
+        value["content"] = ""
+    else:
+        value["content"] = (text if call.word("format") == "raw" else readable(text, media, call.url))[:limit]
+    if reply.cut:
+        notes.append(f"the answer was longer; it is cut after {limit} bytes")
+    return {**value, **({"redirects": passed} if passed else {}), **({"notes": notes} if notes else {})}
+
+
+def scopes(own_ports: frozenset[int] = frozenset()) -> ScopeOf:
+    """Return what tells the part of the network that an address is in; one that cannot be read is forbidden ground."""
+
+    def scope_of(address: str, port: int) -> Scope:
+        try:
+            return scope_of_address(address, port, own_ports)
+        except Unclear:
+            return Scope.FORBIDDEN
+
+    return scope_of
+
+
+def fetch_runners(
+    masker: Masker,
+    credentials: Credentials | None = None,
+    ask: Asking | None = None,
+    own_ports: frozenset[int] = frozenset(),
+) -> Mapping[str, Runner]:
+    """Return the runner of `fetch.get`; without a way to the gate, redirects are told and not followed."""
+    return {TOOL: Fetch(Dialler(scopes(own_ports)), masker, credentials, ask).run}

@@ -1,0 +1,1 @@
+"""The `filesystem` tools: reading, writing, moving and walking by descriptor."""

@@ -1,0 +1,225 @@
+"""One permitted git call: its arguments, the repository it is about, and what it may touch of it."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from curtainwall.facts import Unclear, canonical_remotes, is_beneath, quoted
+from curtainwall.host import Confinement, Finished, make_directories
+from curtainwall.model import HostFacts, Mode, Place, Prepared, Role, is_git_directory, runs_later
+from curtainwall.tools.git.confined import LOCAL, Spot, find_spot, try_git
+from curtainwall.tools.git.network import Target, WayOut
+from curtainwall.tools.runners import CannotDo
+from curtainwall.tools.sandbox import Opened, Sandboxes
+
+_FEW: Final = 5
+_NOBODY: Final = ("Curtainwall", "curtainwall@localhost")
+
+
+IsDenied = Callable[[Role, str], bool]
+"""Tells whether the session's rules deny one more path, in a role."""
+
+Denials = Callable[[str, Place], IsDenied | None]
+"""Gives that for a tool in a session; None where no rule of the user's denies anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Which files are left out unless a call names them, by patterns of their names and by who knows exactly, and which always are."""
+
+    patterns: tuple[str, ...] = ()
+    is_one: Callable[[str], bool] = lambda _path: False
+    denials: Denials = lambda _tool, _place: None
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What every call shares."""
+
+    protected: tuple[str, ...]
+    sandboxes: Sandboxes
+    way_out: WayOut
+    withheld: Withheld = Withheld()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One permitted call."""
+
+    prepared: Prepared
+    place: Place
+    house: House
+    notes: list[str]
+    was_asked: bool = False
+    """Something had to answer for this call first, and what it was shown must be true."""
+
+    def text(self, name: str) -> str | None:
+        return cast("str | None", self.prepared.arguments.get(name))
+
+    @property
+    def path(self) -> str:
+        return cast("str", self.prepared.arguments["path"])
+
+    @property
+    def writes(self) -> bool:
+        return any(one.role is Role.WRITE_PATH and one.value == self.path for one in self.prepared.subject.resources)
+
+    @property
+    def is_careful(self) -> bool:
+        """Tell whether files that run later must stay as they are."""
+        own = self.place.workspace.own and is_beneath(self.path, self.place.workspace.path)
+        return not own and self.place.mode is not Mode.BYPASS
+
+    @property
+    def names_secrets(self) -> bool:
+        """Tell whether the call itself names a file that holds secrets; then that was judged, and the session has its label."""
+        is_one = self.house.withheld.is_one
+        return any(one.role is Role.READ_PATH and is_one(one.value) for one in self.prepared.subject.resources)
+
+    @property
+    def is_denied(self) -> IsDenied | None:
+        """Return what tells whether a file that the call does not name is denied by the session's rules."""
+        return self.house.withheld.denials(self.prepared.subject.tool, self.place)
+
+    def spot(self) -> Spot:
+        return find_spot(self.path, self.place)
+
+    @asynccontextmanager
+    async def open(self, spot: Spot, *, write: bool | None = None) -> AsyncGenerator[Confinement]:
+        """Give the repository to a confined git; for writing only where that was judged."""
+        self.refuse_protected(spot.root)
+        wanted = self.writes if write is None else write
+        opened: Opened | None = None
+        try:
+            async with self.house.sandboxes.open(self.place, spot.root, write=wanted, git_works=True) as opened:
+                yield replace(opened.confinement, cwd=spot.path, bounds=LOCAL)
+        finally:
+            if opened is not None:
+                self.notes.extend(opened.notes)
+
+    def refuse_protected(self, root: str) -> None:
+        if is_beneath(root, self.place.workspace.path):
+            return
+        inside = next((path for path in self.house.protected if is_beneath(path, root) or is_beneath(root, path)), None)
+        if inside is not None:
+            raise CannotDo(f"{quoted(root)} contains or lies in the protected path {quoted(inside)}")
+
+    def targets(self, role: Role) -> tuple[Target, ...]:
+        """Return the judged URLs; raise `CannotDo` where the repository would lead elsewhere by now."""
+        urls = cast("list[str]", self.prepared.arguments["urls"])
+        try:
+            now = canonical_remotes(
+                self.text("remote"),
+                repository=self.path,
+                push=role is Role.WRITE_REMOTE,
+                workspace=self.place.workspace.path,
+                own_ports=self.house.way_out.own_ports,
+            )
+        except Unclear as fault:
+            raise CannotDo(f"the remote changed after it was judged: {fault.message}") from fault
+        if [one.url for one in now] != urls:
+            raise CannotDo(f"the remote {quoted(self.text('remote'))} leads elsewhere than when it was judged; ask again")
+        return tuple(Target(one.url, self.judged(role, one.value, one.host)) for one in now)
+
+    def judged(self, role: Role, value: str, facts: HostFacts) -> HostFacts:
+        """Return what is known about a host, where that is what was judged; raise `CannotDo` otherwise."""
+        for resource in self.prepared.subject.resources:
+            if (resource.role, resource.value, resource.facts) == (role, value, facts):
+                return facts
+        raise CannotDo(f"{quoted(value)} was not judged for this call")
+
+
+Deed = Callable[[Call], Awaitable[JsonValue]]
+
+
+async def make_directory(call: Call, path: str) -> bool:
+    """Make a directory that was judged, and tell whether it is new."""
+    call.refuse_protected(path)
+    try:
+        return await asyncio.to_thread(make_directories, path)
+    except OSError as fault:
+        raise CannotDo(f"{quoted(path)} cannot be made: {(fault.strerror or 'unknown').lower()}") from fault
+
+
+async def identity(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return who commits: the user, as their own config says; it is read here because the confined git does not see it."""
+
+    def read(key: str) -> str | None:
+        quiet = {"PATH": environ.get("PATH", os.defpath), "HOME": environ.get("HOME", "/nonexistent"), "GIT_DIR": "/dev/null"}
+        if "XDG_CONFIG_HOME" in environ:
+            quiet["XDG_CONFIG_HOME"] = environ["XDG_CONFIG_HOME"]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                ["git", "config", "--global", "--get", key], capture_output=True, env=quiet, cwd="/", timeout=10, check=False
+            )
+            return done.stdout.decode(errors="replace").strip() or None
+        return None
+
+    name, email = await asyncio.gather(asyncio.to_thread(read, "user.name"), asyncio.to_thread(read, "user.email"))
+    if name is None or email is None:
+        name, email = _NOBODY
+    return {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", name), ("EMAIL", email))}
+
+
+async def refuse_switch(call: Call, spot: Spot, old: str, new: str) -> None:
+    """Refuse to switch files where that would change one that the rules deny, or that runs later by itself: nobody was asked about it."""
+    if not looks_at_names(call):
+        return
+    async with call.open(spot, write=False) as confinement:
+        if (await try_git(["rev-parse", "--quiet", "--verify", "HEAD"], confinement)).code != 0:
+            done = await try_git(["ls-tree", "-r", "-z", "--full-tree", "--name-only", new, "--"], confinement)
+        else:
+            words = ["diff", "--no-ext-diff", "--no-textconv", "--no-relative", "--name-only", "-z", "--no-renames", old, new, "--"]
+            done = await try_git(words, confinement)
+    await asyncio.to_thread(refuse_names, call, spot.top, done)
+
+
+def looks_at_names(call: Call) -> bool:
+    """Tell whether it matters which files a call would write."""
+    return call.is_careful or call.is_denied is not None
+
+
+def refuse_names(call: Call, top: str, done: Finished) -> None:
+    """Refuse files, as git listed them, of which the rules deny one to be changed, or one runs later by itself."""
+    if done.code != 0 or done.cut:
+        raise CannotDo(done.err.decode(errors="replace").strip() or "too much would change to look through")
+    names = [name for name in os.fsdecode(done.out).split("\0") if name]
+    denied = denied_names(call, top, names, (Role.WRITE_PATH, Role.DELETE_PATH))
+    if denied:
+        raise CannotDo(f"this would change {shown_names(denied, _FEW)}, which the rules of this session deny")
+    if not call.is_careful:
+        return
+    running = [name for name in names if runs_later(f"{top}/{name}", call.place.workspace.path)]
+    running += _heads_of_repositories(names)
+    if running:
+        raise CannotDo(
+            f"this would change {shown_names(running, _FEW)}, which run later by themselves; a human must do it, or give the mode `bypass`"
+        )
+
+
+def shown_names(names: Sequence[str], most: int) -> str:
+    """Return file names as a sentence may hold them."""
+    return ", ".join(quoted(os.fsencode(name).decode(errors="replace")) for name in names[:most])
+
+
+def denied_names(call: Call, top: str, names: Iterable[str], roles: tuple[Role, ...]) -> list[str]:
+    """Return those of a repository's files that the session's rules deny in one of these roles."""
+    is_denied = call.is_denied
+    return [] if is_denied is None else [name for name in names if any(is_denied(role, f"{top}/{name}") for role in roles)]
+
+
+def _heads_of_repositories(names: list[str]) -> list[str]:
+    """Return the heads of what git would take for repositories of their own once these files are there, under whatever name."""
+    inside: dict[str, set[str]] = {}
+    for name in names:
+        above = name
+        while above:
+            above, _, child = above.rpartition("/")
+            inside.setdefault(above, set()).add(child)
+    return [f"{path}/HEAD".lstrip("/") for path, held in inside.items() if is_git_directory(held)]

@@ -1,0 +1,121 @@
+"""Git in the confinement: with the repository's own config, which may be hostile, and nothing to reach with it."""
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from curtainwall.facts import is_beneath, quoted
+from curtainwall.host import MIB, Bounds, Confinement, ConfinementFailed, Finished, Sockets, run_confined
+from curtainwall.model import Place
+from curtainwall.tools.runners import CannotDo
+
+LOCAL: Final = Bounds(seconds=120, output=4 * MIB, file_size=4096 * MIB)
+
+# What a repository could name to be run, where git offers a way to say no. The confinement is what holds; this keeps git quick and quiet.
+_SETTINGS = (
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "core.editor=false", "core.askPass=false",
+    "core.sshCommand=false", "core.gitProxy=none", "credential.helper=", "commit.gpgSign=false", "tag.gpgSign=false",
+    "log.showSignature=false", "merge.verifySignatures=false", "gc.auto=0", "maintenance.auto=false", "submodule.recurse=false",
+    "fetch.recurseSubmodules=false", "branch.autoSetupMerge=false", "safe.directory=*", "protocol.allow=never",
+    "protocol.file.allow=always", "color.ui=false",
+    # The head of a hunk repeats the last line above it that begins with a letter, but none of a key.
+    "diff.default.xfuncname=!^[A-Za-z0-9+/=]{40,}[[:space:]]*$\n^[A-Za-z_$].*$",
+)  # fmt: skip
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "false",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "GIT_PAGER": "cat",
+    "GIT_MERGE_AUTOEDIT": "no",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C.UTF-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A repository on the disk: the directory that git is started in, its top, and the directory that has to be mounted for it."""
+
+    path: str
+    top: str
+    root: str
+
+
+def find_spot(path: str, place: Place) -> Spot:
+    """Return the repository that a judged path is in; raise `CannotDo` where its files lie outside of what was judged."""
+    workspace = place.workspace.path
+    limit = workspace if is_beneath(path, workspace) else path
+    here: str = path
+    while True:
+        marker = os.path.join(here, ".git")
+        if os.path.lexists(marker):
+            real = _git_directory(here, marker)
+            if is_beneath(real, here):
+                return Spot(path, here, here)
+            if is_beneath(real, limit):
+                return Spot(path, here, limit)
+            raise CannotDo(f"the files of the repository {quoted(here)} lie in {quoted(real)}, outside of what this call may touch")
+        if _is_bare(here):
+            return Spot(path, here, here)
+        if here in (limit, "/"):
+            raise CannotDo(f"{quoted(path)} is in no git repository")
+        here = os.path.dirname(here)
+
+
+def _git_directory(here: str, marker: str) -> str:
+    if os.path.isfile(marker) and not os.path.islink(marker):
+        return os.path.realpath(os.path.join(here, read_marker(marker)))
+    return os.path.realpath(marker)
+
+
+def read_marker(marker: str) -> str:
+    """Return where a `.git` file leads. It may have become a pipe since it was looked at, and nobody is waited for here."""
+    opened = os.open(marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(opened, "rb") as file:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise CannotDo(f"{quoted(marker)} is no regular file")
+        return file.read(4096).decode(errors="replace").removeprefix("gitdir:").strip()
+
+
+def _is_bare(path: str) -> bool:
+    return os.path.isfile(f"{path}/HEAD") and os.path.isdir(f"{path}/objects") and os.path.isdir(f"{path}/refs")
+
+
+def words_of(settings: Sequence[str]) -> list[str]:
+    """Return git's own words before its command: settings that win over every config file."""
+    return ["/usr/bin/env", "git", *(word for setting in settings for word in ("-c", setting))]
+
+
+async def try_git(words: Sequence[str], confinement: Confinement, *, stdin: bytes = b"", stdout: int | None = None) -> Finished:
+    """Run git confined and return how it ended; raise `CannotDo` where it was stopped."""
+    environment = {**_ENVIRONMENT, **confinement.environment}
+    try:
+        done = await run_confined(
+            [*words_of(_SETTINGS), *words], replace(confinement, environment=environment, sockets=Sockets.NONE), stdin=stdin, stdout=stdout
+        )  # fmt: skip
+    except ConfinementFailed as fault:
+        raise CannotDo(str(fault)) from fault
+    if done.stopped:
+        raise CannotDo(f"git was stopped: {done.stopped}")
+    return done
+
+
+async def run_git(words: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Finished:
+    """Run git confined; raise `CannotDo` with its own words where it fails."""
+    done = await try_git(words, confinement, stdin=stdin)
+    if done.code != 0:
+        raise CannotDo(told_by(done, words[0]))
+    return done
+
+
+def told_by(done: Finished, what: str) -> str:
+    """Return why git failed, in its own words."""
+    told = "\n".join(text for text in (done.err.decode(errors="replace").strip(), done.out.decode(errors="replace").strip()) if text)
+    return told[:8000] or f"git {what} failed with code {done.code}"

@@ -1,0 +1,228 @@
+"""The `git` tools that use the network: out through the clean repository, to the judged URL and nowhere else."""
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from curtainwall.facts import canonical_remotes, quoted
+from curtainwall.facts.git.config import find_repository
+from curtainwall.host import Confinement
+from curtainwall.model import Mode, Role
+from curtainwall.tools.git.call import Call, identity, looks_at_names, make_directory, refuse_names, refuse_switch
+from curtainwall.tools.git.confined import LOCAL, Spot, run_git, try_git
+from curtainwall.tools.git.network import Clean, Target, WayOut, clean_repository, go_out, reading, shown
+from curtainwall.tools.runners import CannotDo
+
+_HEADS, _TAGS = "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"
+_QUIET = ("--no-recurse-submodules", "--no-auto-maintenance")
+
+
+async def clone(call: Call) -> JsonValue:
+    """Clone a repository into a new directory."""
+    path, url = call.path, call.text("url") or ""
+    remote = canonical_remotes(url, repository=None, push=False, own_ports=call.house.way_out.own_ports)[0]
+    if remote.url != url:
+        raise CannotDo(f"the URL {quoted(url)} is not the one that was judged")
+    target = Target(url, call.judged(Role.READ_REMOTE, remote.value, remote.host))
+    if not await asyncio.to_thread(_is_free, path):
+        raise CannotDo(f"{quoted(path)} is already there and not an empty directory")
+    async with clean_repository() as clean:
+        await go_out(["fetch", *_QUIET, "--no-write-fetch-head", url, _HEADS, _TAGS], clean, target, call.house.way_out)
+        head = await _head_of(clean, target, call.house.way_out)
+        if head is not None and looks_at_names(call):
+            words = ["-C", clean.repository, "ls-tree", "-r", "-z", "--name-only", f"refs/heads/{head}", "--"]
+            await asyncio.to_thread(refuse_names, call, path, await try_git(words, clean.alone))
+        made = await make_directory(call, path)
+        try:
+            await _unpack(path, clean, target, head)
+        except BaseException:
+            if made:
+                with suppress(OSError):
+                    os.rmdir(path)
+            raise
+    return f"{url} was cloned into {path}" + (f", on branch {quoted(head)}" if head else "; it is empty")
+
+
+def _is_free(path: str) -> bool:
+    try:
+        return not os.listdir(path)
+    except FileNotFoundError:
+        return not os.path.lexists(path)
+    except OSError:
+        return False
+
+
+async def _head_of(clean: Clean, target: Target, way_out: WayOut) -> str | None:
+    """Return the branch that a repository shows first."""
+    told = await go_out(["ls-remote", "--symref", target.url, "HEAD"], clean, target, way_out)
+    for line in told.out.decode(errors="replace").splitlines():
+        if line.startswith("ref: refs/heads/") and line.endswith("\tHEAD"):
+            name = line.removeprefix("ref: refs/heads/").removesuffix("\tHEAD")
+            known = await try_git(["-C", clean.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"], clean.alone)
+            return name if known.code == 0 else None
+    return None
+
+
+async def _unpack(path: str, clean: Clean, target: Target, head: str | None) -> None:
+    """Fill a new directory from the clean repository; whatever the checkout runs, it runs confined, with this directory alone."""
+    inside = await reading(Confinement(cwd=path, writable=(path,), bounds=LOCAL, as_owner=True), clean)
+    await run_git(["init", "--quiet", "--template=", f"--initial-branch={head or 'main'}", path], inside)
+    await run_git(["config", "remote.origin.url", target.url], inside)
+    await run_git(["config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"], inside)
+    await run_git(["fetch", "--quiet", *_QUIET, clean.repository, "+refs/heads/*:refs/remotes/origin/*", _TAGS], inside)
+    if head is not None:
+        await run_git(["config", f"branch.{head}.remote", "origin"], inside)
+        await run_git(["config", f"branch.{head}.merge", f"refs/heads/{head}"], inside)
+        await run_git(["symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{head}"], inside)
+        await run_git(["reset", "--quiet", "--hard", f"refs/remotes/origin/{head}"], inside)
+
+
+async def _brought(call: Call, spot: Spot, branch: str | None = None) -> str:
+    """Get what is new at a remote: over the network into the clean repository, from there into the workspace's; return what git said."""
+    (target,) = call.targets(Role.READ_REMOTE)
+    name = _remote_name(call)
+    async with clean_repository() as clean:
+        async with call.open(spot, write=False) as confinement:
+            await clean.take_over(confinement, ["--branches", "--tags", "--remotes"], "+refs/*:refs/ours/*")
+        wanted = [_HEADS, _TAGS] if name else [f"+{f'refs/heads/{branch}' if branch else 'HEAD'}:refs/theirs"]
+        fetch = ["fetch", *_QUIET, "--no-write-fetch-head", *([] if name else ["--no-tags"]), target.url, *wanted]
+        await go_out(fetch, clean, target, call.house.way_out)
+        refspecs = [f"+refs/heads/*:refs/remotes/{name}/*", "refs/tags/*:refs/tags/*"] if name else ["refs/theirs"]
+        async with call.open(spot) as confinement:
+            done = await run_git(["fetch", *_QUIET, clean.repository, *refspecs], await reading(confinement, clean))
+        return shown(done.err, clean, target)
+
+
+def _remote_name(call: Call) -> str | None:
+    """Return the remote's name where it has one, None where the call gave a URL."""
+    repository = find_repository(call.path, call.place.workspace.path)
+    named = {entry.subsection for entry in repository.entries if entry.section == "remote"} if repository else set[str | None]()
+    remote = call.text("remote") or "origin"
+    return remote if remote in named else None
+
+
+async def fetch(call: Call) -> JsonValue:
+    """Get new commits from a remote."""
+    return await _brought(call, call.spot()) or "nothing new"
+
+
+async def pull(call: Call) -> JsonValue:
+    """Get new commits from a remote and merge them."""
+    spot, branch = call.spot(), call.text("branch")
+    name = _remote_name(call)
+    if name is not None and branch is None:
+        branch = await _current_branch(call, spot)
+    said = await _brought(call, spot, branch)
+    source = f"refs/remotes/{name}/{branch}" if name else "FETCH_HEAD"
+    await refuse_switch(call, spot, "HEAD", source)
+    async with call.open(spot) as confinement:
+        named = replace(confinement, environment=await identity(call.house.way_out.environ))
+        done = await run_git(["merge", "--no-edit", "--no-verify", "--no-gpg-sign", source], named)
+    return "\n".join(text for text in (said, done.out.decode(errors="replace").strip()) if text)
+
+
+async def _current_branch(call: Call, spot: Spot) -> str:
+    async with call.open(spot, write=False) as confinement:
+        done = await try_git(["symbolic-ref", "--quiet", "--short", "HEAD"], confinement)
+        name = done.out.decode(errors="replace").strip()
+        if done.code != 0 or (await try_git(["check-ref-format", f"refs/heads/{name}"], confinement)).code != 0 or name.startswith("-"):
+            raise CannotDo("no branch is checked out; name one")
+    return name
+
+
+async def push(call: Call) -> JsonValue:
+    """Publish a branch to every place that was judged."""
+    spot, targets = call.spot(), call.targets(Role.WRITE_REMOTE)
+    branch, commit = call.text("branch"), call.text("commit")
+    if branch is None or commit is None:
+        raise CannotDo("no branch is checked out; name one" if branch is None else f"there is no branch {quoted(branch)} to push")
+    ref = f"refs/heads/{branch}"
+    said: list[str] = []
+    async with clean_repository() as clean:
+        async with call.open(spot, write=False) as confinement:
+            if (await try_git(["rev-parse", "--verify", "--quiet", ref], confinement)).code != 0:
+                raise CannotDo(f"there is no branch {quoted(branch)} any more")
+            await clean.take_over(confinement, [ref], f"{ref}:{ref}")
+        if await _commit_at(clean, ref) != commit:
+            raise CannotDo(f"{quoted(branch)} has moved since the push of {commit[:12]} was judged; push again")
+        for target in targets:
+            if call.was_asked:
+                await _refuse_more(call, clean, target, ref)
+            await _refuse_secrets(call, clean, target, commit)
+            words = [
+                "push",
+                "--porcelain",
+                "--no-verify",
+                "--no-signed",
+                "--no-follow-tags",
+                "--recurse-submodules=no",
+                target.url,
+                f"{commit}:{ref}",
+            ]
+            done = await go_out(words, clean, target, call.house.way_out)
+            said.append(shown(done.out, clean, target))
+        await _note_pushed(call, spot, clean, branch, commit)
+    return "\n".join(said)
+
+
+async def _commit_at(clean: Clean, ref: str) -> str:
+    return (await run_git(["-C", clean.repository, "rev-parse", ref], clean.alone)).out.decode().strip()
+
+
+async def _refuse_more(call: Call, clean: Clean, target: Target, ref: str) -> None:
+    """Refuse a push of more commits than were shown: what the repository says of the remote is the agent's word.
+
+    A branch that was merged and taken away is in the one that the remote shows first.
+    """
+    since = call.text("since")
+    if since is None:
+        return
+    told = await go_out(["ls-remote", target.url, ref, "HEAD"], clean, target, call.house.way_out)
+    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
+    if since in tips or await _is_behind(clean, since, tips):
+        return
+    hint = "fetch and push again, or push to its URL"
+    raise CannotDo(f"{quoted(target.url)} is not known to have {since[:12]}, so more would be pushed than was shown; {hint}")
+
+
+async def _refuse_secrets(call: Call, clean: Clean, target: Target, commit: str) -> None:
+    """Refuse a push that brings files named like secrets and was judged as one that does not: what it stood on is the agent's word."""
+    names = call.house.withheld
+    if "secrets" in call.prepared.arguments or not names.patterns:
+        return
+    told = await go_out(["ls-remote", "--heads", target.url], clean, target, call.house.way_out)
+    tips = re.findall(r"(?m)^[0-9a-f]{40}(?=\t)", told.out.decode(errors="replace"))
+    # All of the history: git would otherwise pass over a branch that brought such a file and was merged without it.
+    walk = ["--full-history", "--name-only", "-z", "-c", "--no-renames", "--ignore-missing", "--stdin"]
+    words = ["-C", clean.repository, "log", "--format=", *walk]
+    given = [commit, *(f"^{tip}" for tip in tips), "--", *(f":(top,icase,glob)**/{each}" for each in names.patterns), ""]
+    open_ = replace(clean.alone, environment={"GIT_LITERAL_PATHSPECS": "0"})
+    done = await run_git(words, open_, stdin="\n".join(given).encode())
+    found = [name for name in done.out.decode(errors="replace").split("\0") if name and names.is_one(name)]
+    if found or done.cut:
+        listed = ", ".join(quoted(name) for name in found[:5])
+        hint = "fetch and push again, or push to its URL"
+        raise CannotDo(f"{quoted(target.url)} is not known to have {listed}, named like secrets, which nobody was asked about; {hint}")
+
+
+async def _is_behind(clean: Clean, since: str, tips: Sequence[str]) -> bool:
+    """Tell whether one of the tips leads to a commit; not where it is no part of what is pushed, since nothing is known of it then."""
+    if (await try_git(["-C", clean.repository, "cat-file", "-e", f"{since}^{{commit}}"], clean.alone)).code != 0:
+        return False
+    words = ["-C", clean.repository, "rev-list", "--ignore-missing", "--max-count=1", "--stdin"]
+    left = await run_git(words, clean.alone, stdin="\n".join([since, *(f"^{tip}" for tip in tips), ""]).encode())
+    return not left.out.strip()
+
+
+async def _note_pushed(call: Call, spot: Spot, clean: Clean, branch: str, commit: str) -> None:
+    """Note in the repository what the remote has by now, as git does, where the session may write without asking."""
+    name = _remote_name(call)
+    if name is None or (call.is_careful and call.place.mode is not Mode.ACCEPT_EDITS):
+        return
+    async with call.open(spot, write=True) as confinement:
+        await run_git(["update-ref", f"refs/remotes/{name}/{branch}", commit], await reading(confinement, clean))

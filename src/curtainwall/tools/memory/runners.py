@@ -1,0 +1,90 @@
+"""Remembering and recalling at the gate: where a note goes, what it carries with it, and what comes back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic import JsonValue
+
+from curtainwall.facts import Masker
+from curtainwall.model import (
+    REMEMBER,
+    REMEMBER_FOR_ALL,
+    CallPermitted,
+    Label,
+    LabelSource,
+    Place,
+    Prepared,
+    SessionId,
+    ToolEffect,
+    ToolResult,
+)
+from curtainwall.tools.closers import Closer, also, meaning_more
+from curtainwall.tools.memory.entries import Note
+from curtainwall.tools.memory.notebook import Match, Notebook
+from curtainwall.tools.runners import Runner
+
+RECALL: Final = "session.recall"
+_MOST_FOUND: Final = 10
+
+Touched = Callable[[SessionId], Awaitable[tuple[str, tuple[Label, ...]]]]
+"""Tells which agent a session has, and what it has touched so far."""
+
+Taint = Callable[[SessionId, Sequence[LabelSource]], Awaitable[None]]
+"""Records that a session has touched something, durably."""
+
+
+def memory_closers(notebook: Notebook, masker: Masker) -> Mapping[str, Closer]:
+    """Return what finds out whose memory a note goes into."""
+
+    def remember(prepared: Prepared, place: Place) -> Prepared:
+        for_all = (also(REMEMBER_FOR_ALL, ToolEffect.MODIFY),) if place.workspace.own else ()
+        return meaning_more(prepared, {"memory": str(notebook.path_for(place.workspace))}, for_all, masker)
+
+    return {REMEMBER: remember}
+
+
+def memory_runners(notebook: Notebook, masker: Masker, touched: Touched, taint: Taint) -> Mapping[str, Runner]:
+    """Return the tools that remember and recall."""
+
+    async def remember(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        agent, labels = await touched(place.session)
+        text = masker.mask_text(_plain(str(prepared.arguments["text"])))
+        note = Note(text, permit.call, permit.at, place.session, agent, labels)
+        path = await asyncio.to_thread(notebook.add, place.workspace, note)
+        return ToolResult(ok=True, value={"remembered": note.id, "in": str(path)})
+
+    async def recall(prepared: Prepared, permit: CallPermitted, place: Place) -> ToolResult:
+        query = str(prepared.arguments["query"])
+        found = await asyncio.to_thread(notebook.search, place.workspace, query, _MOST_FOUND)
+        # INVARIANT: the session has a note's labels before it has the note.
+        brought = {label: match.note for match in found for label in match.note.labels}
+        if brought:
+            sources = [
+                LabelSource(label=label, call=permit.call, origin=f"note {note.id} of session {note.session}")
+                for label, note in brought.items()
+            ]
+            await taint(place.session, sources)
+        skipped: list[JsonValue] = [words for page in notebook.pages(place.workspace) for words in page.skipped]
+        told: dict[str, JsonValue] = {"notes": [_told(match) for match in found]}
+        return ToolResult(ok=True, value={**told, "skipped": skipped} if skipped else told)
+
+    return {REMEMBER: remember, RECALL: recall}
+
+
+def _told(match: Match) -> JsonValue:
+    note = match.note
+    if note.is_by_hand:
+        return {"text": note.text, "by": "the user", "memory": match.page}
+    when = datetime.fromtimestamp(note.at / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    labels: list[JsonValue] = [*note.labels]
+    by = f"an agent ({note.agent}) in session {note.session}"
+    return {"text": note.text, "by": by, "at": when, "note": note.id, "labels": labels, "memory": match.page}
+
+
+def _plain(text: str) -> str:
+    """Return a note's text with its lines as they are and nothing in them that moves a cursor."""
+    return "\n".join(
+        "".join(char if char.isprintable() or char == "\t" else "\N{REPLACEMENT CHARACTER}" for char in line) for line in text.splitlines()
+    )

@@ -1,0 +1,162 @@
+"""What a served house holds in memory does not grow with the turns that its sessions have made."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytest
+
+from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Program, ProgramEnded, Prompt, Reply
+from curtainwall.channels.web.live.session_hub import SessionHub
+from curtainwall.channels.web.render.items import Call, Note, Said, Spoke
+from curtainwall.config.agents import BUILTIN
+from curtainwall.model import CallFinished, CallRequested, ModelRequested, ModelResponded, SessionId, TurnEnded, Usage, Who, session_stream
+from curtainwall.operations.open import Wanted, open_new
+from curtainwall.runtime.sessions.actor import Actor
+from curtainwall.serve.web.service import house_of
+from tests.support.covers import covers
+from tests.support.waiting import until
+from tests.support.webs import CONFIG, Visit, Web, told, web_at
+
+T = TypeVar("T")
+
+READS = 'print(await filesystem.read_file(path="notes.txt"))'
+NOTES = "bread and milk"
+LIMITS = "\n[limits]\ntokens = 1_000_000_000\nsteps = 1_000_000\n"
+KEPT_ITEMS = 190
+LONG = 1_000_000
+MANY = 24
+UNPACKED = 16 * 1024 * 1024
+
+
+@dataclass
+class Reading:
+    """A model that reads a file in each turn, and says how many messages it was given."""
+
+    name: str = "reading"
+    context_size: int = 1_000_000_000
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        if prompt.items and isinstance(prompt.items[-1], HumanSaid):
+            said = AgentSaid(text="", programs=(Program(id=f"p{prompt.replies}", code=READS),))
+        else:
+            said = AgentSaid(text=f"after {sum(isinstance(item, HumanSaid) for item in prompt.items)} messages")
+        yield Reply(said, {"text": said.text}, Usage(), "end_turn")
+
+
+class Talking(Reading):
+    """A model that runs nothing, and says how each message began and how long it was."""
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        heard = (f"{item.text[:9].strip()} {len(item.text)}" for item in prompt.items if isinstance(item, HumanSaid))
+        yield Reply(AgentSaid(text=", ".join(heard)), {}, Usage(), "end_turn")
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    models = (Reading(), Talking(name="talking"))
+    with web_at(tmp_path_factory.mktemp("memory").resolve(), CONFIG + LIMITS, models) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ann(web: Web) -> Visit:
+    return web.visit("ann")
+
+
+def begun(web: Web, model: str) -> SessionId:
+    session = web.do(open_new(web.served.wired.sessions, Wanted(model, None, "a session", BUILTIN), Who(name="ann", channel="web")))
+    (web.served.wired.setup.home.session(session).workspace / "notes.txt").write_text(NOTES)
+    return session
+
+
+def converse(web: Web, ann: Visit, session: SessionId, text: str = "read the notes") -> str:
+    """Send a message from a page, and return what the agent said in the turn that it made."""
+    feed, stream = web.served.wired.house.feed, session_stream(session)
+    before = feed.head(stream)
+    assert ann.post(f"/sessions/{session}/message", text=text).status_code == 303
+    until(lambda: any(isinstance(it.event, TurnEnded) for it in feed.read(stream, before)))
+    return web.served.work.crew.last_words(session)
+
+
+def is_in_use(web: Web, session: SessionId) -> bool:
+    return web.served.wired.store.leases.owner(session_stream(session)) is not None
+
+
+def alive(*kinds: type[T]) -> list[T]:
+    """Return every object of these classes that is in memory."""
+    return [it for it in gc.get_objects() if type(it) in kinds]
+
+
+@contextmanager
+def no_search_for_garbage() -> Iterator[None]:
+    """Let objects go by their last reference alone: searches through old objects are rare in a process that stays."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@covers("serve.memory-stays-flat")
+def test_a_session_that_rests_leaves_nothing_of_its_turns_in_memory(web: Web, ann: Visit) -> None:
+    sessions = [begun(web, "reading") for _ in range(3)]
+    with no_search_for_garbage():
+        for turn in (1, 2):
+            for session in sessions:
+                assert converse(web, ann, session) == f"after {turn} messages"
+            until(lambda: not any(is_in_use(web, session) for session in sessions))
+            assert len(alive(Actor)) <= len(sessions)
+            assert alive(ModelRequested, ModelResponded, CallRequested, CallFinished) == []
+
+
+def test_a_hub_that_nobody_looks_at_leaves_memory_without_a_search_for_garbage(web: Web) -> None:
+    session = begun(web, "talking")
+
+    async def started_and_stopped() -> "weakref.ref[SessionHub]":
+        hub = SessionHub(house_of(web.served), session)
+        await hub.start()
+        # Its tasks have to be waiting for something before they can be stopped there.
+        await asyncio.sleep(0)
+        await hub.stop()
+        assert hub.is_over
+        return weakref.ref(hub)
+
+    with no_search_for_garbage():
+        left = web.do(started_and_stopped())
+        until(lambda: left() is None)
+
+
+@covers("serve.memory-stays-flat")
+def test_a_page_keeps_the_end_of_a_long_conversation_and_shows_all_of_it(web: Web, ann: Visit) -> None:
+    session, turns = begun(web, "reading"), 70
+    with ann.listen(f"on=&session={session}&after=0"):
+        for _ in range(turns):
+            converse(web, ann, session)
+        gc.collect()
+        assert len(alive(Said, Spoke, Call, Note)) <= KEPT_ITEMS < 3 * turns
+        # A part of them, as always; and whoever asks for all gets all.
+        shown = ann.get(f"/sessions/{session}").text
+        assert shown.count("read the notes") < turns
+        assert "earlier things are not shown" in shown
+        assert ann.get(f"/sessions/{session}?items=5000").text.count("read the notes") == turns
+        # A browser that was away for so long loads its page again.
+        with ann.listen(f"on=&session={session}&after=1") as stream:
+            assert next(it for it in told(stream.iter_lines()) if it[0] in ("reload", "put"))[0] == "reload"
+
+
+@covers("serve.memory-stays-flat")
+def test_long_conversations_of_many_sessions_are_held_packed_and_go_on_as_they_were(web: Web, ann: Visit) -> None:
+    sessions = [begun(web, "talking") for _ in range(MANY)]
+    for number, session in enumerate(sessions):
+        converse(web, ann, session, f"message{number:02} ".ljust(LONG, "x"))
+    gc.collect()
+    texts = [len(it.text) for it in alive(HumanSaid, AgentSaid, ProgramEnded)]
+    assert sum(texts) <= UNPACKED < MANY * LONG
+    for number, session in enumerate(sessions[:3]):
+        assert converse(web, ann, session, "and more") == f"message{number:02} {LONG}, and more 8"
