@@ -88,8 +88,14 @@ def is_in_use(web: Web, session: SessionId) -> bool:
 
 
 def alive(*kinds: type[T]) -> list[T]:
-    """Return every object of these classes that is in memory."""
+    """Return every object of these classes that is in memory; earlier tests in the same process may have left some."""
     return [it for it in gc.get_objects() if type(it) in kinds]
+
+
+def added(before: list[T], *kinds: type[T]) -> list[T]:
+    """Return the objects of these classes that are in memory now and were not before."""
+    known = {id(it) for it in before}
+    return [it for it in alive(*kinds) if id(it) not in known]
 
 
 @contextmanager
@@ -106,13 +112,15 @@ def no_search_for_garbage() -> Iterator[None]:
 @covers("serve.memory-stays-flat")
 def test_a_session_that_rests_leaves_nothing_of_its_turns_in_memory(web: Web, ann: Visit) -> None:
     sessions = [begun(web, "reading") for _ in range(3)]
+    of_turns = (ModelRequested, ModelResponded, CallRequested, CallFinished)
     with no_search_for_garbage():
+        actors, left = alive(Actor), alive(*of_turns)
         for turn in (1, 2):
             for session in sessions:
                 assert converse(web, ann, session) == f"after {turn} messages"
             until(lambda: not any(is_in_use(web, session) for session in sessions))
-            assert len(alive(Actor)) <= len(sessions)
-            assert alive(ModelRequested, ModelResponded, CallRequested, CallFinished) == []
+            assert len(added(actors, Actor)) <= len(sessions)
+            assert added(left, *of_turns) == []
 
 
 def test_a_hub_that_nobody_looks_at_leaves_memory_without_a_search_for_garbage(web: Web) -> None:
@@ -136,10 +144,11 @@ def test_a_hub_that_nobody_looks_at_leaves_memory_without_a_search_for_garbage(w
 def test_a_page_keeps_the_end_of_a_long_conversation_and_shows_all_of_it(web: Web, ann: Visit) -> None:
     session, turns = begun(web, "reading"), 70
     with ann.listen(f"on=&session={session}&after=0"):
+        items = alive(Said, Spoke, Call, Note)
         for _ in range(turns):
             converse(web, ann, session)
         gc.collect()
-        assert len(alive(Said, Spoke, Call, Note)) <= KEPT_ITEMS < 3 * turns
+        assert len(added(items, Said, Spoke, Call, Note)) <= KEPT_ITEMS < 3 * turns
         # A part of them, as always; and whoever asks for all gets all.
         shown = ann.get(f"/sessions/{session}").text
         assert shown.count("read the notes") < turns
@@ -153,10 +162,12 @@ def test_a_page_keeps_the_end_of_a_long_conversation_and_shows_all_of_it(web: We
 @covers("serve.memory-stays-flat")
 def test_long_conversations_of_many_sessions_are_held_packed_and_go_on_as_they_were(web: Web, ann: Visit) -> None:
     sessions = [begun(web, "talking") for _ in range(MANY)]
+    words = (HumanSaid, AgentSaid, ProgramEnded)
+    before = alive(*words)
     for number, session in enumerate(sessions):
         converse(web, ann, session, f"message{number:02} ".ljust(LONG, "x"))
     gc.collect()
-    texts = [len(it.text) for it in alive(HumanSaid, AgentSaid, ProgramEnded)]
+    texts = [len(it.text) for it in added(before, *words)]
     assert sum(texts) <= UNPACKED < MANY * LONG
     for number, session in enumerate(sessions[:3]):
         assert converse(web, ann, session, "and more") == f"message{number:02} {LONG}, and more 8"
