@@ -42,6 +42,8 @@ class Setup:
     credentials: tuple[Credential, ...] = ()
     hooks: Settings = field(default_factory=Settings)
     own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    """The environment that this was read from, as it was then; reading the files again must find the same home."""
 
     @property
     def rules(self) -> Rules:
@@ -125,7 +127,8 @@ def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.en
     sources, make = rule_sources(home, extra), partial(load, lists=lists, protection=protection)
     policy, own = make(sources), own_policies(home, config, sources, make)
     servers = server_specs(config, secret_variables(config), environ)
-    return Setup(home, config, policy, extra, servers, credentials_in(config, environ), hook_settings(home, config, environ), own)
+    credentials, hooks = credentials_in(config, environ), hook_settings(home, config, environ)
+    return Setup(home, config, policy, extra, servers, credentials, hooks, own, dict(environ))
 
 
 def protection_for(home: Home, config: Config, policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Protection:

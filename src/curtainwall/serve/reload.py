@@ -72,7 +72,7 @@ class Reloading:
         before = self._in_force.setup
         try:
             # Reading rules takes a while, and everybody else goes on meanwhile.
-            setup = await asyncio.to_thread(set_up, before.given)
+            setup = await asyncio.to_thread(set_up, before.given, before.environ)
         except (CurtainwallError, OSError) as fault:
             if str(fault) != self.fault:
                 self._book.say(f"refused: {fault}; what was valid before stays in force", "error", service=self.name)
