@@ -11,7 +11,7 @@ from curtainwall.channels.terminal.keys import meant_by
 from curtainwall.channels.terminal.looks import Looks
 from curtainwall.channels.terminal.scene import Scene
 from curtainwall.channels.terminal.settings import Conversing
-from curtainwall.channels.terminal.signals import on_end_signal
+from curtainwall.channels.terminal.signals import hold_interrupts, on_end_signal
 from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.terminal.stage import Left, Pressed, Stage, Stopped, TookBack, Typed
 from curtainwall.channels.text.plain import plain_line
@@ -62,6 +62,7 @@ class Conversation:
             others = [tasks.create_task(each) for each in work]
             on_end_signal(lambda code: others.append(tasks.create_task(self._end(code))))
             code = await self._stage.run()
+            hold_interrupts()
             for task in others:
                 task.cancel()
         if not self._is_deleted:

@@ -17,7 +17,7 @@ from curtainwall.channels.terminal.keys import meant_by
 from curtainwall.channels.terminal.outlet import Outlet
 from curtainwall.channels.terminal.results import EXIT_CODES, End, Status, UsageSum, document, event_json
 from curtainwall.channels.terminal.settings import Telling
-from curtainwall.channels.terminal.signals import on_end_signal
+from curtainwall.channels.terminal.signals import hold_interrupts, on_end_signal
 from curtainwall.channels.terminal.silence import Silence
 from curtainwall.channels.text.plain import plain_line
 from curtainwall.model import (
@@ -316,7 +316,7 @@ class OneShot:
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            hold_interrupts()
 
     def _stop_for_good(self, code: int) -> None:
         self._ended_with = code
