@@ -12,8 +12,8 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 PLANTED = "[core] fsmonitor = evil\n"
-# It tries until it may.
-PLANTS = f"touch begun; until printf '{PLANTED}' 2>/dev/null >> .git/config; do sleep 0.01; done"
+# It tries until it may, and until its words are there: for a moment it may write to the file that is being replaced.
+PLANTS = f"touch begun; until printf '{PLANTED}' 2>/dev/null >> .git/config && grep -q evil .git/config; do sleep 0.01; done"
 
 
 @pytest.fixture
