@@ -14,7 +14,18 @@ from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Program
 from curtainwall.channels.web.live.session_hub import SessionHub
 from curtainwall.channels.web.render.items import Call, Note, Said, Spoke
 from curtainwall.config.agents import BUILTIN
-from curtainwall.model import CallFinished, CallRequested, ModelRequested, ModelResponded, SessionId, TurnEnded, Usage, Who, session_stream
+from curtainwall.model import (
+    CallFinished,
+    CallRequested,
+    InterruptTurn,
+    ModelRequested,
+    ModelResponded,
+    SessionId,
+    TurnEnded,
+    Usage,
+    Who,
+    session_stream,
+)
 from curtainwall.operations.open import Wanted, open_new
 from curtainwall.runtime.sessions.actor import Actor
 from curtainwall.serve.web.service import house_of
@@ -25,6 +36,7 @@ from tests.support.webs import CONFIG, Visit, Web, told, web_at
 T = TypeVar("T")
 
 READS = 'print(await filesystem.read_file(path="notes.txt"))'
+SLEEPS = "import asyncio\nfor _ in range(25):\n    await asyncio.sleep(10)"
 NOTES = "bread and milk"
 LIMITS = "\n[limits]\ntokens = 1_000_000_000\nsteps = 1_000_000\n"
 KEPT_ITEMS = 190
@@ -48,6 +60,15 @@ class Reading:
         yield Reply(said, {"text": said.text}, Usage(), "end_turn")
 
 
+class Sleeping(Reading):
+    """A model that runs a program without an end for the first message, and then says how long each message was."""
+
+    async def reply(self, prompt: Prompt) -> AsyncGenerator[Delta | Reply]:
+        heard = [len(item.text) for item in prompt.items if isinstance(item, HumanSaid)]
+        said = AgentSaid(text=f"{heard}") if prompt.replies else AgentSaid(text="", programs=(Program(id="p", code=SLEEPS),))
+        yield Reply(said, {}, Usage(), "end_turn")
+
+
 class Talking(Reading):
     """A model that runs nothing, and says how each message began and how long it was."""
 
@@ -58,7 +79,7 @@ class Talking(Reading):
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    models = (Reading(), Talking(name="talking"))
+    models = (Reading(), Talking(name="talking"), Sleeping(name="sleeping"))
     with web_at(tmp_path_factory.mktemp("memory").resolve(), CONFIG + LIMITS, models) as made:
         yield made
 
@@ -171,3 +192,20 @@ def test_long_conversations_of_many_sessions_are_held_packed_and_go_on_as_they_w
     assert sum(texts) <= UNPACKED < MANY * LONG
     for number, session in enumerate(sessions[:3]):
         assert converse(web, ann, session, "and more") == f"message{number:02} {LONG}, and more 8"
+
+
+@covers("serve.memory-stays-flat")
+def test_long_conversations_are_held_packed_while_their_programs_run(web: Web, ann: Visit) -> None:
+    sessions = [begun(web, "sleeping") for _ in range(MANY)]
+    feed, before = web.served.wired.house.feed, alive(HumanSaid)
+    for session in sessions:
+        assert ann.post(f"/sessions/{session}/message", text="x" * LONG).status_code == 303
+    for session in sessions:
+        until(lambda of=session: any(isinstance(it.event, ModelResponded) for it in feed.read(session_stream(of))))
+    until(lambda: sum(len(it.text) for it in added(before, HumanSaid)) <= UNPACKED)
+    for session in sessions:
+        assert not any(isinstance(it.event, TurnEnded) for it in feed.read(session_stream(session)))
+        web.do(web.served.wired.house.send(session, InterruptTurn(by=Who(name="ann", channel="web"))))
+    for session in sessions:
+        until(lambda of=session: any(isinstance(it.event, TurnEnded) for it in feed.read(session_stream(of))))
+    assert converse(web, ann, sessions[0], "and more") == f"[{LONG}, 8]"

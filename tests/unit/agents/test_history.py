@@ -7,8 +7,7 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.agents.builtin.history import Conversation
-from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Program, ProgramEnded
-from curtainwall.agents.builtin.turn import Known
+from curtainwall.agents.builtin.talk import AgentSaid, HumanSaid, Program
 from curtainwall.model import (
     AgentSpoke,
     AnyEvent,
@@ -316,39 +315,3 @@ def test_the_same_events_make_the_same_conversation_wherever_one_begins_to_read(
 def test_new_words_come_after_what_was_said_before() -> None:
     talk = told(opened(), said("a"), said("b", "m2"), started("m1", "m2"))
     assert talk.new == [HumanSaid(text="a"), HumanSaid(text="b")]
-
-
-def test_a_packed_conversation_is_the_same_afterwards_and_takes_less_meanwhile() -> None:
-    items = (
-        HumanSaid(text="go " * 10_000),
-        HumanSaid(text="beside it", is_context=True),
-        AgentSaid(text="half a character: \ud800", programs=(Program(id="p1", code="1"),), kept={"a": [1, None, "é"]}),
-        ProgramEnded(id="p1", text="done"),
-    )
-    known = Known(Conversation(load))
-    known.talk.add_items(items)
-    weight = known.talk.weight
-    assert weight > 30_000
-    assert known.pack() == weight
-    assert (known.talk.items, known.talk.weight) == ([], 0)
-    assert known.pack() == 0
-    known.unpack()
-    known.unpack()
-    assert (tuple(known.talk.items), known.talk.weight) == (items, weight)
-
-
-def test_a_conversation_that_is_packed_again_has_what_came_meanwhile() -> None:
-    known, said = Known(Conversation(load)), [HumanSaid(text=letter) for letter in "abcd"]
-    known.talk.add_items(said[:2])
-    known.pack()
-    known.unpack()
-    known.talk.add_items(said[2:3])
-    known.pack()
-    known.unpack()
-    assert known.talk.items == said[:3]
-    # A summary takes the place of everything before it.
-    known.talk.clear_items()
-    known.talk.add_items(said[3:])
-    known.pack()
-    known.unpack()
-    assert known.talk.items == said[3:]

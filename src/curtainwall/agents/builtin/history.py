@@ -7,6 +7,7 @@ from typing import assert_never
 
 from pydantic import JsonValue
 
+from curtainwall.agents.builtin.held_items import HeldItems
 from curtainwall.agents.builtin.instructions import digest_of
 from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, HumanSaid, Item, Program, ProgramEnded
 from curtainwall.model import (
@@ -102,7 +103,6 @@ _TURNS, _TERMS = Group[QueueEvent](QueueEvent), Group[TermsEvent](TermsEvent)
 CallEnd = CallFinished | CallDenied | CallLost | CallDropped
 
 _CUT_OFF = "[cut off here]"
-_WEIGHT_OF_ITEM = 1_500
 _STOPPED = "The program was stopped before its end: the turn was interrupted."
 
 
@@ -126,13 +126,9 @@ class Conversation:
 
     load: Load
     system: str = ""
-    items: list[Item] = field(default_factory=list[Item])
+    held: HeldItems = field(default_factory=HeldItems)
     new: list[Item] = field(default_factory=list[Item])
     replies: int = 0
-    weight: int = 0
-    """About how many bytes of memory the items take."""
-    cleared: int = 0
-    """How often the items were let go, to begin anew."""
     request: str | None = None
     used: int | None = None
     """Tokens in the context after the last reply, as far as the provider or an estimate said so."""
@@ -158,6 +154,11 @@ class Conversation:
     _queued: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
     _partial: str = ""
     _work: OpenWork = field(default_factory=OpenWork)
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """What the model was sent and what it replied; unpacked, where that was packed."""
+        return self.held.items
 
     @property
     def turn(self) -> TurnId | None:
@@ -197,7 +198,7 @@ class Conversation:
             case ModelResponded():
                 self.has_acted = True
                 said = AgentSaid.model_validate(self.load(event.normalised))
-                self.add_items((said,))
+                self.held.add((said,))
                 self.replies += 1
                 self.programs = list(said.programs)
                 self.used = event.usage.input_tokens + event.usage.output_tokens
@@ -241,8 +242,8 @@ class Conversation:
         match event:
             case HistoryCompacted():
                 told = self.load(event.summary)
-                self.clear_items()
-                self.add_items(ITEMS.validate_python(told["items"] if isinstance(told, dict) else ()))
+                self.held.clear()
+                self.held.add(ITEMS.validate_python(told["items"] if isinstance(told, dict) else ()))
                 self.request, self.used = None, event.after
             case HistoryInherited():
                 self.has_acted = True
@@ -267,16 +268,6 @@ class Conversation:
                 pass
             case _:
                 assert_never(event)
-
-    def clear_items(self) -> None:
-        """Let go of the items."""
-        self.items, self.weight = [], 0
-        self.cleared += 1
-
-    def add_items(self, items: Sequence[Item]) -> None:
-        """Put items behind those that are there."""
-        self.items.extend(items)
-        self.weight += sum(map(_weight, items))
 
     def _take_turn(self, event: QueueEvent) -> None:
         match event:
@@ -319,8 +310,8 @@ class Conversation:
             raise Broken(f"request `{event.request}` has an unknown form")
         added = ITEMS.validate_python(told.get("items", ()))
         if event.base is None:
-            self.clear_items()
-        self.add_items(added)
+            self.held.clear()
+        self.held.add(added)
         if isinstance(system := told.get("system"), str):
             self.system = system
         self.new, self.request = [], event.request
@@ -337,14 +328,6 @@ class Conversation:
         # What was still open there is not answered here.
         self.following = {asked: call for asked, call in self.following.items() if call in self.refused}
         self.exhausted.clear()
-
-
-def _weight(item: Item) -> int:
-    """Return about how many bytes of memory an item takes: its text, what a provider keeps of it besides, and the objects themselves."""
-    if not isinstance(item, AgentSaid):
-        return _WEIGHT_OF_ITEM + len(item.text)
-    said = len(item.text) + sum(_WEIGHT_OF_ITEM + len(program.code) for program in item.programs)
-    return _WEIGHT_OF_ITEM + (said if item.kept is None else 2 * said)
 
 
 def _is_first_clone(event: CallRequested) -> bool:

@@ -4,11 +4,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 from curtainwall.agents.builtin.history import Conversation
 from curtainwall.agents.builtin.stubs import Surface, surface_of
 from curtainwall.agents.builtin.talk import ModelFault
-from curtainwall.agents.builtin.turn import Around, Known, Turn, surely
+from curtainwall.agents.builtin.turn import Around, Held, Known, Turn, surely
 from curtainwall.model import (
     CompactionSkipped,
     CurtainwallError,
@@ -31,7 +32,8 @@ class BuiltinAgent:
     """Our own agent, for any number of sessions. The log knows all that it holds in memory, but for what is masked there.
 
     The conversations of the sessions that were used last stay in memory between turns, so that a turn does not have to read a whole log.
-    Only so many bytes of them stay as they are, whatever the number of sessions; the others are packed, and of these only so many stay.
+    Only so many bytes of them stay as they are, whatever the number of sessions; the others are packed, also those of sessions at
+    work that do not ask their model right now. Of the packed ones only so many stay.
     """
 
     def __init__(self, around: Around, threshold: float | None, unpacked: int = _KEPT_UNPACKED) -> None:
@@ -40,6 +42,7 @@ class BuiltinAgent:
         self._unpacked = unpacked
         self._known: OrderedDict[SessionId, Known] = OrderedDict()
         self._at_work: set[SessionId] = set()
+        self._asking: set[SessionId] = set()
         self._written: dict[SessionId, dict[str, str]] = {}
         self._surface: tuple[Sequence[ToolSpec], Surface] | None = None
 
@@ -50,7 +53,8 @@ class BuiltinAgent:
 
     async def _work(self, at: TurnAt) -> TurnResult:
         written = self._written.setdefault(at.session, {})
-        turn = Turn(self._around, at, self._synced(at.session), self._seen_tools(), self._synced, self._threshold, written)
+        held = Held(self._synced, self._asking_model)
+        turn = Turn(self._around, at, self._synced(at.session), self._seen_tools(), held, self._threshold, written)
         try:
             result = await turn.work()
         except ModelFault as fault:
@@ -68,7 +72,8 @@ class BuiltinAgent:
         """Replace older messages by a summary, or record why not."""
         at = TurnAt(session=session, turn=TurnId("between turns"))
         with self._working(session):
-            turn = Turn(self._around, at, self._synced(session), self._seen_tools(), self._synced, self._threshold)
+            held = Held(self._synced, self._asking_model)
+            turn = Turn(self._around, at, self._synced(session), self._seen_tools(), held, self._threshold)
             try:
                 await turn.compact("asked", instructions)
             except CurtainwallError as fault:
@@ -86,7 +91,6 @@ class BuiltinAgent:
     def _synced(self, session: SessionId) -> Known:
         """Return the session's conversation up to the end of its log."""
         known = self._known.pop(session, None) or Known(Conversation(self._around.journal.load))
-        known.unpack()
         self._known[session] = known
         for recorded in self._around.feed.read(session_stream(session), known.cursor):
             known.talk.take(recorded.event)
@@ -97,7 +101,7 @@ class BuiltinAgent:
 
     @contextmanager
     def _working(self, session: SessionId) -> Generator[None]:
-        """Keep a session's conversation as it is for a while; afterwards it counts among those that rest."""
+        """Do not let go of a session's conversation for a while; afterwards it counts among those that rest."""
         self._at_work.add(session)
         try:
             yield
@@ -105,23 +109,36 @@ class BuiltinAgent:
             self._at_work.discard(session)
             self._make_room()
 
+    @contextmanager
+    def _asking_model(self, session: SessionId) -> Generator[None]:
+        """Leave a session's conversation as it is for a while: a request to its model holds it anyway."""
+        self._asking.add(session)
+        try:
+            self._make_room()
+            yield
+        finally:
+            self._asking.discard(session)
+            self._make_room()
+
     def _make_room(self) -> None:
-        """Let go of conversations that rest, or pack them, the one that was used longest ago first, until few enough are in memory."""
+        """Pack conversations that nobody looks at, and let go of those that rest, the one that was used longest ago first."""
         resting = [session for session in self._known if session not in self._at_work]
         for session in resting[: max(0, len(self._known) - _KEPT_IN_MEMORY)]:
             del self._known[session]
-        too_much = sum(known.talk.weight for known in self._known.values()) - self._unpacked
-        for session in resting:
+        # A long conversation that is at work alone is not packed and unpacked for each request.
+        looked_at = self._asking | (self._at_work & {*islice(reversed(self._known), 1)})
+        too_much = sum(known.talk.held.weight for known in self._known.values()) - self._unpacked
+        for session, known in self._known.items():
             if too_much <= 0:
                 break
-            if session in self._known:
-                too_much -= self._known[session].pack()
-        packed = sum(known.packed_size for known in self._known.values()) - _KEPT_PACKED
+            if session not in looked_at:
+                too_much -= known.talk.held.pack()
+        packed = sum(known.talk.held.packed_size for known in self._known.values()) - _KEPT_PACKED
         for session in resting:
             if packed <= 0:
                 break
             if session in self._known:
-                packed -= self._known.pop(session).packed_size
+                packed -= self._known.pop(session).talk.held.packed_size
 
     def _seen_tools(self) -> tuple[Sequence[ToolSpec], Surface]:
         tools = self._around.tools()

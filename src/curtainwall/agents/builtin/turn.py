@@ -1,10 +1,8 @@
 """One turn of the built-in agent: requests to its model and programs that run, each written down before and after."""
 
 import asyncio
-import json
-import zlib
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
 from curtainwall.agents.builtin.calls import TurnCalls
@@ -59,7 +57,6 @@ from curtainwall.model import (
     ordered_id,
 )
 
-_FAST = 1
 _LONGEST_RESULT = 30_000
 _LONGEST_MASKED = 400_000
 _LOST_CODE = (
@@ -94,39 +91,16 @@ class Known:
 
     talk: Conversation
     cursor: int = 0
-    _is_packed: bool = False
-    _pieces: list[bytes] = field(default_factory=list[bytes])
-    _packed: int = 0
-    """How many items the pieces hold; they stay right until the conversation is cleared, because items are only added to it."""
-    _cleared: int = 0
 
-    @property
-    def packed_size(self) -> int:
-        """How many bytes the compressed text takes."""
-        return sum(map(len, self._pieces))
 
-    def pack(self) -> int:
-        """Hold the conversation's items as compressed text until `unpack`, and return how many bytes of memory that sets free."""
-        freed, items = self.talk.weight, self.talk.items
-        if not items:
-            return 0
-        if self.talk.cleared != self._cleared:
-            self._pieces, self._packed = [], 0
-        if new := tuple(items[self._packed :]):
-            # As `json` spells it: text of an agent may hold half a character, which pydantic does not encode.
-            told = json.dumps(ITEMS.dump_python(new, mode="json"), separators=(",", ":"))
-            self._pieces.append(zlib.compress(told.encode("ascii"), _FAST))
-        self._packed, self._is_packed = len(items), True
-        self.talk.clear_items()
-        return freed
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How a turn gets at its session in memory."""
 
-    def unpack(self) -> None:
-        """Have the items again, where they were packed."""
-        if not self._is_packed:
-            return
-        for piece in self._pieces:
-            self.talk.add_items(ITEMS.validate_python(json.loads(zlib.decompress(piece))))
-        self._cleared, self._is_packed = self.talk.cleared, False
+    sync: Callable[[SessionId], Known]
+    """Returns the session up to the end of its log."""
+    asking: Callable[[SessionId], AbstractContextManager[None]]
+    """Tells that a request to its model holds its conversation meanwhile."""
 
 
 @dataclass(slots=True)
@@ -137,7 +111,7 @@ class Turn:
     at: TurnAt
     known: Known
     tools: tuple[Sequence[ToolSpec], Surface]
-    sync: Callable[[SessionId], Known]
+    held: Held
     threshold: float | None
     written: dict[str, str] = field(default_factory=dict[str, str])
     """The programs of the last reply as the model wrote them, by id; the log has them masked."""
@@ -170,7 +144,7 @@ class Turn:
                 return TurnResult(status=TurnStatus.WAITING, waits_for=parked.waits_for)
             if calls.stopped is not None:
                 return TurnResult(status=TurnStatus.INTERRUPTED, failure=f"stopped by a hook: {calls.stopped}")
-            if not self.talk.new and self.talk.items and isinstance(self.talk.items[-1], AgentSaid):
+            if not self.talk.new and isinstance(self.talk.held.last, AgentSaid):
                 return TurnResult(status=TurnStatus.DONE)
             if self.talk.exhausted:
                 return TurnResult(status=TurnStatus.WAITING, failure="a budget is used up; `/budget` shows and raises it")
@@ -186,7 +160,7 @@ class Turn:
     async def record(self, *events: Progress) -> Sequence[AnyEvent]:
         """Write down what happened, and take it in."""
         happened = await self.around.journal.record(self.at.session, events)
-        self.known = self.sync(self.at.session)
+        self.known = self.held.sync(self.at.session)
         return happened
 
     async def settle_up(self) -> None:
@@ -322,6 +296,10 @@ class Turn:
 
     async def _converse(self, model: Model, prompt: Prompt, purpose: str) -> Reply:
         """Make one request: written down before it goes out, and again with what came back, in whole or in part."""
+        with self.held.asking(self.at.session):
+            return await self._asked(model, prompt, purpose)
+
+    async def _asked(self, model: Model, prompt: Prompt, purpose: str) -> Reply:
         now, turn = self.around.clock.now, self.at.turn
         request = ordered_id(now(), self.around.clock.entropy(5))
         await self.record(await self._requested(request, model, prompt, purpose))
@@ -415,7 +393,7 @@ class Turn:
             effects={tool.full_name: tool.effect for tool in self.tools[0]},
             new_call=lambda: CallId(ordered_id(around.clock.now(), around.clock.entropy(5))),
             say=lambda live: around.journal.say(session, live),
-            sync=lambda: self.sync(session).talk,
+            sync=lambda: self.held.sync(session).talk,
             masker=around.masker,
         )
 

@@ -1,0 +1,93 @@
+"""The items of one conversation in memory: as they are, or as compressed text until somebody asks for them."""
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from curtainwall.agents.builtin.talk import ITEMS, AgentSaid, Item
+
+_FAST: Final = 1
+_WEIGHT_OF_ITEM: Final = 1_500
+_SMALL: Final = 16_384
+"""Text is added to the last piece as long as that is smaller; small pieces compress badly, and big ones take long to write anew."""
+
+
+class HeldItems:  # noqa: PLW1641 - it changes
+    """Items that are only added to, until all are let go of. Who asks for them never notices that they were packed."""
+
+    __slots__ = ("_in_pieces", "_is_packed", "_items", "_last_size", "_pieces", "weight")
+
+    def __init__(self) -> None:
+        # While they are packed, these are the ones that came since.
+        self._items: list[Item] = []
+        self._pieces: list[bytes] = []
+        self._in_pieces = self._last_size = 0
+        self._is_packed = False
+        self.weight = 0
+        """About how many bytes of memory the items take that are not packed."""
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """All of them, oldest first."""
+        if self._is_packed:
+            since, self._items, self.weight = self._items, [], 0
+            for piece in self._pieces:
+                self.add(_unpacked(piece))
+            self.add(since)
+            self._is_packed = False
+        return self._items
+
+    @property
+    def last(self) -> Item | None:
+        """The last one."""
+        items = self._items or (_unpacked(self._pieces[-1]) if self._is_packed else ())
+        return items[-1] if items else None
+
+    @property
+    def packed_size(self) -> int:
+        """How many bytes the compressed text takes."""
+        return sum(map(len, self._pieces))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeldItems) and self.items == other.items
+
+    def add(self, items: Iterable[Item]) -> None:
+        """Put items behind those that are there."""
+        for item in items:
+            self._items.append(item)
+            self.weight += _weight(item)
+
+    def clear(self) -> None:
+        """Let go of all of them."""
+        self._items, self._pieces, self._in_pieces, self._is_packed, self.weight = [], [], 0, False, 0
+
+    def pack(self) -> int:
+        """Hold them as compressed text, and return how many bytes of memory that sets free."""
+        new = self._items if self._is_packed else self._items[self._in_pieces :]
+        if new:
+            self._append(new)
+            self._in_pieces += len(new)
+        freed = self.weight
+        self._items, self.weight, self._is_packed = [], 0, bool(self._pieces)
+        return freed
+
+    def _append(self, items: Sequence[Item]) -> None:
+        # As `json` spells it: text of an agent may hold half a character, which pydantic does not encode.
+        text = json.dumps(ITEMS.dump_python(tuple(items), mode="json"), separators=(",", ":")).encode("ascii")
+        if self._pieces and self._last_size < _SMALL:
+            text = zlib.decompress(self._pieces.pop())[:-1] + b"," + text[1:]
+        self._pieces.append(zlib.compress(text, _FAST))
+        self._last_size = len(text)
+
+
+def _unpacked(piece: bytes) -> tuple[Item, ...]:
+    return ITEMS.validate_python(json.loads(zlib.decompress(piece)))
+
+
+def _weight(item: Item) -> int:
+    """Return about how many bytes of memory an item takes: its text, what a provider keeps of it besides, and the objects themselves."""
+    if not isinstance(item, AgentSaid):
+        return _WEIGHT_OF_ITEM + len(item.text)
+    said = len(item.text) + sum(_WEIGHT_OF_ITEM + len(program.code) for program in item.programs)
+    return _WEIGHT_OF_ITEM + (said if item.kept is None else 2 * said)
