@@ -326,6 +326,7 @@ from curtainwall.model.ports.channels import (
     Desk,
     Explaining,
     Feed,
+    Knowledge,
     Listening,
     Places,
 )
@@ -559,6 +560,7 @@ __all__ = [
     "InterruptAsked",
     "InterruptTurn",
     "Journal",
+    "Knowledge",
     "Label",
     "LabelSource",
     "LabelsAdded",

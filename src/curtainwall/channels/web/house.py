@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from curtainwall.channels.asks.board import Board
 from curtainwall.channels.cron import FiringRow, JobRow
 from curtainwall.channels.line import Line
-from curtainwall.model import Explaining, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
+from curtainwall.model import Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
 from curtainwall.teams.chains import Chain
 from curtainwall.teams.figures import PairFigures
 from curtainwall.teams.pairs import Pair
@@ -185,7 +185,6 @@ class House:
     index: Index
     board: Board
     judging: Judging
-    explaining: Explaining
     beginnings: Beginnings
     records: Records
     jobs: Jobs

@@ -77,7 +77,6 @@ def house_of(serving: Serving) -> House:
         index=serving.wired.store.index,
         board=serving.board(),
         judging=HouseJudging(lambda: serving.wired.setup),
-        explaining=serving.work.desk.explanations,
         beginnings=HouseBeginnings(serving.work),
         records=HouseRecords(serving.wired, lambda: health_of(serving)),
         jobs=HouseJobs(serving.wired, HouseFirings(serving.wired, serving.work.turns.attend, serving.model)),

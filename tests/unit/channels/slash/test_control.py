@@ -184,11 +184,17 @@ def test_grants_are_listed_and_taken_back() -> None:
     assert told(desk, f"/revoke {grant}").refused
 
 
-def test_why_and_rules_are_the_desks_words() -> None:
+def test_why_and_rules_are_told_from_what_the_session_can_explain() -> None:
     desk = MemoryDesk()
-    assert told(desk, "/why c1").lines == ("why of s1", "about c1")
-    assert told(desk, "/rules").lines[0] == "rules of s1"
+    assert told(desk, "/why c1").lines == ("s1, call c1", "  now it would be: ask")
+    assert "active   structural unknown-tool: " in "\n".join(told(desk, "/rules").lines)
     assert desk.explained == [("why", "c1"), ("rules", "")]
+
+
+def test_skills_and_memory_are_each_shown_line_by_line_and_visibly() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/skills").lines == ("skills of s1", "  and a bell \\x07")
+    assert told(desk, "/memory").lines == ("memory of s1",)
 
 
 def test_rules_are_disabled_with_a_warning_and_enabled_again() -> None:
