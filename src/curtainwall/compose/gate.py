@@ -30,6 +30,7 @@ from curtainwall.model import (
     Label,
     LabelSource,
     Place,
+    Presence,
     RaiseBudget,
     SessionId,
     session_stream,
@@ -109,9 +110,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     await credentials.learn_at_hand()
     around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
 
-    async def ask_again(session: SessionId, request: CallRequest) -> Answer:
+    async def ask_again(session: SessionId, request: CallRequest, presence: Presence) -> Answer:
         # The gate runs tools, and some tools lead to another call at the gate: one of both has to be named before it is there.
-        return await gate.request(session, request)
+        return await gate.request(session, request, presence=presence)
 
     async with open_sessions(in_force, parts) as sessions:
         house = sessions.house

@@ -311,9 +311,9 @@ from curtainwall.model.ports.agents import (
     TurnResult,
 )
 from curtainwall.model.ports.calls import (
-    LEFT,
     Answer,
     Approver,
+    AskGate,
     CallRequest,
     Gate,
     HookReply,
@@ -343,6 +343,9 @@ from curtainwall.model.ports.store import (
     Log,
     Marks,
     Tallies,
+)
+from curtainwall.model.presence import (
+    Presence,
 )
 from curtainwall.model.subjects import (
     OWN_SERVERS,
@@ -429,7 +432,6 @@ __all__ = [
     "IGNORABLE",
     "INLINE_LIMIT",
     "LATER_KINDS",
-    "LEFT",
     "LOAD_SKILL",
     "MCP",
     "MOVE_FILE",
@@ -469,6 +471,7 @@ __all__ = [
     "ApprovalWithdrawn",
     "Approver",
     "AskCompaction",
+    "AskGate",
     "BadCall",
     "Basis",
     "Batch",
@@ -618,6 +621,7 @@ __all__ = [
     "PostCompact",
     "PreCompact",
     "Prepared",
+    "Presence",
     "ProceedCall",
     "ProgramEvent",
     "ProgramFinished",

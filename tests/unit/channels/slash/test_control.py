@@ -92,11 +92,6 @@ def test_some_words_are_for_the_channel(text: str, done: Outcome) -> None:
     assert told(MemoryDesk(), text) == done
 
 
-@pytest.mark.parametrize("word", ["skills", "memory"])
-def test_skills_and_memory_are_told_by_the_desk(word: str) -> None:
-    assert told(MemoryDesk(), f"/{word}").lines == (f"{word} of s1", "about ")
-
-
 @covers("slash.bare-answer")
 def test_the_id_may_be_left_out_where_exactly_one_ask_is_open() -> None:
     desk, _, [approval] = asking("a.example")
