@@ -54,7 +54,6 @@ from curtainwall.model import (
     Prepared,
     Presence,
     ProceedCall,
-    ProgramNeeded,
     RequestCall,
     Save,
     SessionId,
@@ -257,12 +256,7 @@ class SessionGate:
             of_program=wish.save is not None,
             along=prepared.along,
         )
-        try:
-            events = await actor.submit(command)
-        except ProgramNeeded:
-            # Most calls are looks that nobody is asked about, and saving a program for those would cost more than the look.
-            assert wish.save is not None
-            events = await actor.submit(command.model_copy(update={"program": await wish.save()}))
+        events = await actor.submit(command, save=wish.save)
         return _with_words(await self._go_on(actor, wish, prepared, events, cursor, wait=wait), reply)
 
     async def _refuse(self, actor: Actor, wish: _Wish, bad: BadCall) -> Answer:
