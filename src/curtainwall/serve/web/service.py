@@ -76,6 +76,7 @@ def house_of(serving: Serving) -> House:
         line=serving.line,
         index=serving.wired.store.index,
         board=serving.board(),
+        revoke=serving.wired.house.revoke,
         judging=HouseJudging(lambda: serving.wired.setup),
         beginnings=HouseBeginnings(serving.work),
         records=HouseRecords(serving.wired, lambda: health_of(serving)),
