@@ -39,7 +39,7 @@ from curtainwall.operations.held import note_held
 from curtainwall.operations.human_words import Incoming
 from curtainwall.operations.sessions import Sessions
 from curtainwall.policy import denies_path
-from curtainwall.runtime import House, HouseJournal, SessionGate, Stores
+from curtainwall.runtime import HomeStores, House, HouseJournal, SessionGate
 from curtainwall.runtime.gate.still_permitted import watch_in
 from curtainwall.session import fold, lift
 from curtainwall.teams.archive import Archive
@@ -80,7 +80,7 @@ class Wired:
         return self.in_force.setup
 
     @property
-    def store(self) -> Stores:
+    def store(self) -> HomeStores:
         """The log and what is kept beside it."""
         return self.sessions.store
 
@@ -183,7 +183,7 @@ def _conversations(sessions: Sessions, in_force: InForce, masker: Masker, incomi
     model = partial(_model_of_new_sessions, setup.config, masker)
     peers = HousePeers(house, sessions.home, config, setup.policy.protection, model, ways)
     archive = Archive(sessions.store.marks, house.feed)
-    talk = Talk(peers, peers, house.feed, house.clock, terms_of(setup.config), archive)
+    talk = Talk(peers, house.feed, house.clock, terms_of(setup.config), archive)
     return Conversations(sessions, config, peers, talk, Wishes(), archive)
 
 
