@@ -15,3 +15,16 @@ def test_nobody_waits_in_a_way_that_can_swallow_a_cancellation() -> None:
                 case _:
                     pass
     assert not found, "on Python 3.11 `asyncio.wait_for` hides a cancellation that comes along with a result; use `asyncio.timeout`"
+
+
+def test_nobody_reads_a_cancellation_for_what_it_means() -> None:
+    found = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in modules()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ExceptHandler)
+        and node.name is not None
+        and node.type is not None
+        and "CancelledError" in ast.unparse(node.type)
+    ]
+    assert not found, "whether an agent left or was interrupted is told by a `Presence`, not by the message of a cancellation"

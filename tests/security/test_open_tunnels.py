@@ -30,6 +30,7 @@ from curtainwall.model import (
     Label,
     LabelSource,
     Mode,
+    Presence,
     Save,
     Scope,
     SessionId,
@@ -56,8 +57,16 @@ class Gate(SessionGate):
 
     after: Callable[[], Awaitable[object]] | None = None
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
-        answer = await super().request(session, request, wait=wait, save=save)
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
+        answer = await super().request(session, request, wait=wait, save=save, presence=presence)
         after, self.after = self.after, None
         if after is not None:
             await after()
@@ -91,7 +100,10 @@ def by_agent(opened: House, gate: SessionGate, session: SessionId) -> Decide:
 
 
 def by_server(opened: House, gate: SessionGate, session: SessionId) -> Decide:
-    return tunnels_of(gate.request, session, "bad", watch=watch_in(opened))
+    async def ask(session: SessionId, request: CallRequest, presence: Presence) -> Answer:
+        return await gate.request(session, request, presence=presence)
+
+    return tunnels_of(ask, session, "bad", watch=watch_in(opened))
 
 
 BOTH = pytest.mark.parametrize("way", [by_agent, by_server])

@@ -13,6 +13,7 @@ from curtainwall.model import (
     AnyEvent,
     Basis,
     CallId,
+    Effect,
     EndTurn,
     HistoryInherited,
     Live,
@@ -28,6 +29,7 @@ from curtainwall.model import (
     RecordProgress,
     RequestCall,
     ResumeTurn,
+    RuleStanding,
     SessionId,
     SessionQuery,
     SessionReady,
@@ -40,17 +42,18 @@ from curtainwall.model import (
     TurnId,
     TurnStatus,
     Usage,
+    VerdictTold,
     Who,
     session_of,
 )
 from curtainwall.operations.views import view_of
-from curtainwall.session import Rules, SessionState, decide, fold
+from curtainwall.session import Rules, SessionState, decide, fold, rules_in_force
 from tests.support.given import NOW, RULES, SESSION, Wish, finished, is_for_project, opened, proceed, wish
 from tests.support.houses import FakeClock
 
 
 class MemoryDesk:
-    """Desk, feed and listening of sessions that only this test knows."""
+    """Desk, feed, listening and explanations of sessions that only this test knows."""
 
     def __init__(self, *first: AnyEvent, rules: Rules = RULES) -> None:
         self.clock = FakeClock(NOW)
@@ -63,7 +66,7 @@ class MemoryDesk:
 
     @property
     def line(self) -> Line:
-        return Line(self, self, self, self.clock)
+        return Line(self, self, self, self.clock, self, self)
 
     # Desk
 
@@ -88,9 +91,24 @@ class MemoryDesk:
         self.logs[session] = [first, *([inherited] if inherited and wish.how == "fork" else []), SessionReady(at=NOW)]
         return Opened(session=session, notes=(f"opened by {wish.how}",))
 
-    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
-        self.explained.append((what, about))
-        return f"{what} of {session}\nabout {about}"
+    # Explaining
+
+    def rules(self, session: SessionId) -> Sequence[RuleStanding]:
+        self.explained.append(("rules", ""))
+        return rules_in_force(self.state(session), self._rules.policy, self.logs[session])
+
+    def why(self, session: SessionId, about: str = "") -> VerdictTold:
+        self.explained.append(("why", about))
+        call = CallId(about or "last")
+        return VerdictTold(call=call, tool=session, then=(), now=Effect.ASK, rules=(), facts=(), labels=(), changes=())
+
+    # Knowledge
+
+    def skills(self, session: SessionId) -> str:
+        return f"skills of {session}\n  and a bell \a"
+
+    def memory(self, session: SessionId) -> str:
+        return f"memory of {session}"
 
     # Feed
 

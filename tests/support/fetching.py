@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from curtainwall.facts import Masker
 from curtainwall.host import Credentials, Dialler
-from curtainwall.model import Answer, CallRequest, CallRequested, Scope, SessionId
+from curtainwall.model import Answer, CallRequest, CallRequested, Presence, Scope, SessionId
 from curtainwall.policy import Lists
 from curtainwall.runtime import House, SessionGate, SystemClock
 from curtainwall.session import Rules
@@ -66,8 +66,8 @@ async def web(
     async with house(MemoryStore(SystemClock()), rules) as opened:
         session = await open_session(opened, workspace)
 
-        async def ask_again(where: SessionId, request: CallRequest) -> Answer:
-            return await gate.request(where, request)
+        async def ask_again(where: SessionId, request: CallRequest, presence: Presence) -> Answer:
+            return await gate.request(where, request, presence=presence)
 
         fetch = Fetch(Dialler(scope_of, names), masks, credentials, ask_again, limits)
         tools = NativeTools(Catalogue(NATIVE_TOOLS), home="/home/nobody", masker=masks, runners={"fetch.get": fetch.run})

@@ -13,7 +13,7 @@ from curtainwall.compose.server_network import ServerWays
 from curtainwall.compose.servers import needs_of
 from curtainwall.facts import Masker
 from curtainwall.host import Dialler
-from curtainwall.model import Answer, BudgetKind, CallRequest, Feed, Mode, Place, SessionId, ToolEffect, Workspace
+from curtainwall.model import Answer, BudgetKind, CallRequest, Feed, Mode, Place, Presence, SessionId, ToolEffect, Workspace
 from curtainwall.runtime import House, SessionGate, Stores, SystemClock
 from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
@@ -134,8 +134,8 @@ async def desk(
     )
     async with house(stores or MemoryStore(SystemClock()), rules) as opened:
 
-        async def ask(session: SessionId, wish: CallRequest) -> Answer:
-            return await gate.request(session, wish)
+        async def ask(session: SessionId, wish: CallRequest, presence: Presence) -> Answer:
+            return await gate.request(session, wish, presence=presence)
 
         ways = ServerWays(root / "ca", ask, dialler)
         servers = servers_at(root, *specs, feed=opened.feed, ways=ways)

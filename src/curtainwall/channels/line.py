@@ -1,8 +1,8 @@
-"""What a text channel is given by the house: the desk, the feed, what is said right now, and the clock."""
+"""What a text channel is given by the house: the desk, the feed, what is said right now, the clock, and what can be explained."""
 
 from dataclasses import dataclass
 
-from curtainwall.model import Clock, Desk, Feed, Listening, MessageId, ordered_id
+from curtainwall.model import Clock, Desk, Explaining, Feed, Knowledge, Listening, MessageId, ordered_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,8 @@ class Line:
     feed: Feed
     listening: Listening
     clock: Clock
+    explaining: Explaining
+    knowledge: Knowledge
 
     def new_message(self) -> MessageId:
         """Return the id of a message that is about to be sent."""

@@ -18,25 +18,23 @@ from curtainwall.agents.builtin import (
 )
 from curtainwall.agents.builtin.models import Patient, find_model
 from curtainwall.agents.crew import Crew
+from curtainwall.channels.line import Line
 from curtainwall.channels.live import FarListening, LiveEndpoint
-from curtainwall.channels.slash import rule_lines, why_lines
 from curtainwall.compose.external.container_kind import Brokered
 from curtainwall.compose.external.process_kind import Local
 from curtainwall.compose.free_hosts import told_hosts
 from curtainwall.compose.gate import Wired
 from curtainwall.compose.hooks import HookedLifetimes
-from curtainwall.compose.knowledge import memory_lines, notebook_of, prompted_skills, shelf_of, skill_lines
+from curtainwall.compose.knowledge import HouseKnowledge, prompted_skills, shelf_of
 from curtainwall.compose.models import default_model_name, model_settings
 from curtainwall.compose.setup import Setup
 from curtainwall.config.agents import BUILTIN, LOCAL, own_choice
 from curtainwall.config.keys import house_key
-from curtainwall.facts import Masker
 from curtainwall.host import confined_worker, find_monty
-from curtainwall.model import Broken, Listening, Mode, Route, SessionId
-from curtainwall.operations.desk import Explained, HouseDesk, Surface
+from curtainwall.model import Broken, Listening, Mode, Route
+from curtainwall.operations.desk import HouseDesk, Surface
 from curtainwall.operations.explanations import Explanations
 from curtainwall.operations.open import Wanted
-from curtainwall.operations.sessions import Sessions
 from curtainwall.runtime import HouseJournal, Turns
 from curtainwall.session import see_name
 from curtainwall.teams.keeper import Keeper
@@ -62,6 +60,13 @@ class AtWork:
     crew: Crew
     listening: Listening
     """What happens right now, in whichever process."""
+
+    @property
+    def line(self) -> Line:
+        """The line of a text channel to the house."""
+        wired = self.wired
+        explaining, knowledge = Explanations(wired.sessions), HouseKnowledge(wired.sessions, wired.masker)
+        return Line(self.desk, wired.house.feed, self.listening, wired.house.clock, explaining, knowledge)
 
 
 class InstructionPins:
@@ -131,8 +136,7 @@ async def agents_at_work(wired: Wired, model_of: ModelOf, wanted: Wanted) -> Asy
     turns = Turns(house, lambda state: None if state.opened is None else crew, wired.hooks, crew.last_words, wired.gate, lifetimes)
     watch = wired.setup.home.root / "run" / "watch"
     listening = FarListening(journal, house.feed, wired.store.leases, watch)
-    explain = partial(explained, wired.sessions, wired.masker)
-    desk = HouseDesk(wired.sessions, Surface(wired.incoming, crew, turns.attend, explain, wanted, threshold))
+    desk = HouseDesk(wired.sessions, Surface(wired.incoming, crew, turns.attend, wanted, threshold))
     keeping = Keeper(wired.teams, turns, crew).at_work() if wired.setup.config.teams else nullcontext()
     async with LiveEndpoint(journal, watch).open():
         try:
@@ -197,18 +201,3 @@ def worker_launcher(setup: Setup) -> Path:
     directory = setup.home.root / "run"
     memory = max(_LEAST_MEMORY, 2 * setup.config.code.memory * _MIB)
     return confined_worker(binary, directory, unconfined_ok=setup.config.code.unconfined, memory=memory).launcher
-
-
-def explained(sessions: Sessions, masker: Masker, session: SessionId, what: Explained, about: str = "") -> str:
-    """Return in words which rules are in force, why a call was judged as it was, or what skills and notes there are."""
-    match what:
-        case "rules":
-            rules = [rule for rule in Explanations(sessions).rules(session) if about in rule.rule]
-            return "\n".join(rule_lines(rules)) or f"no rule has `{about}` in its name"
-        case "why":
-            return "\n".join(why_lines(Explanations(sessions).why(session, about)))
-        case "skills":
-            lines = skill_lines(shelf_of(sessions.home), sessions.state(session).workspace)
-        case "memory":
-            lines = memory_lines(notebook_of(sessions.home), sessions.state(session).workspace)
-    return masker.mask_text("\n".join(lines))

@@ -30,6 +30,7 @@ from curtainwall.model import (
     Label,
     LabelSource,
     Place,
+    Presence,
     RaiseBudget,
     SessionId,
     session_stream,
@@ -38,7 +39,7 @@ from curtainwall.operations.held import note_held
 from curtainwall.operations.human_words import Incoming
 from curtainwall.operations.sessions import Sessions
 from curtainwall.policy import denies_path
-from curtainwall.runtime import House, HouseJournal, SessionGate, Stores
+from curtainwall.runtime import HomeStores, House, HouseJournal, SessionGate
 from curtainwall.runtime.gate.still_permitted import watch_in
 from curtainwall.session import fold, lift
 from curtainwall.teams.archive import Archive
@@ -79,7 +80,7 @@ class Wired:
         return self.in_force.setup
 
     @property
-    def store(self) -> Stores:
+    def store(self) -> HomeStores:
         """The log and what is kept beside it."""
         return self.sessions.store
 
@@ -109,9 +110,9 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
     await credentials.learn_at_hand()
     around = Surroundings(masker, withheld=frozenset(secret_variables(setup.config)))
 
-    async def ask_again(session: SessionId, request: CallRequest) -> Answer:
+    async def ask_again(session: SessionId, request: CallRequest, presence: Presence) -> Answer:
         # The gate runs tools, and some tools lead to another call at the gate: one of both has to be named before it is there.
-        return await gate.request(session, request)
+        return await gate.request(session, request, presence=presence)
 
     async with open_sessions(in_force, parts) as sessions:
         house = sessions.house
@@ -182,7 +183,7 @@ def _conversations(sessions: Sessions, in_force: InForce, masker: Masker, incomi
     model = partial(_model_of_new_sessions, setup.config, masker)
     peers = HousePeers(house, sessions.home, config, setup.policy.protection, model, ways)
     archive = Archive(sessions.store.marks, house.feed)
-    talk = Talk(peers, peers, house.feed, house.clock, terms_of(setup.config), archive)
+    talk = Talk(peers, house.feed, house.clock, terms_of(setup.config), archive)
     return Conversations(sessions, config, peers, talk, Wishes(), archive)
 
 

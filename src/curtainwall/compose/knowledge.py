@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 
 from curtainwall.channels.text.plain import plain, short
+from curtainwall.facts import Masker
 from curtainwall.host.home import Home
-from curtainwall.model import Workspace
+from curtainwall.model import SessionId, Workspace
+from curtainwall.operations.sessions import Sessions
 from curtainwall.tools.memory import Notebook
 from curtainwall.tools.skills import Shelf, Skill, Trust
 
@@ -16,6 +18,24 @@ _STANDS = {
 }
 _LONGEST_PROMPTED = 300
 _ROOM = 8_000
+
+
+class HouseKnowledge:
+    """The skills and the memory of every session, from the home directory."""
+
+    def __init__(self, sessions: Sessions, masker: Masker) -> None:
+        self._sessions = sessions
+        self._masker = masker
+
+    def skills(self, session: SessionId) -> str:
+        """Return the skills of a session, and which of them ask; raise `NotFound`."""
+        workspace = self._sessions.state(session).workspace
+        return self._masker.mask_text("\n".join(skill_lines(shelf_of(self._sessions.home), workspace)))
+
+    def memory(self, session: SessionId) -> str:
+        """Return what a session can recall, and where it is kept; raise `NotFound`."""
+        workspace = self._sessions.state(session).workspace
+        return self._masker.mask_text("\n".join(memory_lines(notebook_of(self._sessions.home), workspace)))
 
 
 def shelf_of(home: Home) -> Shelf:

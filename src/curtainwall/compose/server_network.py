@@ -1,22 +1,19 @@
 """Ways to the network for tool servers: one egress for all of them, made when the first one needs it."""
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curtainwall.compose.refused_requests import RefusedRequests
 from curtainwall.host import Dialler
-from curtainwall.model import Answer, CallRequest, SessionId
+from curtainwall.model import AskGate, SessionId
 from curtainwall.runtime.gate.still_permitted import Watch, nobody_watches
 from curtainwall.tools.servers import ServerSpec, Way
 
 if TYPE_CHECKING:
     from curtainwall.egress import Egress
-
-AskGate = Callable[[SessionId, CallRequest], Awaitable[Answer]]
-"""The way to the gate."""
 
 
 class ServerWays:

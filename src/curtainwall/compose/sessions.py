@@ -8,7 +8,7 @@ from curtainwall.compose.setup import InForce
 from curtainwall.model import Approver, Clock
 from curtainwall.operations.agent_names import AgentNames
 from curtainwall.operations.sessions import Sessions
-from curtainwall.runtime import House, Stores, SystemClock
+from curtainwall.runtime import HomeStores, House, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 
@@ -17,7 +17,7 @@ from curtainwall.store import SqliteStore
 class Parts:
     """Parts that a program brings along: where the log is kept, who approves by itself, what time it is."""
 
-    store: Stores | None = None
+    store: HomeStores | None = None
     approver: Approver | None = None
     clock: Clock | None = None
 

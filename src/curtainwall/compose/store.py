@@ -6,7 +6,7 @@ from typing import Final
 
 from curtainwall.host.home import Home
 from curtainwall.model import Broken, StreamId
-from curtainwall.runtime import Stores, SystemClock
+from curtainwall.runtime import HomeStores, SystemClock
 from curtainwall.session import lift
 from curtainwall.store import MemoryStore, SqliteStore, loss_of_database
 
@@ -15,7 +15,7 @@ SERVING: Final = StreamId("serve")
 
 
 @contextmanager
-def open_store(home: Home, *, only_if_whole: bool = True) -> Generator[Stores]:
+def open_store(home: Home, *, only_if_whole: bool = True) -> Generator[HomeStores]:
     """Open the store to look things up; where there is no log yet, an empty one, and nothing is written.
 
     A log that has lost entries is refused, unless somebody wants to look at it all the same.

@@ -10,7 +10,7 @@ from curtainwall.compose.setup import Setup, judging_masker
 from curtainwall.facts import Masker
 from curtainwall.host import Bubblewrap, Credentials, Shares, WatchRecords, find_bubblewrap
 from curtainwall.host.home import Home, user_homes
-from curtainwall.model import SHELL_RUN, Answer, CallPermitted, CallRequest, Place, Prepared, Role, SessionId, ToolResult
+from curtainwall.model import SHELL_RUN, AskGate, CallPermitted, Place, Prepared, Role, ToolResult
 from curtainwall.policy import SECRET_PATTERNS, Protection, is_secret_name
 from curtainwall.tools import (
     CONFINED,
@@ -36,9 +36,6 @@ from curtainwall.tools import (
 from curtainwall.tools.memory import memory_closers
 from curtainwall.tools.skills import skill_closers
 
-AskAgain = Callable[[SessionId, CallRequest], Awaitable[Answer]]
-"""The way back to the gate, for a call that leads to another."""
-
 
 def judged_tools(
     home: Home,
@@ -61,7 +58,7 @@ def run_tools(
     masker: Masker,
     credentials: Credentials,
     protection: Protection,
-    ask_again: AskAgain,
+    ask_again: AskGate,
     session: Mapping[str, Runner],
     mounts: Callable[[Place], Mounts],
     own_ports: frozenset[int] = frozenset(),

@@ -1,16 +1,13 @@
 """Tunnels out of a sandbox or container: each host is a question to the session's gate, asked in the name of whoever wants it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from curtainwall.egress import Decide, Ruling
-from curtainwall.model import CONNECT_SERVER, LEFT, Answer, CallRequest, CurtainwallError, HostFacts, SessionId
+from curtainwall.model import CONNECT_SERVER, Answer, AskGate, CallRequest, CurtainwallError, HostFacts, Presence, SessionId
 from curtainwall.policy import covers_host
 from curtainwall.runtime.gate.still_permitted import Holds, Watch, nobody_watches
-
-AskGate = Callable[[SessionId, CallRequest], Awaitable[Answer]]
-"""The way to the gate."""
 
 PATIENCE: Final = 20.0
 """Seconds that a connection waits for a human; after that it is refused, and the ask stays open."""
@@ -53,18 +50,18 @@ def _url(facts: HostFacts) -> str:
 
 async def _asked(ask: AskGate, session: SessionId, wish: CallRequest) -> Answer | Ruling:
     """Walk through the gate, and return the yes or what is told instead; a human is waited for a moment, and the ask stays open then."""
-    asking = asyncio.ensure_future(ask(session, wish))
+    # A connection takes nothing back: however the wait for it ends, whoever comes again finds the answer.
+    asking = asyncio.ensure_future(ask(session, wish, Presence(has_left=True)))
     try:
         await asyncio.wait({asking}, timeout=PATIENCE)
         if not asking.done():
-            asking.cancel(LEFT)
+            asking.cancel()
             await asyncio.wait({asking})
         answer = None if asking.cancelled() else await asking
     except CurtainwallError as fault:
         return Ruling(allowed=False, reason=f"the connection could not be asked for: {fault}")
-    except asyncio.CancelledError as gone:
-        # The gate is told whether whoever wanted it has left, or does not want it any more.
-        asking.cancel(*gone.args)
+    except asyncio.CancelledError:
+        asking.cancel()
         await asyncio.wait({asking})
         raise
     if answer is None or answer.waiting:

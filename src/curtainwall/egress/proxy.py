@@ -16,7 +16,6 @@ from curtainwall.egress.upstream.accounts import Accounts
 from curtainwall.egress.upstream.pool import Upstreams
 from curtainwall.egress.upstream.sentinels import Access, Keyring
 from curtainwall.host import BACKLOG, Dialler, SocketFile, Wire
-from curtainwall.model import LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class SessionProxy:
         tasks = tuple(self._clients.values())
         for wire, task in tuple(self._clients.items()):
             wire.abort()
-            task.cancel(LEFT)
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._house.accounts.close()
         await self._house.refusals.close(self._house.bounds.accounting)
@@ -148,7 +147,7 @@ class SessionProxy:
         """Let go of a client that has hung up. What it asked for stays open: whoever comes again finds the answer."""
         task = self._clients.get(wire)
         if task is not None:
-            task.cancel(LEFT)
+            task.cancel()
             self._forget(wire)
 
     def _forget(self, wire: Wire) -> None:

@@ -98,7 +98,6 @@ from curtainwall.model.errors import (
     NotReady,
     OpeningFailed,
     OverBudget,
-    ProgramNeeded,
     TryLater,
     TurnFailed,
     Undecided,
@@ -311,9 +310,9 @@ from curtainwall.model.ports.agents import (
     TurnResult,
 )
 from curtainwall.model.ports.calls import (
-    LEFT,
     Answer,
     Approver,
+    AskGate,
     CallRequest,
     Gate,
     HookReply,
@@ -326,6 +325,7 @@ from curtainwall.model.ports.channels import (
     Desk,
     Explaining,
     Feed,
+    Knowledge,
     Listening,
     Places,
 )
@@ -342,6 +342,9 @@ from curtainwall.model.ports.store import (
     Log,
     Marks,
     Tallies,
+)
+from curtainwall.model.presence import (
+    Presence,
 )
 from curtainwall.model.subjects import (
     OWN_SERVERS,
@@ -428,7 +431,6 @@ __all__ = [
     "IGNORABLE",
     "INLINE_LIMIT",
     "LATER_KINDS",
-    "LEFT",
     "LOAD_SKILL",
     "MCP",
     "MOVE_FILE",
@@ -468,6 +470,7 @@ __all__ = [
     "ApprovalWithdrawn",
     "Approver",
     "AskCompaction",
+    "AskGate",
     "BadCall",
     "Basis",
     "Batch",
@@ -559,6 +562,7 @@ __all__ = [
     "InterruptAsked",
     "InterruptTurn",
     "Journal",
+    "Knowledge",
     "Label",
     "LabelSource",
     "LabelsAdded",
@@ -616,10 +620,10 @@ __all__ = [
     "PostCompact",
     "PreCompact",
     "Prepared",
+    "Presence",
     "ProceedCall",
     "ProgramEvent",
     "ProgramFinished",
-    "ProgramNeeded",
     "ProgramSaved",
     "Progress",
     "QueuedMessage",

@@ -260,6 +260,7 @@ class RequestCall(Command):
     turn: TurnId | None = None
     hook: HookSays | None = None
     of_program: bool = False
+    """A program makes the call, and can be saved where that has to be written along with the decision."""
     program: SavedProgram | None = None
     along: MessagePeer | None = None
     """The message that the call is about: where the call is permitted at once, it leaves together with the permit."""

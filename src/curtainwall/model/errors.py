@@ -41,12 +41,6 @@ class NotAllowed(CommandRefused):
     code = "not-allowed"
 
 
-class ProgramNeeded(CommandRefused):
-    """The call would wait, or change something: the program that makes it has to be saved along with it."""
-
-    code = "program-needed"
-
-
 class OverBudget(CommandRefused):
     """The session has used up its budget of logged calls."""
 
@@ -99,5 +93,5 @@ class Broken(CurtainwallError):
 
 
 REFUSALS: dict[str, type[CommandRefused]] = {
-    kind.code: kind for kind in (CommandRefused, NotReady, Closed, AlreadyAnswered, NotFound, NotAllowed, OverBudget, ProgramNeeded)
+    kind.code: kind for kind in (CommandRefused, NotReady, Closed, AlreadyAnswered, NotFound, NotAllowed, OverBudget)
 }

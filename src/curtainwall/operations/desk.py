@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from curtainwall.model import (
     AnyCommand,
     AnyEvent,
     ChangeModel,
     CommandRefused,
-    Explaining,
     GrantId,
     Opened,
     Opening,
@@ -23,7 +22,6 @@ from curtainwall.model import (
     project_stream,
     session_stream,
 )
-from curtainwall.operations.explanations import Explanations
 from curtainwall.operations.fork import fork
 from curtainwall.operations.human_words import Incoming
 from curtainwall.operations.open import Wanted, open_new, reset
@@ -33,11 +31,6 @@ from curtainwall.session import SessionState, lift, see_name
 
 Attend = Callable[[SessionId], None]
 """Lets this process look after a session's agent."""
-
-Explained = Literal["rules", "why", "skills", "memory"]
-
-Explain = Callable[[SessionId, Explained, str], str]
-"""Puts rules, a verdict, skills or notes of a session into words."""
 
 _PAGE = 500
 
@@ -61,7 +54,6 @@ class Surface:
     incoming: Incoming
     agents: AgentChecks
     attend: Attend
-    explain: Explain
     usual: Wanted
     """What a new session is where nobody says otherwise."""
     threshold: float | None
@@ -74,10 +66,8 @@ class HouseDesk:
     def __init__(self, sessions: Sessions, surface: Surface) -> None:
         self._sessions = sessions
         self._incoming, self._agents, self._attend = surface.incoming, surface.agents, surface.attend
-        self._explain = surface.explain
         self._wanted = surface.usual
         self._threshold = surface.threshold
-        self.explanations: Explaining = Explanations(sessions)
 
     async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         """Have a command decided and return where the log ends then. What people say passes hooks first, and a model must be there."""
@@ -133,10 +123,6 @@ class HouseDesk:
     def usual(self) -> Wanted:
         """What a new session is where nobody says otherwise."""
         return self._wanted
-
-    def explain(self, session: SessionId, what: Explained, about: str = "") -> str:
-        """Return in words which rules are in force, why a call was judged as it was, or what skills and notes there are."""
-        return self._explain(session, what, about)
 
     async def _open(self, wish: Opening, by: Who) -> Opened:
         see_name(wish.name)

@@ -9,7 +9,7 @@ from curtainwall.host.home import WORKSPACE, Home
 from curtainwall.model import CommandRefused, Limits, NotFound, Route, SessionId, Workspace
 from curtainwall.operations.agent_names import AgentNames
 from curtainwall.policy import Protection
-from curtainwall.runtime import House, Stores
+from curtainwall.runtime import HomeStores, House
 from curtainwall.session import Rules, SessionState
 
 
@@ -27,7 +27,7 @@ class Sessions:
     """The log of a home, the sessions in it, their directories, and the terms in force; these are asked for anew each time."""
 
     home: Home
-    store: Stores
+    store: HomeStores
     house: House
     names: AgentNames
     terms: Callable[[], SessionTerms]

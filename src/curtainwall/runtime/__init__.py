@@ -29,6 +29,8 @@ from curtainwall.runtime.sessions.journal import (
     HouseJournal,
 )
 from curtainwall.runtime.sessions.stores import (
+    HomeStores,
+    SideStores,
     Stores,
 )
 from curtainwall.runtime.turns import (
@@ -43,6 +45,7 @@ __all__ = [
     "AgentOf",
     "Alarm",
     "Deadline",
+    "HomeStores",
     "House",
     "HouseJournal",
     "LastWords",
@@ -51,6 +54,7 @@ __all__ = [
     "NoHooks",
     "RulesNow",
     "SessionGate",
+    "SideStores",
     "Stores",
     "SystemClock",
     "Turns",

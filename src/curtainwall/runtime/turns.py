@@ -3,11 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from curtainwall.model import (
-    LEFT,
     SYSTEM,
     Agent,
     AgentSpoke,
@@ -27,6 +26,7 @@ from curtainwall.model import (
     MessageAccepted,
     MessageId,
     Place,
+    Presence,
     RecordProgress,
     ResumeTurn,
     SendMessage,
@@ -73,6 +73,14 @@ class Lifetimes(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Attended:
+    """A session that is looked after."""
+
+    task: "asyncio.Task[None]"
+    presence: Presence
+
+
 class Turns:
     """One process's agents at work, at most one turn at a time in each session."""
 
@@ -91,16 +99,18 @@ class Turns:
         self._agent_of = agent_of
         self._hooks = hooks
         self._last_words = last_words
-        self._attended: dict[SessionId, asyncio.Task[None]] = {}
+        self._attended: dict[SessionId, _Attended] = {}
         self._begun: dict[SessionId, TurnId] = {}
         self._greeted: set[SessionId] = set()
         self._is_winding_down = False
 
     def attend(self, session: SessionId) -> None:
         """Look after a session from here on: whatever it can do by itself is done by this process."""
-        attending = self._attended.get(session)
-        if attending is None or attending.done():
-            task = self._attended[session] = asyncio.create_task(self._attend(session), name=f"turns of {session}")
+        attended = self._attended.get(session)
+        if attended is None or attended.task.done():
+            presence = Presence()
+            task = asyncio.create_task(self._attend(session, presence), name=f"turns of {session}")
+            self._attended[session] = _Attended(task, presence)
             task.add_done_callback(lambda done: self._forget(session, done))
 
     def begin_no_more(self) -> None:
@@ -109,17 +119,19 @@ class Turns:
 
     async def leave(self, session: SessionId) -> None:
         """Stop looking after a session; a turn that works is parked as a crash would park it."""
-        task = self._attended.pop(session, None)
+        attended = self._attended.pop(session, None)
         self._greeted.discard(session)
-        if task is not None:
-            task.cancel(LEFT)
-            await asyncio.gather(task, return_exceptions=True)
+        if attended is not None:
+            attended.presence.leave()
+            attended.task.cancel()
+            await asyncio.gather(attended.task, return_exceptions=True)
         if self._held is not None:
             await self._held.leave(session)
 
     def _forget(self, session: SessionId, done: "asyncio.Task[None]") -> None:
         """Look no longer after a session that has ended."""
-        if self._attended.get(session) is done:
+        attended = self._attended.get(session)
+        if attended is not None and attended.task is done:
             del self._attended[session]
             self._greeted.discard(session)
             self._begun.pop(session, None)
@@ -133,7 +145,7 @@ class Turns:
         """The sessions that are looked after here."""
         return tuple(self._attended)
 
-    async def _attend(self, session: SessionId) -> None:
+    async def _attend(self, session: SessionId, presence: Presence) -> None:
         stream = session_stream(session)
         pause = _A_MOMENT
         with self._house.wakes.waiter(stream, inbox_of(stream)) as woken:
@@ -148,7 +160,7 @@ class Turns:
                         if actor.state.closed is not None:
                             await self._part(actor)
                             return
-                        while await self._step(session, actor):
+                        while await self._step(session, actor, presence):
                             # What the step itself wrote is no news: it is looked at now.
                             woken.clear()
                         if actor.state.closed is not None:
@@ -223,7 +235,7 @@ class Turns:
         """Tell whether a message waits whose time is over."""
         return bool(state.expiries) and min(state.expiries.values()) <= self._house.clock.now()
 
-    async def _step(self, session: SessionId, actor: Actor) -> bool:
+    async def _step(self, session: SessionId, actor: Actor, presence: Presence) -> bool:
         """Do one thing that the session can do by itself, and tell whether there was one."""
         state = actor.state
         if self._held is not None:
@@ -234,14 +246,14 @@ class Turns:
         if agent is None or self._is_winding_down:
             return False
         if state.turn is not None and state.turn == self._begun.pop(session, None) and not state.turn_waits:
-            return await self._go(agent, actor, TurnAt(session=session, turn=state.turn))
+            return await self._go(agent, actor, TurnAt(session=session, turn=state.turn, presence=presence))
         if state.turn is not None and state.can_go_on:
-            at = TurnAt(session=session, turn=state.turn, resumed=True)
+            at = TurnAt(session=session, turn=state.turn, resumed=True, presence=presence)
             return await self._go(agent, actor, at, ResumeTurn(by=SYSTEM, turn=at.turn))
         if state.turn is None and state.compaction_asked is not None:
             return await self._compact(agent, actor, session, state.compaction_asked)
         if state.turn is None and state.queue and not state.exhausted:
-            at = TurnAt(session=session, turn=TurnId(self._house.mint()))
+            at = TurnAt(session=session, turn=TurnId(self._house.mint()), presence=presence)
             return await self._go(agent, actor, at, StartTurn(by=SYSTEM, turn=at.turn))
         return False
 

@@ -104,8 +104,7 @@ class Serving:
     @property
     def line(self) -> Line:
         """The line of a text channel to the house."""
-        house = self.wired.house
-        return Line(desk=self.work.desk, feed=house.feed, listening=self.work.listening, clock=house.clock)
+        return self.work.line
 
     def chat(self, channel: str) -> Chat:
         """Return what a text channel talks to."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     )
     from curtainwall.session.calls import (
         MANY_RESOURCES,
+        needs_program,
+        with_program,
     )
     from curtainwall.session.card import (
         card_text,
@@ -162,6 +164,7 @@ __all__ = [
     "label_words",
     "lift",
     "may_receive",
+    "needs_program",
     "newest",
     "pending_ask",
     "posts_of",
@@ -180,6 +183,7 @@ __all__ = [
     "turned_away",
     "unanswerable",
     "visible",
+    "with_program",
 ]
 
 _MODULES = (

@@ -1,10 +1,12 @@
 """The pure half of the gate: judge, break, answer from what stands, ask, look again, permit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curtainwall.model import (
     BY_HOOK,
     SYSTEM,
+    AnyCommand,
     AnyEvent,
     ApprovalAsked,
     ApprovalId,
@@ -33,11 +35,11 @@ from curtainwall.model import (
     NotFound,
     OverBudget,
     ProceedCall,
-    ProgramNeeded,
     ProgramSaved,
     RefuseCall,
     RequestCall,
     RuleId,
+    SavedProgram,
     Subject,
     ToolEffect,
     Verdict,
@@ -76,20 +78,30 @@ def request(state: SessionState, command: RequestCall, rules: Rules, moment: Mom
     _within_budget(state, command.call, rules, moment)
     requested = CallRequested(at=moment.at, call=command.call, subject=command.subject, turn=command.turn)
     events = _decide_on(_Case(state, command.call, command.subject, rules, moment), command.hook)
-    return (requested, *events, *_saved(command, events, moment))
+    decided = (requested, *events)
+    return decided if command.program is None else with_program(command, decided, command.program)
 
 
-def _saved(command: RequestCall, events: tuple[AnyEvent, ...], moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return the program as it stands at this call: before a wait, and before anything that must not happen twice."""
-    if command.turn is None or not (command.of_program or command.program):
-        return ()
+def needs_program(command: AnyCommand, events: Sequence[AnyEvent]) -> bool:
+    """Tell whether a decision may be written only together with the program that makes the call, which it does not have yet.
+
+    That is so before a wait, and before anything that must not happen twice.
+    """
+    if not isinstance(command, RequestCall) or command.turn is None or not command.of_program or command.program is not None:
+        return False
+    return _waits_or_acts(command, events)
+
+
+def with_program(command: RequestCall, events: tuple[AnyEvent, ...], program: SavedProgram) -> tuple[AnyEvent, ...]:
+    """Return the events of a call with the program as it stands there, where that has to be kept."""
+    if command.turn is None or not _waits_or_acts(command, events):
+        return events
+    return (*events, ProgramSaved(at=events[0].at, turn=command.turn, call=command.call, program=program))
+
+
+def _waits_or_acts(command: RequestCall, events: Sequence[AnyEvent]) -> bool:
     waits = any(isinstance(event, ApprovalAsked | ApprovalJoined) for event in events)
-    acts = command.subject.effect is not ToolEffect.INSPECT and any(isinstance(event, CallPermitted) for event in events)
-    if not (waits or acts):
-        return ()
-    if command.program is None:
-        raise ProgramNeeded(f"the program that makes call `{command.call}` has to be saved first")
-    return (ProgramSaved(at=moment.at, turn=command.turn, call=command.call, program=command.program),)
+    return waits or (command.subject.effect is not ToolEffect.INSPECT and any(isinstance(event, CallPermitted) for event in events))
 
 
 def refuse(state: SessionState, command: RefuseCall, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:

@@ -20,6 +20,7 @@ from curtainwall.model import (
     LabelSource,
     Mode,
     NotFound,
+    Presence,
     Save,
     SessionId,
     SessionQuery,
@@ -64,10 +65,18 @@ class OutsideCaller:
         self._wanted = Wanted(OUTSIDE, None, name or f"{self.team} from outside", OUTSIDE, mode, routes, team=team)
         self._is_open = False
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
         """Walk the ten steps in this caller's session, which is opened first where it was not."""
         await self.enter()
-        return await self._gate.request(session, request.model_copy(update={"server": SERVER}), wait=wait, save=save)
+        return await self._gate.request(session, request.model_copy(update={"server": SERVER}), wait=wait, save=save, presence=presence)
 
     async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
         """Go on with a call that was asked for."""
@@ -102,7 +111,15 @@ class McpCaller(OutsideCaller):
         super().__init__(conversations, gate, by, team, name=f"{team or NOBODY} {how}")
         self._wanted = replace(self._wanted, channel=MCP)
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
         """Walk the ten steps with the labels and the spending of every session that this caller has or had, as they are now."""
         await self.enter()
         known = {source.label for source in self._conversations.peers.labels(self.session)}
@@ -114,7 +131,7 @@ class McpCaller(OutsideCaller):
         if new:
             await self._conversations.sessions.house.send(self.session, AddLabels(by=SYSTEM, labels=tuple(new.values())))
         await self._conversations.peers.budgets.share(self.session, self._sessions())
-        return await super().request(session, request, wait=wait, save=save)
+        return await super().request(session, request, wait=wait, save=save, presence=presence)
 
     def _sessions(self, labels_beyond: frozenset[str] | None = None) -> Iterator[SessionId]:
         """Yield the other sessions of this caller, or those that have touched more, oldest first, so that the first cause is kept."""

@@ -21,7 +21,8 @@ from curtainwall.model import (
 )
 from curtainwall.teams.figures import Shortage
 from curtainwall.teams.pairs import Pair
-from curtainwall.teams.talk import Caller, Talk, Told
+from curtainwall.teams.talk import Talk, Told
+from curtainwall.teams.terms import Caller
 
 _SMALL: Final = 4_000
 """Bytes up to which an answer's words are written along as an outcome; longer ones are kept and shortened like any other."""

@@ -40,8 +40,7 @@ from curtainwall.runtime import House
 from curtainwall.session import SessionState, fold, in_words, lift, may_receive, see_that_it_ends
 from curtainwall.teams.budgets import SharedBudgets
 from curtainwall.teams.pairs import Pair
-from curtainwall.teams.talk import DAY, Caller, Finish, Terms
-from curtainwall.teams.tools import Card
+from curtainwall.teams.terms import DAY, Caller, Card, Finish, Terms
 
 _MANY = 100_000
 _NAMED = 5

@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from curtainwall.model import (
     SYSTEM,
     TEAMS,
     AddLabels,
-    AnyCommand,
     AskCompaction,
     Clock,
     CommandRefused,
@@ -27,84 +25,18 @@ from curtainwall.model import (
     ordered_id,
     session_stream,
 )
+from curtainwall.teams.archive import Archive
 from curtainwall.teams.chains import Chain
 from curtainwall.teams.figures import Exchange, PairFigures, Shortage, exchanges
 from curtainwall.teams.pairs import Pair
+from curtainwall.teams.sessions import HousePeers
 from curtainwall.teams.sums import Sum
+from curtainwall.teams.terms import DAY, Caller, Finish, Terms
 
-DAY = 24 * 60 * 60 * 1000
 _TELL_EVERY = 5.0
 
 Tell = Callable[[float, str], None]
 """Takes for how many seconds an answer has been waited for, and words."""
-
-Finish = Callable[[PeerAnswer], FinishCall | None]
-"""Makes of an answer the outcome of the call that waits for it, where that is small enough to be written along with the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Whoever asks: the session in which it asks, and the team that this one speaks for."""
-
-    session: SessionId
-    team: str
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How long is waited, how long a message may wait, and when a pair counts as archived."""
-
-    wait: float = 30.0
-    notice_days: float = 30.0
-    archive_after: int = 90 * DAY
-
-
-class Peers(Protocol):
-    """What talking needs of the house."""
-
-    async def open(self, pair: Pair, caller: Caller, text: str) -> SessionId:
-        """Return the one session of a pair, opened where it was not yet; raise `CommandRefused` where the team may not be asked this."""
-        ...
-
-    def at_hand(self, pair: Pair) -> SessionId | None:
-        """Return a pair's session where a message can go to it as it is, with nothing to be opened or asked before."""
-        ...
-
-    def pairs(self, asker: str | None = None) -> Sequence[tuple[Pair, SessionId]]:
-        """Return the pairs that somebody began, or all there are."""
-        ...
-
-    def session_of(self, pair: Pair) -> SessionId | None:
-        """Return the session of a pair where it has one, whoever opened it."""
-        ...
-
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
-        """Have a command decided; raise its refusal."""
-        ...
-
-    def labels(self, session: SessionId) -> tuple[LabelSource, ...]:
-        """Return what a session has touched."""
-        ...
-
-
-class Archived(Protocol):
-    """What was written down of conversations, so that nobody has to read their logs again."""
-
-    def figures(self, pair: Pair, session: SessionId) -> PairFigures | None:
-        """Return the figures of an archived conversation, where they are known and nothing has happened there since."""
-        ...
-
-    def sum(self, session: SessionId) -> Sum | None:
-        """Return what the log of any other amounted to up to where it was read."""
-        ...
-
-
-class Answers(Protocol):
-    """Where answers come in."""
-
-    async def answer(self, session: SessionId, message: MessageId, finish: Finish) -> PeerAnswer:
-        """Return the answer to a message of the session once it is durable, and with it what finishes the call that waited for it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +55,8 @@ def no_call(_answer: PeerAnswer) -> FinishCall | None:
 class Talk:
     """The talk of every session of one house with its teams."""
 
-    def __init__(self, peers: Peers, answers: Answers, feed: Feed, clock: Clock, terms: Terms, archived: Archived) -> None:
+    def __init__(self, peers: HousePeers, feed: Feed, clock: Clock, terms: Terms, archived: Archive) -> None:
         self.peers = peers
-        self._answers = answers
         self._feed = feed
         self._clock = clock
         self.terms = terms
@@ -159,7 +90,7 @@ class Talk:
         telling = asyncio.create_task(self._tell_now_and_then(tell, pair)) if tell is not None else None
         try:
             async with asyncio.timeout(self.terms.wait if seconds is None else seconds):
-                return Told(message, await self._answers.answer(caller.session, message, finish))
+                return Told(message, await self.peers.answer(caller.session, message, finish))
         except TimeoutError:
             return Told(message, None)
         finally:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol, cast
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -26,35 +26,12 @@ from curtainwall.model import (
 )
 from curtainwall.teams.calls import Call, Ending, shortages_json, told
 from curtainwall.teams.figures import Exchange, PairFigures
-from curtainwall.teams.pairs import Pair
-from curtainwall.teams.talk import Caller, Talk, Tell
+from curtainwall.teams.requests import Wishes
+from curtainwall.teams.talk import Talk, Tell
+from curtainwall.teams.terms import Caller, Card
 
 Runner = Callable[[Prepared, CallPermitted, Place], Awaitable[ToolResult]]
 _LAST = 50
-
-
-class Keeping(Protocol):
-    """What only whoever works for the teams can do."""
-
-    async def wake(self, session: SessionId) -> str:
-        """Get a session's agent ready, and say what came of it."""
-        ...
-
-    async def sleep(self, session: SessionId) -> str:
-        """Let a session's agent go, and say what came of it."""
-        ...
-
-    async def fork(self, session: SessionId, into: Pair) -> SessionId:
-        """Open another conversation that begins with what this one knows."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """What others are told of a team."""
-
-    description: str = ""
-    colour: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +39,7 @@ class Hands:
     """What the tools of teams work with."""
 
     talk: Talk
-    keeping: Keeping
+    keeping: Wishes
     teams: Mapping[str, Card]
     team_of: Callable[[SessionId], str]
     teller: Callable[[], Tell | None]

@@ -15,7 +15,7 @@ from curtainwall.agents.builtin.seal import Pending, Seal
 from curtainwall.agents.builtin.stubs import surface_of
 from curtainwall.agents.builtin.talk import Program
 from curtainwall.agents.builtin.workers import CodeLimits, Workers
-from curtainwall.model import CallId, Live, Payload, Progress, Save, SessionId
+from curtainwall.model import CallId, Live, Payload, Presence, Progress, Save, SessionId
 from curtainwall.tools import NATIVE_TOOLS
 from tests.support.covers import covers
 from tests.support.talking import run
@@ -49,6 +49,7 @@ class Made:
 
     tools: list[str] = field(default_factory=list)
     may_read: asyncio.Event = field(default_factory=asyncio.Event)
+    presence: Presence = field(default_factory=Presence)
 
     def acts(self, tool: str) -> bool:
         return tool == "filesystem.write_file"

@@ -19,7 +19,7 @@ ADDS = '[[hooks.UserPromptSubmit]]\nhooks = [{type = "command", command = "echo 
 
 def desk_in(wired: Wired) -> HouseDesk:
     """Return a desk in a process that lets no agent work."""
-    surface = Surface(wired.incoming, Crew(wired.sessions.names.of), lambda _: None, lambda *_: "", Wanted("demo"), None)
+    surface = Surface(wired.incoming, Crew(wired.sessions.names.of), lambda _: None, Wanted("demo"), None)
     return HouseDesk(wired.sessions, surface)
 
 

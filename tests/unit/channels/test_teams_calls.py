@@ -6,7 +6,7 @@ import pytest
 
 from curtainwall.model import MessageId, PeerAnswer, PeerStatus, SessionId
 from curtainwall.teams.calls import Call, Ending
-from curtainwall.teams.talk import Caller
+from curtainwall.teams.terms import Caller
 from tests.support.stores import permitted
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from curtainwall.model import (
     FOLLOW_INSTRUCTIONS,
-    LEFT,
     SYSTEM,
     Answer,
     AnswerApproval,
@@ -37,6 +36,7 @@ from curtainwall.model import (
     Payload,
     Place,
     Prepared,
+    Presence,
     SendMessage,
     SessionId,
     StreamId,
@@ -629,8 +629,8 @@ def test_what_was_answered_while_nobody_was_there_is_taken_up(workspace: Path, f
     assert len(far.lines) == 1
 
 
-async def cancelled(asking: "asyncio.Task[Answer]", why: str | None = None) -> None:
-    asking.cancel(why)
+async def cancelled(asking: "asyncio.Task[Answer]") -> None:
+    asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
 
 
@@ -763,8 +763,10 @@ def test_an_ask_whose_agent_left_stays_open_and_its_answer_is_kept_for_the_same_
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session, gate = await open_session(h, workspace), SessionGate(h, tools(far))
-            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
-            await cancelled(asking, LEFT)
+            agent = Presence()
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname"), presence=agent))
+            agent.leave()
+            await cancelled(asking)
             assert open_asks(h) == [approval]
             await h.send(session, AnswerApproval(by=ANN, approval=approval, granted=True))
             await until(lambda: kinds(h, session)[-1] == "GrantGiven")
@@ -785,8 +787,10 @@ def test_an_agent_that_comes_back_takes_the_place_of_its_former_call(workspace: 
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session, gate = await open_session(h, workspace), SessionGate(h, tools(far))
-            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
-            await cancelled(asking, LEFT)
+            agent = Presence()
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname"), presence=agent))
+            agent.leave()
+            await cancelled(asking)
             again = asyncio.create_task(gate.request(session, read("/etc/hostname")))
             await until(lambda: kinds(h, session)[-1] == "CallDropped")
             assert open_asks(h) == [approval]
@@ -802,8 +806,10 @@ def test_an_ask_whose_agent_left_can_be_denied_or_dropped_like_any_other(workspa
     async def story() -> None:
         async with house(MemoryStore(SystemClock())) as h:
             session, gate = await open_session(h, workspace), SessionGate(h, tools(far))
-            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname")))
-            await cancelled(asking, LEFT)
+            agent = Presence()
+            asking, approval = await asking_for(h, gate.request(session, read("/etc/hostname"), presence=agent))
+            agent.leave()
+            await cancelled(asking)
             if granted is None:
                 call = next(event.call for event in events(h, session) if isinstance(event, ApprovalAsked))
                 await h.send(session, DropCall(by=SYSTEM, call=call, why="enough"))

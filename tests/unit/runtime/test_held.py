@@ -13,6 +13,7 @@ from curtainwall.model import (
     Peer,
     PeerAnswer,
     PeerStatus,
+    Presence,
     Save,
     SessionId,
     ToolResult,
@@ -32,7 +33,15 @@ class Full:
 
     asked: list[CallRequest] = field(default_factory=list[CallRequest])
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
         self.asked.append(request)
         if len(self.asked) == 1:
             raise TryLater("nothing was written: the disk is full")
@@ -52,12 +61,22 @@ class Slow(Full):
 
     left: int = 0
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
-        await super().request(session, request, wait=wait, save=save)
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
+        await super().request(session, request, wait=wait, save=save, presence=presence)
         try:
             return await asyncio.Future()
-        finally:
-            self.left += 1
+        except asyncio.CancelledError:
+            assert presence is not None
+            self.left += presence.has_left
+            raise
 
 
 def held_answer() -> SessionState:

@@ -8,7 +8,6 @@ import pytest
 
 from curtainwall.model import (
     HOUSE,
-    LEFT,
     SYSTEM,
     AlreadyAnswered,
     AnswerApproval,
@@ -28,6 +27,7 @@ from curtainwall.model import (
     NotReady,
     Place,
     Prepared,
+    Presence,
     RenameSession,
     RequestCall,
     Route,
@@ -447,9 +447,11 @@ def test_nothing_goes_on_for_a_house_that_was_left(tmp_path: Path) -> None:
         before = asyncio.all_tasks()
         async with house(store()) as h:
             session = await open_session(h, tmp_path)
-            asking = asyncio.create_task(SessionGate(h, tools(FarSide(tmp_path / "far"))).request(session, read("/etc/hostname")))
+            gate, agent = SessionGate(h, tools(FarSide(tmp_path / "far"))), Presence()
+            asking = asyncio.create_task(gate.request(session, read("/etc/hostname"), presence=agent))
             await until(lambda: h.stores.index.approvals(ApprovalQuery()))
-            asking.cancel(LEFT)
+            agent.leave()
+            asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         assert asyncio.all_tasks() == before
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from curtainwall.model import (
-    LEFT,
     Agent,
     Closed,
     CloseSession,
@@ -99,18 +98,19 @@ class Slow:
 
     may_stop: asyncio.Event = field(default_factory=asyncio.Event)
     told: list[str] = field(default_factory=list[str])
+    """How each time was meant that it was cancelled."""
     is_working: bool = False
 
     async def work(self, at: TurnAt) -> TurnResult:
         self.is_working = True
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError as why:
-            self.told.append(str(why))
+        except asyncio.CancelledError:
+            self.told.append("left" if at.presence.has_left else "interrupted")
             try:
                 await self.may_stop.wait()
-            except asyncio.CancelledError as again:
-                self.told.append(str(again))
+            except asyncio.CancelledError:
+                self.told.append("cancelled again")
             raise
         raise AssertionError
 
@@ -152,6 +152,24 @@ def test_a_session_that_is_closed_while_its_agent_works_has_ended_for_everybody(
     run(story())
 
 
+def test_an_agent_that_is_interrupted_is_told_so_and_not_that_it_leaves(tmp_path: Path) -> None:
+    async def story() -> None:
+        agent = Slow()
+        agent.may_stop.set()
+        async with house(FailingStore()) as here:
+            session = await open_session(here, tmp_path)
+            turns = Turns(here, lambda _: agent, NoHooks(), lambda _: "")
+            turns.attend(session)
+            await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
+            await until(lambda: agent.is_working)
+            await here.send(session, InterruptTurn(by=ANN))
+            await until(lambda: kinds(here, session)[-1] == "TurnEnded")
+            assert agent.told == ["interrupted"]
+            await turns.close()
+
+    run(story())
+
+
 def test_an_agent_that_leaves_is_not_interrupted_besides(tmp_path: Path) -> None:
     async def story() -> None:
         agent = Slow()
@@ -162,11 +180,11 @@ def test_an_agent_that_leaves_is_not_interrupted_besides(tmp_path: Path) -> None
             await here.send(session, SendMessage(by=ANN, message=MessageId("m1"), text="hello"))
             await until(lambda: agent.is_working)
             leaving = asyncio.create_task(turns.leave(session))
-            await until(lambda: agent.told == [LEFT])
+            await until(lambda: agent.told == ["left"])
             await here.send(session, InterruptTurn(by=ANN))
             agent.may_stop.set()
             await leaving
-            assert agent.told == [LEFT]
+            assert agent.told == ["left"]
 
     run(story())
 

@@ -35,20 +35,20 @@ from curtainwall.model import (
     OverBudget,
     Payload,
     PermitId,
-    ProgramNeeded,
     RefuseCall,
     Resource,
     Role,
     Route,
     RouteAdded,
     RuleId,
+    SavedProgram,
     Scope,
     ToolEffect,
     ToolFacts,
     Verdict,
     denial,
 )
-from curtainwall.session import MANY_RESOURCES, BreakerLimits, Standing
+from curtainwall.session import MANY_RESOURCES, BreakerLimits, Standing, needs_program, with_program
 from tests.support.covers import covers
 from tests.support.given import (
     ANN,
@@ -518,5 +518,12 @@ def test_a_skill_that_nobody_has_seen_is_granted_once_alone() -> None:
 
 def test_a_call_of_a_program_that_would_wait_or_act_needs_the_program() -> None:
     here = given(ready(), turn_running())
-    here.when(asked(PUSH).model_copy(update={"turn": TURN, "of_program": True})).then_refused("saved first", ProgramNeeded)
-    here.when(requested(LOOK).model_copy(update={"turn": TURN, "of_program": True})).then(CallRequested, CallPermitted)
+    of_program = {"turn": TURN, "of_program": True}
+    push, look = asked(PUSH).model_copy(update=of_program), requested(LOOK).model_copy(update=of_program)
+    assert needs_program(push, here.when(push).events)
+    assert not needs_program(look, here.when(look).events)
+    program = SavedProgram(program="p1", step=3, state=Payload(inline="…"))
+    saved = push.model_copy(update={"program": program})
+    assert not needs_program(saved, here.when(saved).events)
+    assert with_program(push, here.when(push).events, program) == here.when(saved).events
+    assert with_program(look, here.when(look).events, program) == here.when(look).events

@@ -22,6 +22,7 @@ from curtainwall.model import (
     Gate,
     Live,
     NotFound,
+    Presence,
     Save,
     SessionId,
     ToolEffect,
@@ -38,6 +39,7 @@ class TurnCalls:
 
     session: SessionId
     turn: TurnId
+    presence: Presence
     gate: Gate
     talk: Conversation
     effects: Mapping[str, ToolEffect]
@@ -72,7 +74,7 @@ class TurnCalls:
         """Make a call; where a human is asked, do not wait for the answer."""
         self.say(Live(kind="doing", text=self._doing(pending)))
         request = CallRequest(tool=pending.tool, arguments=dict(pending.arguments), call=pending.call, turn=self.turn)
-        return self._reply(await self.gate.request(self.session, request, wait=False, save=save))
+        return self._reply(await self.gate.request(self.session, request, wait=False, save=save, presence=self.presence))
 
     async def settle(self, pending: Pending) -> CallReply:
         """Return what became of a call that was made before; run it where it was granted meanwhile."""

@@ -27,7 +27,7 @@ from curtainwall.agents.builtin.seal import Pending, Seal, Snapshot
 from curtainwall.agents.builtin.stubs import Surface
 from curtainwall.agents.builtin.talk import Program
 from curtainwall.agents.builtin.workers import Workers
-from curtainwall.model import LEFT, Broken, CallId, Journal, Save, SavedProgram, SessionId
+from curtainwall.model import Broken, CallId, Journal, Presence, Save, SavedProgram, SessionId
 
 SLEEP = "system.async_sleep"
 _MIB = 1024 * 1024
@@ -67,6 +67,11 @@ CallReply = Given | Raised | Waits
 
 class Calls(Protocol):
     """The way out, as one program sees it."""
+
+    @property
+    def presence(self) -> Presence:
+        """Tells whether the agent has left, where the program is cancelled."""
+        ...
 
     def acts(self, tool: str) -> bool:
         """Tell whether a tool does more than look."""
@@ -160,9 +165,6 @@ class Programs:
             return Ended(
                 f"{run.prints.text}The program was stopped before it changed anything, because its types are wrong:\n{wrong}", ok=False
             )
-        except asyncio.CancelledError as gone:
-            await run.give_up(has_left=LEFT in gone.args)
-            raise
         except BaseException:
             await run.give_up()
             raise
@@ -219,12 +221,12 @@ class _Run:
             snapshot = following
         return None
 
-    async def give_up(self, *, has_left: bool = False) -> None:
+    async def give_up(self) -> None:
         """Let go of every open call; where the agent has only left, asks stay open for the human."""
         for task in self.tasks.values():
-            task.cancel(LEFT if has_left else None)
+            task.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-        if not has_left:
+        if not self.calls.presence.has_left:
             await self._drop_open()
 
     def _lent(self, *, is_new: bool) -> AbstractAsyncContextManager[AsyncMontySession]:

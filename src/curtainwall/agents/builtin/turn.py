@@ -254,7 +254,7 @@ class Turn:
         call = self.talk.following.get((path, digest))
         if call is None:
             request = CallRequest(tool=FOLLOW_INSTRUCTIONS, arguments={"path": path, "content": text}, turn=self.at.turn, by_house=True)
-            answer = await self.around.gate.request(self.at.session, request, wait=False)
+            answer = await self.around.gate.request(self.at.session, request, wait=False, presence=self.at.presence)
         elif call in self.talk.refused:
             return None
         else:
@@ -388,6 +388,7 @@ class Turn:
         return TurnCalls(
             session=session,
             turn=self.at.turn,
+            presence=self.at.presence,
             gate=around.gate,
             talk=self.talk,
             effects={tool.full_name: tool.effect for tool in self.tools[0]},

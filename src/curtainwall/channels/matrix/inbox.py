@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from curtainwall.channels.asks.board import AskDesk, Board, up_to
@@ -227,8 +227,7 @@ class Hearing:
             await self._memory.set({begun: "1"})
         session = await self._enter(head.room, by)
         desk = self._doors.desk(_key(head))
-        line = Line(desk, self._line.feed, self._line.listening, self._line.clock)
-        outcome = await Control(line, by, self._log_places).do(session, request)
+        outcome = await Control(replace(self._line, desk=desk), by, self._log_places).do(session, request)
         if outcome.go_to is not None:
             # What was said in there before is not told again.
             seq = self._line.feed.head(session_stream(outcome.go_to))

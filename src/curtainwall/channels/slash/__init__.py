@@ -1,7 +1,7 @@
 """The slash words, parsed and carried out in one place for every text channel."""
 
 from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
-from curtainwall.channels.slash.lines import budget_lines, history_lines, rule_lines, why_lines
+from curtainwall.channels.slash.lines import budget_lines, history_lines, why_lines
 from curtainwall.channels.slash.requests import Approve, Deny, Message, Misspoken, Request, Why
 from curtainwall.channels.slash.suggestions import Known, Suggestion, suggest
 from curtainwall.channels.slash.words import WORDS, nearest, parse, read_budget
@@ -24,7 +24,6 @@ __all__ = [
     "nearest",
     "parse",
     "read_budget",
-    "rule_lines",
     "suggest",
     "why_lines",
 ]

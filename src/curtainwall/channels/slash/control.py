@@ -228,11 +228,13 @@ class Control:
             case want.Context():
                 return showing.context_lines(self._desk.view(session).context)
             case want.RulesWanted():
-                return plain(self._desk.explain(session, "rules")).split("\n")
+                return showing.rule_lines(self._line.explaining.rules(session))
             case want.Why():
-                return plain(self._desk.explain(session, "why", request.about)).split("\n")
-            case want.Knowledge():
-                return plain(self._desk.explain(session, request.what)).split("\n")
+                return showing.why_lines(self._line.explaining.why(session, request.about))
+            case want.SkillsWanted():
+                return plain(self._line.knowledge.skills(session)).split("\n")
+            case want.MemoryWanted():
+                return plain(self._line.knowledge.memory(session)).split("\n")
             case want.Sessions():
                 rows = self._desk.find(SessionQuery(text=request.text or None, without_agent=OUTSIDE))
                 return [*showing.row_lines(rows, session)] or ["there is no such session"]

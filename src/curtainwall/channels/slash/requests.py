@@ -1,7 +1,6 @@
 """What somebody can want with a slash word, as values; `Message` is everything that is none."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from curtainwall.model import ApprovalId, BudgetKind, CurtainwallError, GrantId, GrantScope, Mode, RuleId
 
@@ -197,10 +196,13 @@ class Interrupt:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What there is beyond this session: the skills, or what is remembered."""
+class SkillsWanted:
+    """The skills of this session."""
 
-    what: Literal["skills", "memory"]
+
+@dataclass(frozen=True, slots=True)
+class MemoryWanted:
+    """What is remembered beyond this session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ Setting = Rename | Enable | Disable | SetMode | Model | Budget
 Move = New | Reset | Fork | Resume
 """What leads to another session."""
 
-Look = Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | Knowledge | Why
+Look = Help | Logs | History | SessionShown | Sessions | RulesWanted | Pending | Grants | Context | SkillsWanted | MemoryWanted | Why
 """What shows something and changes nothing."""
 
 Request = Talk | Reply | Setting | Move | Look | Quit | Clear

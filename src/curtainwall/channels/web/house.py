@@ -1,6 +1,6 @@
 """What the web is given by the house beyond a channel's line: lists, rules to try, beginnings, and records."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from curtainwall.channels.asks.board import Board
 from curtainwall.channels.cron import FiringRow, JobRow
 from curtainwall.channels.line import Line
-from curtainwall.model import Explaining, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
+from curtainwall.model import GrantId, Index, Millis, Mode, Opened, Payload, RuleStanding, RuleTold, SessionId, Who
 from curtainwall.teams.chains import Chain
 from curtainwall.teams.figures import PairFigures
 from curtainwall.teams.pairs import Pair
@@ -177,6 +177,10 @@ class Pairing(Protocol):
         ...
 
 
+Revoke = Callable[[GrantId, Who], Awaitable[None]]
+"""Takes a standing answer back, in whichever session or project it stands; raises `NotFound`."""
+
+
 @dataclass(frozen=True, slots=True)
 class House:
     """Everything that the pages are made from."""
@@ -184,8 +188,8 @@ class House:
     line: Line
     index: Index
     board: Board
+    revoke: Revoke
     judging: Judging
-    explaining: Explaining
     beginnings: Beginnings
     records: Records
     jobs: Jobs

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -112,7 +113,7 @@ def _pasts(store: Stores) -> Mapping[str, Past]:
 
 async def _ran(setup: Setup, job: str, output: Output) -> int:
     # Start-up time: listing jobs needs no agent.
-    from curtainwall.channels.terminal import Line, Telling, one_shot, wants_colour
+    from curtainwall.channels.terminal import Telling, one_shot, wants_colour
     from curtainwall.compose.agents import agents_at_work, default_model_of, models_of
     from curtainwall.operations.open import Wanted
 
@@ -126,7 +127,7 @@ async def _ran(setup: Setup, job: str, output: Output) -> int:
         note(f"{job} fired: session {session}")
         await stack.enter_async_context(files_of(wired, session))
         await stack.enter_async_context(hooks_of(wired, session))
-        line = Line(desk=work.desk, feed=wired.house.feed, listening=work.journal, clock=wired.house.clock)
+        line = replace(work.line, listening=work.journal)
         telling = Telling(
             shape=output.value,
             on_ask="park",

@@ -182,7 +182,7 @@ async def _started(wish: _Wish, setup: Setup) -> int:
         _ask_about_hooks(wish, work, session)
         await stack.enter_async_context(files_of(wired, session))
         await stack.enter_async_context(hooks_of(wired, session))
-        line = Line(desk=work.desk, feed=wired.house.feed, listening=work.listening, clock=wired.house.clock)
+        line = work.line
         telling = Telling(
             shape=wish.shape.value,
             on_ask=wish.on_ask.value,

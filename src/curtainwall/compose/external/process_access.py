@@ -18,7 +18,7 @@ from curtainwall.compose.gate import Wired
 from curtainwall.compose.refused_requests import RefusedRequests
 from curtainwall.egress import Access, Counted, Egress, Ended, Handling, ModelCall, Ruling, Terms
 from curtainwall.egress import Reach as Wish
-from curtainwall.model import Answer, CallId, CallRequest, CommandRefused, Gate, HostFacts, Journal, Save, SessionId, TurnAt
+from curtainwall.model import Answer, CallId, CallRequest, CommandRefused, Gate, HostFacts, Journal, Presence, Save, SessionId, TurnAt
 from curtainwall.runtime.gate.still_permitted import watch_in
 from curtainwall.tools.mcp_in import Door
 
@@ -70,11 +70,19 @@ class Present:
         """Say whether a connection may be made whose content nobody sees."""
         return Ruling(allowed=False, reason=_NO_TURN) if self.asking is None else await self.asking.decide(facts)
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
         """Walk the ten steps, in a turn alone."""
         if self.meter is None:
             raise CommandRefused(_NO_TURN)
-        return await self._gate.request(session, request, wait=wait, save=save)
+        return await self._gate.request(session, request, wait=wait, save=save, presence=presence)
 
     async def go_on(self, session: SessionId, call: CallId, arguments: Mapping[str, JsonValue] | None = None) -> Answer:
         """Go on with a call that was asked for."""

@@ -1,7 +1,7 @@
 """What a foreign agent wants from the network past its tools, at the one gate: connections to hosts, and what its provider would reach."""
 
 from curtainwall.egress import Handling, Reach, ReachKind, Ruling
-from curtainwall.model import EGRESS_SERVER, Answer, CallRequest, Gate, HostFacts, TurnAt
+from curtainwall.model import EGRESS_SERVER, Answer, CallRequest, Gate, HostFacts, Presence, TurnAt
 from curtainwall.runtime.gate.still_permitted import Watch, nobody_watches
 
 
@@ -40,7 +40,8 @@ class AtTheGate:
         if known is not None:
             return known
         request = CallRequest(tool=f"{EGRESS_SERVER}.{tool}", arguments={**more, key: value}, turn=self._at.turn, by_house=True)
-        answer = await self._gate.request(self._at.session, request)
+        # A connection takes nothing back: when it is gone, whoever comes again finds the answer.
+        answer = await self._gate.request(self._at.session, request, presence=Presence(has_left=True))
         if answer.result is not None and answer.result.ok:
             return answer
         return self._refused.setdefault((tool, value), _why(answer))

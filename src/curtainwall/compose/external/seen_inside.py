@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from curtainwall.model import Answer, CallId, CallRequest, Gate, Save, SessionId, ToolResult
+from curtainwall.model import Answer, CallId, CallRequest, Gate, Presence, Save, SessionId, ToolResult
 
 # What these return is somebody's text, and has to come back as it was.
 _WORD_FOR_WORD = ("filesystem.read_", "filesystem.edit_", "fetch.", "shell.", "git.")
@@ -20,9 +20,17 @@ class SeenInside:
         self._inside = inside
         self._outside = re.compile(rf"{re.escape(workspace)}(?![\w.-])")
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
         """Walk the ten steps, and speak of the workspace as the agent does."""
-        answer = await self._gate.request(session, request, wait=wait, save=save)
+        answer = await self._gate.request(session, request, wait=wait, save=save, presence=presence)
         verdict = answer.verdict.model_copy(update={"reason": self._seen(answer.verdict.reason)})
         result = answer.result
         if result is not None and not (result.ok and request.tool.startswith(_WORD_FOR_WORD)):

@@ -1,7 +1,7 @@
 """Where an agent meets the runtime: its turns, and what it tells of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
@@ -11,6 +11,7 @@ from curtainwall.model.events import AnyEvent, Progress
 from curtainwall.model.events.turns import TurnStatus
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.ids import CallId, SessionId, TurnId
+from curtainwall.model.presence import Presence
 
 
 class Live(Frozen):
@@ -49,6 +50,8 @@ class TurnAt:
     session: SessionId
     turn: TurnId
     resumed: bool = False
+    presence: Presence = field(default_factory=Presence, compare=False, repr=False)
+    """Tells, when `work` is cancelled, whether the turn is interrupted or its agent leaves and takes it up later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class TurnResult:
 
 
 class Agent(Protocol):
-    """Whoever does a session's work. Cancelling `work` interrupts the turn; what was shown is kept."""
+    """Whoever does a session's work. Cancelling `work` interrupts the turn, unless the agent leaves; what was shown is kept."""
 
     async def work(self, at: TurnAt) -> TurnResult:
         """Work on the turn until it is done or has to wait."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -13,6 +13,7 @@ from curtainwall.model.events.work import SavedProgram
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.hooks import HookEvent
 from curtainwall.model.ids import CallId, SessionId, TurnId
+from curtainwall.model.presence import Presence
 from curtainwall.model.subjects import Subject
 from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
 from curtainwall.model.verdicts import Mode, Verdict
@@ -122,17 +123,26 @@ Save = Callable[[], Awaitable[SavedProgram]]
 """Gives a program as it stands right before a call."""
 
 
-LEFT: Final = "the agent left"
-"""The message with which a request at the gate is cancelled when its agent is gone, rather than no longer wanting it."""
+AskGate = Callable[[SessionId, CallRequest, Presence], Awaitable[Answer]]
+"""The way to the gate for what leads to another call: `Gate.request`, which waits."""
 
 
 class Gate(Protocol):
-    """The one way out. Cancelling a request drops the call; with `LEFT`, an ask stays open and its answer is kept for the same subject."""
+    """The one way out. Cancelling a request drops the call; where its agent has left, an ask stays open, and its answer is kept."""
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
         """Walk the ten steps; where a human is asked, wait for the answer, or return at once with `waiting`.
 
         `save` gives the program that makes the call, as it stands right before it; it is called where the program has to be kept.
+        `presence` tells what it means when the request is cancelled; left out, nobody wants the call any more.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol
+from typing import Protocol
 
 from curtainwall.model.commands import AnyCommand
 from curtainwall.model.entries import Recorded
@@ -32,10 +32,6 @@ class Desk(Protocol):
         """Open a session, and let its agent work here."""
         ...
 
-    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
-        """Return in words which rules are in force, why an approval or a call was judged as it was, or what skills and notes there are."""
-        ...
-
 
 class Explaining(Protocol):
     """Rules and verdicts of a session, for whoever wants to know why."""
@@ -46,6 +42,18 @@ class Explaining(Protocol):
 
     def why(self, session: SessionId, about: str = "") -> VerdictTold:
         """Return why a call, or that of an approval, open or settled, was judged as it was; without one, the last call."""
+        ...
+
+
+class Knowledge(Protocol):
+    """What sessions know beyond their own log, in words for a person to read; secrets are masked."""
+
+    def skills(self, session: SessionId) -> str:
+        """Return the skills of a session, and which of them ask; raise `NotFound`."""
+        ...
+
+    def memory(self, session: SessionId) -> str:
+        """Return what a session can recall, and where it is kept; raise `NotFound`."""
         ...
 
 

@@ -9,13 +9,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never, cast
 
 from pydantic import JsonValue
 
 from curtainwall.model import (
-    LEFT,
     SET_WORKING_DIR,
     SYSTEM,
     Answer,
@@ -53,8 +52,8 @@ from curtainwall.model import (
     PeerMessageSent,
     Place,
     Prepared,
+    Presence,
     ProceedCall,
-    ProgramNeeded,
     RequestCall,
     Save,
     SessionId,
@@ -101,6 +100,7 @@ class _Wish:
     by_house: bool = False
     server: str = ""
     unclear: str = ""
+    presence: Presence = field(default_factory=Presence)
 
 
 class SessionGate:
@@ -120,7 +120,15 @@ class SessionGate:
         """Let no call begin any more, and those that run come to their end if they do so in time."""
         await self._under_way.finish(within)
 
-    async def request(self, session: SessionId, request: CallRequest, *, wait: bool = True, save: Save | None = None) -> Answer:
+    async def request(
+        self,
+        session: SessionId,
+        request: CallRequest,
+        *,
+        wait: bool = True,
+        save: Save | None = None,
+        presence: Presence | None = None,
+    ) -> Answer:
         """Walk the ten steps. Where a human is asked, wait for the answer, or return at once with `waiting`."""
         async with self._under_way, self._house.hold(session) as actor:
             place = actor.state.place
@@ -134,6 +142,7 @@ class SessionGate:
                 request.by_house,
                 request.server,
                 request.unclear,
+                presence or Presence(),
             )
             try:
                 return await self._walk(actor, wish, wait=wait)
@@ -197,8 +206,8 @@ class SessionGate:
     async def _walk(self, actor: Actor, wish: _Wish, *, wait: bool) -> Answer:
         try:
             return await self._walk_through(actor, wish, wait=wait)
-        except asyncio.CancelledError as gone:
-            await asyncio.shield(self._let_go(actor, wish, has_left=LEFT in gone.args))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._let_go(actor, wish, has_left=wish.presence.has_left))
             raise
 
     async def _let_go(self, actor: Actor, wish: _Wish, *, has_left: bool) -> None:
@@ -247,12 +256,7 @@ class SessionGate:
             of_program=wish.save is not None,
             along=prepared.along,
         )
-        try:
-            events = await actor.submit(command)
-        except ProgramNeeded:
-            # Most calls are looks that nobody is asked about, and saving a program for those would cost more than the look.
-            assert wish.save is not None
-            events = await actor.submit(command.model_copy(update={"program": await wish.save()}))
+        events = await actor.submit(command, save=wish.save)
         return _with_words(await self._go_on(actor, wish, prepared, events, cursor, wait=wait), reply)
 
     async def _refuse(self, actor: Actor, wish: _Wish, bad: BadCall) -> Answer:

@@ -20,14 +20,15 @@ from curtainwall.model import (
     Lease,
     Post,
     RepairSession,
+    Save,
     StreamId,
     TryLater,
 )
 from curtainwall.runtime.sessions.alarm import Alarm, Deadline
-from curtainwall.runtime.sessions.decider import Deciding, Follow, RulesNow
+from curtainwall.runtime.sessions.decider import Deciding, Draft, Follow, RulesNow
 from curtainwall.runtime.sessions.feed import Tail
 from curtainwall.runtime.sessions.stores import Stores
-from curtainwall.runtime.sessions.tickets import Ticket, fail, shared
+from curtainwall.runtime.sessions.tickets import Ticket, fail, save_programs, shared
 from curtainwall.session import SessionState, Standing
 
 _A_MOMENT, _A_WHILE = 0.005, 1.0
@@ -94,8 +95,8 @@ class Actor:
         self._work.set()
         self._task = asyncio.create_task(self._run(), name=f"actor {self.stream}")
 
-    async def submit(self, command: AnyCommand, key: str | None = None) -> tuple[AnyEvent, ...]:
-        """Decide one command and return its events once they are durable."""
+    async def submit(self, command: AnyCommand, key: str | None = None, save: Save | None = None) -> tuple[AnyEvent, ...]:
+        """Decide one command and return its events once they are durable; `save` is called where a program has to be kept with them."""
         if self._task is None or self._task.done():
             raise Conflict("this process no longer decides for the session")
         if key is not None and (twin := self._keyed.get(key)) is not None:
@@ -104,7 +105,7 @@ class Actor:
         if key is not None:
             self._keyed[key] = done
             done.add_done_callback(lambda _: self._keyed.pop(key, None))
-        self._tickets.append(Ticket(command, key, done))
+        self._tickets.append(Ticket(command, key, done, save=save))
         self._work.set()
         return await done
 
@@ -266,7 +267,14 @@ class Actor:
 
     async def _settle(self, tickets: list[Ticket]) -> None:
         for attempt in range(20):
-            own = Decision(self, tickets, *self._deciding.decide(tickets, tuple(self._follows)))
+            draft = self._deciding.decide(tickets, tuple(self._follows))
+            if any(ticket.needs_program for ticket in draft.decided):
+                # Most calls are looks that nobody is asked about, and saving a program for those would cost more than the look.
+                if failed := await save_programs(draft.decided):
+                    tickets[:] = [ticket for ticket in tickets if ticket not in failed]
+                    continue
+                draft = self._deciding.with_programs(draft)
+            own = Decision(self, tickets, draft)
             guests: list[Decision] = []
             try:
                 if attempt == 0:
@@ -299,14 +307,14 @@ class Actor:
         if not rests or not self._follows or self._task is None or self._task.done() or self._has_mail():
             return None
         tickets = [Ticket(post.command, post.key)]
-        decision = Decision(self, tickets, *self._deciding.decide(tickets, tuple(self._follows)))
+        decision = Decision(self, tickets, self._deciding.decide(tickets, tuple(self._follows)))
         self._is_free.clear()
         self.uses += 1
         return decision
 
     def take_in(self, decision: "Decision") -> None:
         """Let the state be what is durable by now, and tell everyone who waits."""
-        self._deciding.take_in(decision.draft, decision.batch)
+        self._deciding.take_in(decision.draft)
         self._neighbours.alarm.set(self.stream, self.deadlines)
         for ticket in decision.tickets:
             ticket.tell()
@@ -371,8 +379,12 @@ class Decision:
 
     actor: Actor
     tickets: Sequence[Ticket]
-    draft: SessionState
-    batch: Batch
+    draft: Draft
+
+    @property
+    def batch(self) -> Batch:
+        """What has to be written for it."""
+        return self.draft.batch
 
 
 def _together(own: Batch, guests: Sequence[Decision]) -> Batch:

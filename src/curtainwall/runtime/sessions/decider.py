@@ -1,6 +1,7 @@
 """What one session knows, and what it makes of commands: nothing here waits, and nothing is written."""
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from curtainwall.model import (
@@ -33,6 +34,18 @@ Follow = Callable[[SessionState, Sequence[AnyEvent]], AnyCommand | None]
 """Looks at what was just decided, and where it leads; names a command that is decided along with it, in the same commit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Where commands lead, before it is durable."""
+
+    state: SessionState
+    batch: Batch
+    given: Sequence[Ticket]
+    """The commands that were given, in their order."""
+    decided: Sequence[Ticket]
+    """Those that have events of their own, with what follows from them, in the order in which they are written."""
+
+
 class Deciding:
     """The log of one session as it is known here, and the decisions that stand on it.
 
@@ -60,18 +73,25 @@ class Deciding:
         self._project = ProjectState()
         self._look_at_project(state)
 
-    def decide(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> tuple[SessionState, Batch]:
+    def decide(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> Draft:
         """Decide commands in their order, and return where that leads with what has to be written for it."""
-        draft, batch = self._decide_with(self._rules_now(), tickets, follows)
+        draft = self._decide_with(self._rules_now(), tickets, follows)
         # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
-        if (draft.approvals is not self.state.approvals or len(batch.writes) > 1) and self._look_at_project(draft):
-            draft, batch = self._decide_with(self._rules_now(), tickets, follows)
-        return draft, batch
+        if (draft.state.approvals is not self.state.approvals or len(draft.batch.writes) > 1) and self._look_at_project(draft.state):
+            draft = self._decide_with(self._rules_now(), tickets, follows)
+        return draft
 
-    def take_in(self, draft: SessionState, batch: Batch) -> None:
+    def with_programs(self, draft: Draft) -> Draft:
+        """Return a draft with the programs that were saved for it since; nothing is decided again."""
+        state = self.state.copy()
+        for ticket in draft.decided:
+            _apply_own(state, ticket)
+        return self._draft(state, draft.given, draft.decided)
+
+    def take_in(self, draft: Draft) -> None:
         """Let the state be what is durable by now."""
-        self.state = draft
-        for write in batch.writes:
+        self.state = draft.state
+        for write in draft.batch.writes:
             if write.stream == self._stream:
                 self.tail.extend(write.events)
                 for (_, _, payload), event in zip(write.encoded, write.events, strict=True):
@@ -82,38 +102,43 @@ class Deciding:
     def _rules_now(self) -> Rules:
         return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
 
-    def _decide_with(self, rules: Rules, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> tuple[SessionState, Batch]:
-        draft = self.state.copy()
+    def _decide_with(self, rules: Rules, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> Draft:
+        state = self.state.copy()
         own: list[AnyEvent] = []
-        for_project: list[AnyEvent] = []
-        consumed: list[Consumed] = []
+        decided: list[Ticket] = []
         by_key: dict[str, Ticket] = {}
         for ticket in tickets:
             if ticket.key is not None and (same := by_key.setdefault(ticket.key, ticket)) is not ticket:
                 # The same key twice is the same command, also where one came directly and one by the inbox at the same moment.
                 ticket.events, ticket.refusal = same.events, same.refusal
                 continue
-            self._decide_one(draft, ticket, rules)
+            self._decide_one(state, ticket, rules)
+            own += _apply_own(state, ticket)
+            decided.append(ticket)
+        for command in _following(follows, state, own):
+            more = Ticket(command)
+            self._decide_one(state, more, rules)
+            own += _apply_own(state, more)
+            decided.append(more)
+        return self._draft(state, tickets, decided)
+
+    def _draft(self, state: SessionState, given: Sequence[Ticket], decided: Sequence[Ticket]) -> Draft:
+        """Return what has to be written for commands that were decided."""
+        own: list[AnyEvent] = []
+        for_project: list[AnyEvent] = []
+        consumed: list[Consumed] = []
+        for ticket in decided:
             for event in ticket.events:
-                if isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT:
-                    for_project.append(event)
-                    continue
-                apply_event(draft, event)
-                own.append(event)
+                (for_project if _is_for_project(event) else own).append(event)
             if ticket.key is not None:
                 consumed.append(Consumed(self._stream, ticket.key, ticket.outcome(self.tail.seq + len(own))))
-        for command in _following(follows, draft, own):
-            more = Ticket(command)
-            self._decide_one(draft, more, rules)
-            for event in more.events:
-                apply_event(draft, event)
-                own.append(event)
         writes = [Write(self._stream, self.tail.seq, tuple(own))] if own or consumed else []
-        if draft.opened is not None and (for_project or _used_project(own, self._project)):
+        if state.opened is not None and (for_project or _used_project(own, self._project)):
             # The decision stands on the project's grants: if one was revoked meanwhile, it is made again.
-            writes.append(Write(project_stream(draft.workspace.path), self._project.seq, tuple(for_project)))
-        refused = (turned_away(ticket.command, str(ticket.refusal)) for ticket in tickets if ticket.refusal is not None)
-        return draft, Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
+            writes.append(Write(project_stream(state.workspace.path), self._project.seq, tuple(for_project)))
+        refused = (turned_away(ticket.command, str(ticket.refusal)) for ticket in given if ticket.refusal is not None)
+        batch = Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
+        return Draft(state, batch, given, decided)
 
     def _decide_one(self, draft: SessionState, ticket: Ticket, rules: Rules) -> None:
         moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
@@ -124,6 +149,9 @@ class Deciding:
             ticket.refusal = refusal
         except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on
             ticket.refusal = CommandRefused(f"this cannot be decided: {type(error).__name__}: {error}")
+        if ticket.needs_program and ticket.save is None:
+            # INVARIANT: a program is saved in the same commit as every ask of its and every permit for more than a look.
+            ticket.events, ticket.refusal = (), CommandRefused("the program that makes this call has to be saved along with it")
 
     def _look_at_project(self, state: SessionState) -> bool:
         """Take in what others granted or revoked in the project, and tell whether there was anything."""
@@ -135,6 +163,18 @@ class Deciding:
         new = [lift(entry) for entry in self._log.read(stream, self._project.seq)]
         self._project = fold_project(new, self._project)
         return True
+
+
+def _is_for_project(event: AnyEvent) -> bool:
+    return isinstance(event, GrantGiven) and event.grant.scope is GrantScope.PROJECT
+
+
+def _apply_own(state: SessionState, ticket: Ticket) -> list[AnyEvent]:
+    """Apply the events of a command that belong to the session, and return them."""
+    own = [event for event in ticket.events if not _is_for_project(event)]
+    for event in own:
+        apply_event(state, event)
+    return own
 
 
 def _weight(payload: bytes, event: AnyEvent) -> int:

@@ -1,4 +1,4 @@
-"""Everything that is kept, as the house needs it."""
+"""Everything that is kept: what deciding needs of it, and what is beside that."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from curtainwall.model import Blobs, Inbox, Index, Leases, Log, Marks, Tallies
 
 
 class Stores(Protocol):
-    """Everything that is kept."""
+    """What sessions are decided from and written to."""
 
     @property
     def log(self) -> Log:
@@ -33,6 +33,10 @@ class Stores(Protocol):
         """Return the index."""
         ...
 
+
+class SideStores(Protocol):
+    """What is kept beside the sessions, for channels and for whoever asks how the home is."""
+
     @property
     def tallies(self) -> Tallies:
         """Return the tallies."""
@@ -42,3 +46,7 @@ class Stores(Protocol):
     def marks(self) -> Marks:
         """Return the marks."""
         ...
+
+
+class HomeStores(Stores, SideStores, Protocol):
+    """Everything that is kept in a home."""

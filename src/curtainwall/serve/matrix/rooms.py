@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from curtainwall.channels.asks.board import AskDesk, Board
 from curtainwall.channels.matrix import CHANNEL, Account, House, Matrix, NotLetIn, People, Terms
@@ -67,10 +66,6 @@ class KeyedDesk:
     async def open(self, wish: Opening, by: Who) -> Opened:
         """Open a session, and let its agent work here."""
         return await self._desk.open(wish, by)
-
-    def explain(self, session: SessionId, what: Literal["rules", "why", "skills", "memory"], about: str = "") -> str:
-        """Return in words which rules are in force, or why something was judged as it was."""
-        return self._desk.explain(session, what, about)
 
 
 @dataclass(frozen=True, slots=True)

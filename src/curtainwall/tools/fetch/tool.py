@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -11,8 +11,7 @@ from pydantic import JsonValue
 from curtainwall.facts import Masker, Unclear, scope_of_address
 from curtainwall.host import Credentials, Dialler, ScopeOf, Unavailable, Unreachable
 from curtainwall.model import (
-    LEFT,
-    Answer,
+    AskGate,
     CallId,
     CallPermitted,
     CallRequest,
@@ -20,6 +19,7 @@ from curtainwall.model import (
     HostFacts,
     Place,
     Prepared,
+    Presence,
     Role,
     Scope,
     SessionId,
@@ -41,9 +41,6 @@ from curtainwall.tools.runners import CannotDo, Runner
 
 TOOL: Final = "fetch.get"
 _ACCEPT: Final = "text/html, application/json;q=0.9, text/*;q=0.9, */*;q=0.5"
-
-Asking = Callable[[SessionId, CallRequest], Awaitable[Answer]]
-"""The way to the gate, as in `Gate.request`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class Fetch:
     """Fetches what was permitted, and asks anew wherever an answer leads elsewhere."""
 
     def __init__(
-        self, dialler: Dialler, masker: Masker, credentials: Credentials | None, ask: Asking | None, limits: FetchLimits | None = None
+        self, dialler: Dialler, masker: Masker, credentials: Credentials | None, ask: AskGate | None, limits: FetchLimits | None = None
     ) -> None:
         self._dialler = dialler
         self._masker = masker
@@ -136,13 +133,15 @@ class Fetch:
             raise CannotDo(f"{where}; ask for that url")
         assert request.call is not None
         self._trips[request.call] = trip
-        asking = asyncio.ensure_future(self._ask(session, request))
+        presence = Presence()
+        asking = asyncio.ensure_future(self._ask(session, request, presence))
         begun = asyncio.ensure_future(trip.begun.wait())
         try:
             await asyncio.wait({asking, begun}, timeout=self._limits.patience, return_when=asyncio.FIRST_COMPLETED)
             if not (asking.done() or trip.begun.is_set()):
                 # A human is asked. The ask stays open; the agent can come back for it, and nothing of ours waits meanwhile.
-                asking.cancel(LEFT)
+                presence.leave()
+                asking.cancel()
                 await asyncio.wait({asking})
             answer = None if asking.cancelled() else await asking
         except CurtainwallError as fault:
@@ -244,7 +243,7 @@ def scopes(own_ports: frozenset[int] = frozenset()) -> ScopeOf:
 def fetch_runners(
     masker: Masker,
     credentials: Credentials | None = None,
-    ask: Asking | None = None,
+    ask: AskGate | None = None,
     own_ports: frozenset[int] = frozenset(),
 ) -> Mapping[str, Runner]:
     """Return the runner of `fetch.get`; without a way to the gate, redirects are told and not followed."""

@@ -2,7 +2,7 @@
 
 from curtainwall.tools.hooks.alone import standing_alone
 from curtainwall.tools.hooks.copies import Copies, copied_programs, within_reach
-from curtainwall.tools.hooks.lifecycle import Claims, FileClaims, Lifecycle
+from curtainwall.tools.hooks.lifecycle import FileClaims, Lifecycle
 from curtainwall.tools.hooks.pins import FILES, Found, Pins, Trust, workspace_hooks
 from curtainwall.tools.hooks.presence import not_found
 from curtainwall.tools.hooks.settings import EVENTS, Endpoint, Hook, Program, Settings, read_settings
@@ -11,7 +11,6 @@ from curtainwall.tools.hooks.user_hooks import Surroundings, UserHooks
 __all__ = [
     "EVENTS",
     "FILES",
-    "Claims",
     "Copies",
     "Endpoint",
     "FileClaims",

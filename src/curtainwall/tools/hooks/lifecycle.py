@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from curtainwall.model import (
     SYSTEM,
@@ -36,30 +36,18 @@ _TAIL = 200
 Send = Callable[[SessionId, AnyCommand, str | None], Awaitable[object]]
 
 
-class Claims(Protocol):
-    """Who runs a hook that runs once: whoever claims it first, in whichever process."""
-
-    def has(self, session: SessionId, event: str) -> bool:
-        """Tell whether someone has claimed it."""
-        ...
-
-    def claim(self, session: SessionId, event: str) -> bool:
-        """Claim it durably; tell whether we were the first."""
-        ...
-
-
 class FileClaims:
-    """Claims as empty files beside the session, made where none was."""
+    """Who runs a hook that runs once: whoever claims it first, in whichever process. A claim is an empty file beside the session."""
 
     def __init__(self, directory_of: Callable[[SessionId], Path]) -> None:
         self._directory_of = directory_of
 
     def has(self, session: SessionId, event: str) -> bool:
-        """Tell whether the file is there."""
+        """Tell whether someone has claimed it."""
         return (self._directory_of(session) / event).exists()
 
     def claim(self, session: SessionId, event: str) -> bool:
-        """Make the file; the one who makes it is the first."""
+        """Claim it durably; tell whether we were the first."""
         directory = self._directory_of(session)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -83,7 +71,7 @@ class Lifecycle:
     comes second waits for the hook that runs, and whoever stops waiting does not stop it.
     """
 
-    def __init__(self, hooks: Hooks, feed: Feed, claims: Claims, send: Send) -> None:
+    def __init__(self, hooks: Hooks, feed: Feed, claims: FileClaims, send: Send) -> None:
         self._hooks = hooks
         self._feed = feed
         self._claims = claims

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, cast
 
 from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import JsonValue, ValidationError
 
-from curtainwall.model import LEFT, CallId, CallRequest, Clock, CurtainwallError, Gate, SessionId, TurnId, ordered_id
+from curtainwall.model import CallId, CallRequest, Clock, CurtainwallError, Gate, Presence, SessionId, TurnId, ordered_id
 from curtainwall.tools.mcp_in.bounds import Load
 from curtainwall.tools.mcp_in.frames import Fault, Params, Request, RequestId, complaint, is_id, reply
 from curtainwall.tools.mcp_in.greetings import Greetings
@@ -57,6 +57,7 @@ class _Call:
     task: asyncio.Task[None] | None = None
     watched: Watched | None = None
     is_unwanted: bool = False
+    presence: Presence = field(default_factory=Presence)
 
 
 class Calls:
@@ -89,18 +90,19 @@ class Calls:
     def cancel(self, id_: JsonValue) -> None:
         """Drop the call of that id, if there is one; nobody is told what became of it."""
         if is_id(id_) and (call := self._all.get(cast("RequestId", id_))) is not None:
-            self._abandon(call, None)
+            self._abandon(call)
 
     def leave(self) -> None:
         """Let go of everything. An ask stays open: its answer is kept for when the agent comes back."""
         self._waiting.clear()
         for call in tuple(self._all.values()):
-            self._abandon(call, LEFT)
+            call.presence.leave()
+            self._abandon(call)
 
-    def _abandon(self, call: _Call, why: str | None) -> None:
+    def _abandon(self, call: _Call) -> None:
         call.is_unwanted = True
         if call.task is not None:
-            call.task.cancel(why)
+            call.task.cancel()
             return
         if call in self._waiting:
             self._waiting.remove(call)
@@ -144,7 +146,7 @@ class Calls:
             watched = self._watched(call)
             request = _request(tool, call, watched.call if watched else None, room.turn)
             with hearing(watched.teller.hear) if watched else nullcontext():
-                return result_of(await room.gate.request(room.session, request), call.version)
+                return result_of(await room.gate.request(room.session, request, presence=call.presence), call.version)
         except CurtainwallError as error:
             return failure_of(error, call.version)
 

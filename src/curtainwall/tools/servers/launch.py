@@ -44,13 +44,8 @@ class CannotStart(CurtainwallError):
     """The server could not be started; the message says what to change."""
 
 
-class ServerProcess(Protocol):
-    """A running program with pipes, as the confinement gives it and as we make it for a trusted server."""
-
-    @property
-    def stopped(self) -> str | None:
-        """Return why we ended it, where we did."""
-        ...
+class Pipes(Protocol):
+    """What goes into a running program and comes out of it."""
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
@@ -65,6 +60,15 @@ class ServerProcess(Protocol):
     @property
     def stderr(self) -> asyncio.StreamReader:
         """Return what it complains about."""
+        ...
+
+
+class ServerProcess(Pipes, Protocol):
+    """A running program with pipes, as the confinement gives it and as we make it for a trusted server."""
+
+    @property
+    def stopped(self) -> str | None:
+        """Return why we ended it, where we did."""
         ...
 
     def kill(self, why: str | None = None) -> None:

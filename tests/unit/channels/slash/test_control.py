@@ -92,11 +92,6 @@ def test_some_words_are_for_the_channel(text: str, done: Outcome) -> None:
     assert told(MemoryDesk(), text) == done
 
 
-@pytest.mark.parametrize("word", ["skills", "memory"])
-def test_skills_and_memory_are_told_by_the_desk(word: str) -> None:
-    assert told(MemoryDesk(), f"/{word}").lines == (f"{word} of s1", "about ")
-
-
 @covers("slash.bare-answer")
 def test_the_id_may_be_left_out_where_exactly_one_ask_is_open() -> None:
     desk, _, [approval] = asking("a.example")
@@ -184,11 +179,17 @@ def test_grants_are_listed_and_taken_back() -> None:
     assert told(desk, f"/revoke {grant}").refused
 
 
-def test_why_and_rules_are_the_desks_words() -> None:
+def test_why_and_rules_are_told_from_what_the_session_can_explain() -> None:
     desk = MemoryDesk()
-    assert told(desk, "/why c1").lines == ("why of s1", "about c1")
-    assert told(desk, "/rules").lines[0] == "rules of s1"
+    assert told(desk, "/why c1").lines == ("s1, call c1", "  now it would be: ask")
+    assert "active   structural unknown-tool: " in "\n".join(told(desk, "/rules").lines)
     assert desk.explained == [("why", "c1"), ("rules", "")]
+
+
+def test_skills_and_memory_are_each_shown_line_by_line_and_visibly() -> None:
+    desk = MemoryDesk()
+    assert told(desk, "/skills").lines == ("skills of s1", "  and a bell \\x07")
+    assert told(desk, "/memory").lines == ("memory of s1",)
 
 
 def test_rules_are_disabled_with_a_warning_and_enabled_again() -> None:

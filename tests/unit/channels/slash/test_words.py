@@ -16,8 +16,8 @@ from curtainwall.channels.slash.requests import (
     Help,
     History,
     Interrupt,
-    Knowledge,
     Logs,
+    MemoryWanted,
     Model,
     New,
     Pending,
@@ -30,6 +30,7 @@ from curtainwall.channels.slash.requests import (
     Sessions,
     SessionShown,
     SetMode,
+    SkillsWanted,
 )
 from curtainwall.model import ApprovalId, BudgetKind, GrantId, GrantScope, Mode, RuleId
 from tests.support.covers import covers
@@ -111,8 +112,8 @@ def test_there_are_exactly_the_words_of_the_design() -> None:
         ("/compact off", CompactAt(None)),
         ("/compact at least keep names", Compact("at least keep names")),
         ("/interrupt", Interrupt()),
-        ("/skills", Knowledge("skills")),
-        ("/memory", Knowledge("memory")),
+        ("/skills", SkillsWanted()),
+        ("/memory", MemoryWanted()),
         ("/model", Model()),
         ("/model anthropic:claude-sonnet-5", Model("anthropic:claude-sonnet-5")),
         ("/why abc123", Why("abc123")),

@@ -14,6 +14,7 @@ from curtainwall.model import (
     Grant,
     GrantGiven,
     GrantId,
+    GrantRevoked,
     GrantScope,
     Mode,
     Role,
@@ -27,6 +28,7 @@ from curtainwall.model import (
     project_stream,
     session_stream,
 )
+from curtainwall.session import lift
 from tests.support.covers import covers
 from tests.support.webs import Visit, Web
 
@@ -150,6 +152,17 @@ def test_a_grant_is_taken_back_from_its_session_and_from_the_list(web: Web, ann:
     assert web.served.work.desk.view(session).grants == ()
     assert ann.post(f"/grants/{grants[0]}/revoke").status_code == 404
     assert web.wish(session, "filesystem.read_file", path="/etc/hosts").waiting
+
+
+def test_a_grant_of_a_project_in_which_no_session_works_any_more_is_taken_back(web: Web, ann: Visit) -> None:
+    house, stream = web.served.wired.house, project_stream("/srv/gone")
+    covers_ = (Cover(role=Role.READ_PATH, value="/etc/hosts", rules=(RuleId("read-outside"),)),)
+    grant = Grant(id=GrantId("galone"), scope=GrantScope.PROJECT, covers=covers_, by=SYSTEM, at=0)
+    web.do(house.stores.log.append(Batch((Write(stream, 0, (GrantGiven(at=0, grant=grant),)),))))
+    assert "galone" in ann.get("/grants").text
+    assert ann.post("/grants/galone/revoke").status_code == 303
+    assert house.stores.index.grants(of=stream) == []
+    assert isinstance(lift(house.stores.log.read(stream)[-1]), GrantRevoked)
 
 
 def test_a_session_begins_with_what_the_form_says(web: Web, ann: Visit, tmp_path: Path) -> None:

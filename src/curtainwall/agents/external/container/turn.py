@@ -44,7 +44,6 @@ from curtainwall.agents.external.container.terms import ContainerGone, Folders, 
 from curtainwall.agents.external.container.turn_watch import Watch
 from curtainwall.facts import Masker
 from curtainwall.model import (
-    LEFT,
     Clock,
     ExtensionNoted,
     Feed,
@@ -131,7 +130,7 @@ class Turn:
             result = await self._work()
         except BaseException as fault:
             self.is_spoilt = True
-            if isinstance(fault, asyncio.CancelledError) and LEFT not in fault.args:
+            if isinstance(fault, asyncio.CancelledError) and not self.at.presence.has_left:
                 await asyncio.shield(self._withdraw())
             await asyncio.shield(self._clear())
             raise

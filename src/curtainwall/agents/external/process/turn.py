@@ -37,7 +37,6 @@ from curtainwall.agents.external.process.wire import (
     message,
 )
 from curtainwall.model import (
-    LEFT,
     AgentSpoke,
     Clock,
     ContextMeasured,
@@ -111,8 +110,8 @@ class Turn:
             if result is None:
                 return TurnResult(status=TurnStatus.DONE, last=tuple(await self._settled()))
             await self._cut_short()
-        except asyncio.CancelledError as cancelled:
-            await self._leave(is_left=LEFT in cancelled.args)
+        except asyncio.CancelledError:
+            await self._break_off()
             raise
         except ConversationLost:
             raise
@@ -283,9 +282,9 @@ class Turn:
             self.must_end = True
         await self._cut_short(fault)
 
-    async def _leave(self, *, is_left: bool) -> None:
+    async def _break_off(self) -> None:
         """See an interrupted turn to its end and keep what was shown; when we leave ourselves, the turn is taken up later."""
-        if is_left:
+        if self.at.presence.has_left:
             self.must_end = True
         else:
             await asyncio.shield(self._interrupt())

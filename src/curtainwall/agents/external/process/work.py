@@ -13,7 +13,7 @@ from curtainwall.agents.external.process.running_process import Running
 from curtainwall.agents.external.process.terms import EXTENSION, AgentCrashed, AgentErred, AgentGarbled, AgentSilent, LoginNeeded, NoAnswer
 from curtainwall.agents.external.process.turn import ConversationLost, Ports, Turn
 from curtainwall.agents.external.process.wire import mark_of
-from curtainwall.model import LEFT, ExtensionNoted, TurnAt, TurnFailed, TurnResult, TurnStatus
+from curtainwall.model import ExtensionNoted, TurnAt, TurnFailed, TurnResult, TurnStatus
 
 _BAD_ENDS: Final = (AgentCrashed, AgentGarbled, AgentSilent, NoAnswer)
 
@@ -68,8 +68,8 @@ class Work:
         try:
             async with running.reach.turn(self.at):
                 result = await turn.work(text)
-        except asyncio.CancelledError as cancelled:
-            if LEFT not in cancelled.args:
+        except asyncio.CancelledError:
+            if not self.at.presence.has_left:
                 await asyncio.shield(self._withdraw())
             raise
         except (AgentErred, LoginNeeded):

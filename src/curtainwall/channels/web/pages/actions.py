@@ -37,14 +37,10 @@ from curtainwall.model import (
     Opening,
     RaiseBudget,
     RenameSession,
-    RevokeGrant,
     RuleId,
     SendMessage,
     SessionId,
-    SessionQuery,
-    StreamId,
     WithdrawMessage,
-    session_of,
 )
 
 _LONGEST_NAME = 200
@@ -121,19 +117,11 @@ class Acting:
         return self._site.done(request, f"{told.text}, {call_in_words(card.ask.subject, 60)}")
 
     async def _revoke(self, request: Request) -> Response:
-        grant, index = str(request.path_params["grant"]), self._site.house.index
-        row = next((it for it in index.grants() if it.grant.id == grant), None)
-        if row is None:
+        grant, house = str(request.path_params["grant"]), self._site.house
+        if not any(row.grant.id == grant for row in house.index.grants()):
             raise NotFound(f"there is no grant `{plain_line(grant, 40)}` that stands")
-        session = session_of(StreamId(row.stream)) or self._one_in(row.stream.partition(":")[2])
-        await self._site.house.line.desk.send(session, RevokeGrant(by=who(request), grant=GrantId(grant)))
+        await house.revoke(GrantId(grant), who(request))
         return self._site.done(request, f"grant {grant} is taken back; what it answered asks again")
-
-    def _one_in(self, project: str) -> SessionId:
-        """Return a session that works in a project; a grant of the project is taken back from there."""
-        for row in self._site.house.index.sessions(SessionQuery(workspace=project, limit=1)):
-            return row.session
-        raise NotFound("no session works in that project any more; `curtainwall grants revoke` takes the grant back")
 
     async def _begin(self, request: Request) -> Response:
         form = form_of(request)

@@ -27,7 +27,7 @@ KINDS = {
 def standings(house: House, session: SessionId | None) -> Sequence[RuleStanding]:
     """Return every rule as it stands in a session, or in general with how often it asked anywhere."""
     if session is not None:
-        return house.explaining.rules(session)
+        return house.line.explaining.rules(session)
     counted = Counter(
         rule
         for row in house.index.approvals(ApprovalQuery(open_only=False, limit=_ASKS_READ))

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from curtainwall.channels.asks.board import Card
+from curtainwall.channels.slash import why_lines
 from curtainwall.channels.web.live.house_hub import MOST_CARDS, more_of
 from curtainwall.channels.web.live.session_hub import MOST_ITEMS, RAIL, window_at
 from curtainwall.channels.web.pages.site import Site, form_of, is_piece
@@ -194,7 +195,7 @@ class Looking:
 
     async def _why(self, request: Request) -> Response:
         session, about = self._site.session_in(request), request.query_params.get("about", "")[:_LONGEST_SEARCH]
-        told = self._site.house.line.desk.explain(session, "why", about)
+        told = "\n".join(why_lines(self._site.house.line.explaining.why(session, about)))
         if is_piece(request):
             return self._site.piece("why.html", told=told)
         return self._site.page(request, "explained.html", told=told, session=session)
