@@ -16,7 +16,7 @@ from curtainwall.agents.builtin.stubs import surface_of
 from curtainwall.agents.builtin.talk import Program
 from curtainwall.compose.agents import AtWork, code_limits, worker_launcher
 from curtainwall.host.account import local_user
-from curtainwall.model import SYSTEM, CallId, MessageId, SendMessage, SessionId, StartTurn, TurnId
+from curtainwall.model import SYSTEM, CallId, MessageId, Presence, SendMessage, SessionId, StartTurn, TurnId
 from curtainwall.operations.open import open_new
 
 _EACH = 40
@@ -83,6 +83,7 @@ async def _runner(work: AtWork, ours: Programs, session: SessionId) -> Callable[
     calls = TurnCalls(
         session=session,
         turn=turn,
+        presence=Presence(),
         gate=work.wired.gate,
         talk=talk,
         effects={tool.full_name: tool.effect for tool in tools},
