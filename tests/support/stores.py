@@ -143,7 +143,7 @@ class OnDisk:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run one coroutine with a bound, so that a hang is a failure."""
-    return asyncio.run(asyncio.wait_for(work, 100))
+    return asyncio.run(asyncio.wait_for(work, 240))
 
 
 def batch(stream: StreamId, expected: int, *events: AnyEvent) -> Batch:
