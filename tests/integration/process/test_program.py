@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, finished, make_program
 from tests.support.covers import covers
+from tests.support.program import Program, finished, make_program
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.upstream import KEY
