@@ -11,7 +11,6 @@ from typing import Literal
 
 import pytest
 
-from curtainwall.agents.crew import Crew
 from curtainwall.compose.gate import open_house
 from curtainwall.compose.setup import set_up
 from curtainwall.host.account import local_user
@@ -39,11 +38,11 @@ from curtainwall.model import (
     Who,
     session_stream,
 )
-from curtainwall.operations.desk import HouseDesk, Surface
 from curtainwall.operations.open import Wanted, open_new
 from tests.support.desks import MemoryDesk
 from tests.support.given import PROJECT, asked, fetch, ready, wish
 from tests.support.houses import run
+from tests.support.in_process import desk_in
 
 ME = local_user()
 NOBODY = SessionId("nobody")
@@ -93,8 +92,7 @@ async def house(place: Path, *, in_project: bool) -> AsyncGenerator[Offered]:
     setup = set_up(environ={"CURTAINWALL_HOME": str(place / "home"), "HOME": str(user)})
     async with open_house(setup) as wired:
         wanted = Wanted("demo", project if in_project else None)
-        surface = Surface(wired.incoming, Crew(wired.sessions.names.of), lambda _: None, lambda *_: "", Wanted("demo"), None)
-        desk = HouseDesk(wired.sessions, surface)
+        desk = desk_in(wired)
         yield Offered(desk, wired.house.feed, await open_new(wired.sessions, wanted, ME))
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from curtainwall.agents.crew import Crew
 from curtainwall.cli.main import main
 from curtainwall.compose.gate import Wired, open_house
 from curtainwall.compose.setup import set_up
@@ -27,6 +28,8 @@ from curtainwall.model import (
     SessionId,
     ToolResult,
 )
+from curtainwall.operations.desk import HouseDesk, Surface
+from curtainwall.operations.open import Wanted
 from curtainwall.tools import NATIVE_TOOLS
 
 
@@ -114,3 +117,9 @@ def session_in(workspace: Path, *wishes: CallRequest, **options: Any) -> tuple[S
 def read(path: str | Path) -> CallRequest:
     """Return the wish to read a file."""
     return CallRequest(tool="filesystem.read_file", arguments={"path": str(path)})
+
+
+def desk_in(wired: Wired) -> HouseDesk:
+    """Return a desk in a process that lets no agent work."""
+    surface = Surface(wired.incoming, Crew(wired.sessions.names.of), lambda _: None, lambda *_: "", Wanted("demo"), None)
+    return HouseDesk(wired.sessions, surface)

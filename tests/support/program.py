@@ -165,6 +165,11 @@ class Program:
     def sessions(self) -> list[dict[str, Any]]:
         return self.json("sessions", "list")
 
+    def events(self, session: str, kind: str) -> list[dict[str, Any]]:
+        """Return the events of one kind in a session's log."""
+        lines = map(json.loads, self("sessions", "export", session).stdout.splitlines())
+        return [line["event"] for line in lines if line["type"] == kind]
+
     def open_approval(self) -> str:
         """Return the one approval that is open."""
         (row,) = self.json("approvals", "list")

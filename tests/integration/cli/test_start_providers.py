@@ -26,12 +26,6 @@ BUSY = {
 each_provider = pytest.mark.parametrize("model", [ANTHROPIC, OPENAI])
 
 
-def events(program: Program, session: str, kind: str) -> list[dict[str, Any]]:
-    """Return the events of one kind from a session's log."""
-    lines = map(json.loads, program("sessions", "export", session).stdout.splitlines())
-    return [line["event"] for line in lines if line["type"] == kind]
-
-
 def payload(program: Program, event: dict[str, Any]) -> str:
     """Return a payload as text, wherever it is kept."""
     if "inline" in event:
@@ -73,7 +67,7 @@ def test_a_reply_and_its_programs_go_back_and_forth_and_everything_is_kept(progr
     usage = document["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["cached_tokens"]) == (2200, 150, 1000)
     assert (usage["tokens_basis"], usage["dollars_basis"]) == ("measured", "measured")
-    raw = [payload(program, event["raw"]) for event in events(program, document["session"], "ModelResponded")]
+    raw = [payload(program, event["raw"]) for event in program.events(document["session"], "ModelResponded")]
     marks = ("content_block_delta", "message_stop") if model == ANTHROPIC else ("response.output_text.delta", "response.completed")
     assert all(mark in told for told in raw for mark in marks), "what was really sent is kept"
     assert "no broken promises" in program("sessions", "replay", document["session"]).stdout

@@ -8,9 +8,9 @@ import pytest
 from tests.support.covers import covers
 from tests.support.program import Program
 from tests.support.serving import script_of
+from tests.support.sites import Site, reply
+from tests.support.sites import site as web_site
 from tests.support.waiting import until
-from tests.support.web import Site, reply
-from tests.support.web import site as web_site
 
 LABELS = '@id("finance") @label("sensitive")\npermit (principal, action == Action::"label", resource in Path::"{place}");\n'
 

@@ -13,9 +13,9 @@ from tests.support.covers import covers
 from tests.support.ports import free_port
 from tests.support.program import Program
 from tests.support.serving import Home, health, script_of
+from tests.support.sites import Seen, Site, reply
+from tests.support.sites import site as web_site
 from tests.support.waiting import until
-from tests.support.web import Seen, Site, reply
-from tests.support.web import site as web_site
 
 SECRET = "the-words-of-the-ask"
 

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from curtainwall.model import AnyEvent, ApprovalAsked, ApprovalExpired, CallDenied, CallFinished, CallRequested
 from tests.support.covers import covers
 from tests.support.far_side import FarSide, post
-from tests.support.ports import free_port
+from tests.support.ports import free_port, is_heard
 from tests.support.program import Program, Running
 from tests.support.serving import Home, health, page, script_of
 from tests.support.waiting import replace, until
@@ -223,7 +222,7 @@ def test_a_hangup_has_the_files_read_again_and_a_service_is_made_anew_with_its_t
     until(lambda: health(served.port)["services"].get("webhooks") == "ok")
     served.program.configure(listening(other, secret))
     running.child.send_signal(signal.SIGHUP)
-    until(lambda: answers(other) and not answers(hooks))
+    until(lambda: is_heard(other) and not is_heard(hooks))
     running.says("webhook: made anew, its configuration has changed")
     # A table that is valid and cannot be served takes nothing else along, and health says what is missing.
     served.program.configure(listening(other, served.program.scratch / "nowhere"))
@@ -231,17 +230,11 @@ def test_a_hangup_has_the_files_read_again_and_a_service_is_made_anew_with_its_t
     running.says("(the secret of webhook `ci` cannot be read)")
     until(lambda: health(served.port)["services"].get("webhook") == "failing")
     assert health(served.port)["status"] == "degraded"
-    assert not answers(other)
+    assert not is_heard(other)
     served.program.configure(listening(other, secret))
-    until(lambda: answers(other) and health(served.port)["status"] == "ok")
+    until(lambda: is_heard(other) and health(served.port)["status"] == "ok")
     running.interrupt()
     assert running.code() == 0
-
-
-def answers(port: int) -> bool:
-    """Tell whether somebody listens at a port."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @covers("serve.parks")

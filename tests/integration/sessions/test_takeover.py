@@ -3,7 +3,6 @@
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,6 @@ from tests.support.serving import script_of
 from tests.support.waiting import until
 
 ASK = {"code": "await filesystem.read_file(path='/etc/hostname')"}
-
-
-def events(program: Program, session: str, kind: str) -> list[dict[str, Any]]:
-    lines = map(json.loads, program("sessions", "export", session).stdout.splitlines())
-    return [line["event"] for line in lines if line["type"] == kind]
 
 
 def begin_and_ask(program: Program, *lines: dict[str, object]) -> tuple[Running, str, str]:
@@ -31,9 +25,9 @@ def begin_and_ask(program: Program, *lines: dict[str, object]) -> tuple[Running,
 
 def follow(program: Program, session: str, text: str, *options: str) -> Running:
     """Send a message from another process, and return that one once the message is in the queue."""
-    known = len(events(program, session, "MessageAccepted"))
+    known = len(program.events(session, "MessageAccepted"))
     running = program.begin("start", "--resume", session, "--output", "json", *options, text)
-    until(lambda: len(events(program, session, "MessageAccepted")) > known)
+    until(lambda: len(program.events(session, "MessageAccepted")) > known)
     return running
 
 
@@ -93,4 +87,4 @@ def test_an_interrupt_stops_the_turn_of_the_process_that_got_it_and_no_other(pro
     (workspace / "go").touch()
     assert first.code() == 0
     assert json.loads(first.out)["text"] == "the first answer"
-    assert events(program, row["id"], "InterruptAsked") == []
+    assert program.events(row["id"], "InterruptAsked") == []

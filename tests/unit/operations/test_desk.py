@@ -1,26 +1,16 @@
 """The desk: what people say arrives, also where hooks add to it and the session's owner does not decide."""
 
 import asyncio
-from typing import Literal
 
 import pytest
 
-from curtainwall.agents.crew import Crew
-from curtainwall.compose.gate import Wired, open_house
+from curtainwall.compose.gate import open_house
 from curtainwall.compose.setup import set_up
 from curtainwall.host.account import local_user
-from curtainwall.model import CommandRefused, MessageId, Opening, SendMessage, SessionQuery, Undecided, session_stream
-from curtainwall.operations.desk import HouseDesk, Surface
-from curtainwall.operations.open import Wanted
-from tests.support.in_process import Places, session_in
+from curtainwall.model import MessageId, SendMessage, Undecided, session_stream
+from tests.support.in_process import Places, desk_in, session_in
 
 ADDS = '[[hooks.UserPromptSubmit]]\nhooks = [{type = "command", command = "echo it is Monday"}]\n'
-
-
-def desk_in(wired: Wired) -> HouseDesk:
-    """Return a desk in a process that lets no agent work."""
-    surface = Surface(wired.incoming, Crew(wired.sessions.names.of), lambda _: None, lambda *_: "", Wanted("demo"), None)
-    return HouseDesk(wired.sessions, surface)
 
 
 def test_a_message_to_which_a_hook_adds_is_kept_where_the_owner_does_not_decide(places: Places) -> None:
@@ -39,19 +29,5 @@ def test_a_message_to_which_a_hook_adds_is_kept_where_the_owner_does_not_decide(
             kept = [row.command for row in wired.store.inbox.waiting(stream)]
             assert [it.text.strip() for it in kept if isinstance(it, SendMessage)] == ["it is Monday", "hello"]
             lease.release()
-
-    asyncio.run(asyncio.wait_for(story(), 90))
-
-
-@pytest.mark.parametrize("how", ["new", "fork", "reset"])
-def test_a_session_with_a_name_that_no_list_could_show_is_not_opened(places: Places, how: Literal["new", "fork", "reset"]) -> None:
-    session, _ = session_in(places.workspace)
-
-    async def story() -> None:
-        async with open_house(set_up()) as wired:
-            desk = desk_in(wired)
-            with pytest.raises(CommandRefused, match="a name has 200 letters at most, and this one has 201"):
-                await desk.open(Opening(how=how, of=session, name="x" * 201), local_user())
-            assert [row.session for row in wired.store.index.sessions(SessionQuery())] == [session]
 
     asyncio.run(asyncio.wait_for(story(), 90))

@@ -12,7 +12,7 @@ from curtainwall.host import Dialler, SystemResolver, Unreachable
 from curtainwall.model import HostFacts, Scope
 from tests.support.certificates import Authority
 from tests.support.houses import run
-from tests.support.web import FakeNames, Site, reply, site
+from tests.support.sites import FakeNames, Site, reply, site
 
 HERE = "127.0.0.1"
 

@@ -12,15 +12,11 @@ import pytest
 from pydantic import JsonValue
 
 from curtainwall.facts import Masker
-from curtainwall.model import BadCall, CallId, CallPermitted, Effect, PermitId, Prepared, ToolResult, Verdict
+from curtainwall.model import BadCall, ToolResult
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
 from curtainwall.tools.files.tool import MAX_FOUND, MAX_LISTED, MAX_READ
+from tests.support.machines import permit
 from tests.unit.tools.stage import Stage
-
-
-def permit(prepared: Prepared) -> CallPermitted:
-    verdict = Verdict(effect=Effect.ALLOW, because=(), reason="", findings=())
-    return CallPermitted(at=0, call=CallId("c"), permit=PermitId("p"), digest=prepared.subject.digest, verdict=verdict)
 
 
 def run(stage: Stage, tool: str, **arguments: JsonValue) -> ToolResult:
