@@ -23,10 +23,13 @@ if os.environ.get("CI") != "true":
     settings.load_profile("busy")
 
 
-def pytest_configure() -> None:
-    """Have the programs that we start hear an interrupt, also where a shell that runs us in the background has it ignored."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the programs that we start hear an interrupt and a hang-up, also where a shell or `nohup` has us ignore them."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Whoever is started inherits that a signal is ignored, but no handler; so we live on, and they hear it.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or hasattr(config, "workerinput"):
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 def pytest_report_header() -> list[str]:

@@ -61,8 +61,8 @@ from tests.support.given import (
     write,
 )  # fmt: skip
 from tests.support.houses import FarSide, house, open_session, policy, run, tools
+from tests.support.in_process import Places, Said, session_in
 from tests.support.stores import NOON
-from tests.unit.app.conftest import Places, Said, session_in
 
 Run = Callable[..., Said]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.app.conftest import tmux
 from tests.integration.brokered.conftest import MODELS, Brokered, brokered, configuration, docker_engine, short_path
 from tests.security.test_brokered import ROGUE
 from tests.support.covers import covers
+from tests.support.program import tmux
 
 __all__ = ["brokered", "docker_engine", "short_path", "tmux"]
 

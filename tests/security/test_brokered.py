@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import socket
 from pathlib import Path
 
 from curtainwall.agents.external.container.runs import copy_for_root
@@ -12,7 +11,7 @@ from tests.integration.container.test_containers import SHELL as PLAIN_SHELL
 from tests.support.contained import contained
 from tests.support.covers import covers
 from tests.support.docker_engine import IMAGE, DockerEngine
-from tests.support.ports import free_port
+from tests.support.ports import free_port, is_heard
 from tests.support.serving import health
 from tests.support.talking import run
 from tests.support.upstream import KEY, Says
@@ -122,12 +121,6 @@ def test_there_is_no_interface_no_right_and_nothing_of_ours_to_write(brokered: B
     }
     everything = brokered.engine.docker("run", "--rm", "--network", "host", IMAGE, "tail", "-n", "+3", "/proc/net/dev")
     assert len(everything.splitlines()) > 1, "with the host's network there is more to be seen, so the test can see it"
-
-
-def is_heard(port: int) -> bool:
-    """Tell whether somebody listens at a port."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @covers("brokered.no-way-to-channels")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.app.conftest import Program, program
 from tests.support.covers import covers
 from tests.support.hooking import shell
 from tests.support.ports import free_port
+from tests.support.program import Program, program
 from tests.support.serving import health, script_of
 from tests.support.waiting import until
 

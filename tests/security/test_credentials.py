@@ -42,7 +42,7 @@ from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, shell_runner
 from tests.support.covers import covers
 from tests.support.forks import curtainwall
 from tests.support.houses import events, run, until
-from tests.support.web import Seen, Site, redirect, reply, site
+from tests.support.sites import Seen, Site, redirect, reply, site
 
 SECRET = "Zx9/kQ+v7wL2mT4r=Yp"
 USER = "ann"

@@ -21,7 +21,7 @@ from curtainwall.store import MemoryStore, SqliteStore
 from tests.support.houses import ANN, FailingStore, FarSide, house, kinds, open_session, policy, run, tools
 from tests.support.houses import read as reading
 from tests.support.houses import write as writing
-from tests.unit.app.conftest import Places, Said, read, session_in
+from tests.support.in_process import Places, Said, read, session_in
 
 Run = Callable[..., Said]
 

@@ -19,7 +19,7 @@ from tests.support.covers import covers
 from tests.support.fetching import Web, told, web
 from tests.support.houses import ANN, events, run, until
 from tests.support.ports import free_port
-from tests.support.web import PUBLIC, redirect, reply, site
+from tests.support.sites import PUBLIC, redirect, reply, site
 
 QUICK = FetchLimits(patience=2)
 PAGE = reply(200, "the page", content_type="text/plain")

@@ -12,8 +12,8 @@ from curtainwall.compose.setup import set_up
 from curtainwall.model import Answer, CallRequest, Effect, Mode, SessionId
 from curtainwall.policy import import_permissions
 from tests.support.covers import covers
+from tests.support.in_process import Places, opened
 from tests.support.talking import run
-from tests.unit.app.conftest import Places, opened
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 

@@ -17,6 +17,7 @@ from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from curtainwall.tools.hooks import Pins, Settings, workspace_hooks
 from tests.support.covers import covers
+from tests.support.hook_seams import said as denied
 from tests.support.hooking import call, command, place, python, settings, shell, user_hooks, wait_until_gone
 from tests.support.houses import FarSide, events, house, open_session, run, tools, write
 
@@ -30,12 +31,6 @@ def work(tmp_path: Path) -> Path:
 def bring(work: Path, **events: Any) -> None:
     told = {"hooks": {event: [{"matcher": "*", "hooks": [command(line)]}] for event, line in events.items()}}
     (work / ".claude" / "settings.json").write_text(json.dumps(told))
-
-
-def denied(reply: HookReply) -> str:
-    assert reply.says is not None
-    assert reply.says.effect == "deny"
-    return reply.says.reason
 
 
 @covers("hooks.output-is-bounded")

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from curtainwall.facts import Masker, Unclear, canonical_remotes, find_push
+from curtainwall.facts import Unclear, canonical_remotes, find_push
 from curtainwall.model import PROPOSE_PLAN, Answer, BadCall, CallRequest
 from curtainwall.runtime import SessionGate, SystemClock
 from curtainwall.session import inert
 from curtainwall.store import MemoryStore
-from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools, filesystem_runners
 from curtainwall.tools.files.tool import nothing_protected
 from curtainwall.tools.files.walks import Walk
 from curtainwall.tools.threads import AT_ONCE
 from tests.support.git_server import git
 from tests.support.houses import FarSide, house, open_session, run, tools
 from tests.support.machines import Machine
+from tests.support.stand_in import file_tools
 
 
 async def see_that_others_go_on(call: "asyncio.Task[Answer]") -> None:
@@ -123,7 +123,7 @@ def test_a_session_that_searches_without_end_leaves_others_their_threads(tmp_pat
     async def work() -> None:
         async with house(MemoryStore(SystemClock())) as opened:
             busy, other = await open_session(opened, workspace), await open_session(opened, beside)
-            gate = SessionGate(opened, _file_tools())
+            gate = SessionGate(opened, file_tools())
             search = CallRequest(tool="filesystem.search_files", arguments={"path": ".", "pattern": "*.py"})
             searches = [asyncio.create_task(gate.request(busy, search)) for _ in range(20)]
             await asyncio.sleep(0)
@@ -197,8 +197,3 @@ def _full_of_ignore_files(root: Path, *, depth: int, lines: int) -> Path:
             (here / f"file{number}").touch()
         here = here / "d"
     return workspace
-
-
-def _file_tools() -> NativeTools:
-    masker = Masker(b"k" * 32)
-    return NativeTools(Catalogue(NATIVE_TOOLS), home="/home/nobody", masker=masker, runners=filesystem_runners(masker))

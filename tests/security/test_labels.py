@@ -27,8 +27,8 @@ from curtainwall.model import (
 )
 from curtainwall.policy import labels_of
 from curtainwall.tools import Catalogue
+from tests.support.in_process import Places, session_in
 from tests.support.policies import call, policy, session
-from tests.unit.app.conftest import Places, session_in
 
 FINANCE = '@id("finance") @label("finance") permit(principal, action == Action::"label", resource in Path::"/w/data/finance");'
 

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,9 @@ from curtainwall.model import AnyEvent, CallRequested
 from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.machines import SECRET
-from tests.support.processed import processed
+from tests.support.processed import processed, short_path
+
+__all__ = ["short_path"]
 
 PROBE = """#!/usr/bin/python3 -I
 import json, os, socket, sys
@@ -47,13 +48,6 @@ for line in sys.stdin:
     print(json.dumps({"type": "assistant", "parent_tool_use_id": None, "message": said}))
     print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "session_id": session}), flush=True)
 """
-
-
-@pytest.fixture
-def short_path(bubblewrap: str) -> Iterator[Path]:
-    """Return a directory whose sockets have short names, on a machine that can confine."""
-    with tempfile.TemporaryDirectory(prefix="cw-") as name:
-        yield Path(name)
 
 
 @covers("process.sees-nothing-of-ours")

@@ -18,7 +18,7 @@ from curtainwall.compose.gate import open_house
 from curtainwall.compose.setup import set_up
 from curtainwall.model import Broken
 from curtainwall.store.disk.watchers import _names_in
-from tests.unit.app.conftest import Places, Said, opened, read, session_in
+from tests.support.in_process import Places, Said, opened, read, session_in
 
 Run = Callable[..., Said]
 

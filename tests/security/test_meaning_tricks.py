@@ -15,7 +15,7 @@ from curtainwall.compose.setup import set_up
 from curtainwall.compose.trial import Judge, judge_for
 from curtainwall.model import Mode
 from tests.support.fuzz import frames
-from tests.unit.app.conftest import Places, Said
+from tests.support.in_process import Places, Said
 
 Run = Callable[..., Said]
 

@@ -17,8 +17,8 @@ from curtainwall.model import Answer, AnswerApproval, ApprovalAsked, CallPermitt
 from tests.support.covers import covers
 from tests.support.git_server import GitServer, git, serving
 from tests.support.houses import events
+from tests.support.in_process import Places, opened
 from tests.support.talking import of, run
-from tests.unit.app.conftest import Places, opened
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 

@@ -17,9 +17,9 @@ from curtainwall.session import shows_all
 from curtainwall.session.standing_answers import covers_of
 from tests.support.git_server import git
 from tests.support.given import answer, asked, given, ready, run, wish
+from tests.support.in_process import Places, Said, opened, session_in
 from tests.support.machines import Machine
 from tests.support.policies import policy, session
-from tests.unit.app.conftest import Places, Said, opened, session_in
 from tests.unit.tools.stage import Stage
 
 Run = Callable[..., Said]

@@ -9,8 +9,8 @@ import pytest
 
 import curtainwall
 from curtainwall.model import LabelsAdded
-from tests.integration.app.conftest import finished, make_program
 from tests.support.covers import covers
+from tests.support.program import finished, make_program
 from tests.support.prompted import prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.talking import Home, of, place_of, playing, run, runs

@@ -1,4 +1,7 @@
-"""A desk in memory for channels: the real decisions and the real rules, without a store, a clock of its own, and an agent led by hand."""
+"""A desk in memory for channels: the real decisions and the real rules, without a store, a clock of its own, and an agent led by hand.
+
+It passes the same suite as the desk of a house: `tests/conformance/test_desk.py`.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -13,10 +16,14 @@ from curtainwall.model import (
     AnyEvent,
     Basis,
     CallId,
+    CommandRefused,
+    CurtainwallError,
     Effect,
     EndTurn,
-    HistoryInherited,
+    InheritHistory,
+    Limits,
     Live,
+    Mode,
     ModelFailed,
     ModelRequested,
     ModelResponded,
@@ -24,12 +31,16 @@ from curtainwall.model import (
     NotFound,
     Opened,
     Opening,
+    OpenSession,
     Payload,
+    ReadySession,
     Recorded,
     RecordProgress,
     RequestCall,
     ResumeTurn,
+    RevokeGrant,
     RuleStanding,
+    SendMessage,
     SessionId,
     SessionQuery,
     SessionReady,
@@ -44,11 +55,15 @@ from curtainwall.model import (
     Usage,
     VerdictTold,
     Who,
+    Workspace,
     session_of,
+    session_stream,
 )
 from curtainwall.operations.views import view_of
-from curtainwall.session import Rules, SessionState, decide, fold, rules_in_force
-from tests.support.given import NOW, RULES, SESSION, Wish, finished, is_for_project, opened, proceed, wish
+from curtainwall.session import Rules, SessionState, decide, fold, rules_in_force, see_name
+from curtainwall.store.in_memory.index import MemoryIndex
+from curtainwall.store.projection import changes
+from tests.support.given import NOW, POLICY, RULES, SESSION, Wish, finished, is_for_project, opened, proceed, wish
 from tests.support.houses import FakeClock
 
 
@@ -61,6 +76,7 @@ class MemoryDesk:
         self.sent: list[AnyCommand] = []
         self.explained: list[tuple[str, str]] = []
         self._rules = rules
+        self._outcomes: dict[tuple[SessionId, str], int | CurtainwallError] = {}
         self._grown: dict[SessionId, asyncio.Event] = {}
         self._listeners: dict[SessionId, list[asyncio.Queue[Live]]] = {}
 
@@ -70,26 +86,66 @@ class MemoryDesk:
 
     # Desk
 
-    async def send(self, session: SessionId, command: AnyCommand) -> int:
-        self.sent.append(command)
+    async def send(self, session: SessionId, command: AnyCommand, key: str | None = None) -> int:
         await asyncio.sleep(0)
-        self.happen(*self.decided(session, command), session=session)
-        return len(self.logs[session])
+        outcome = self._outcomes.get((session, key)) if key is not None else None
+        if outcome is None:
+            self.sent.append(command)
+            outcome = self._outcome(session, command)
+            if key is not None:
+                self._outcomes[session, key] = outcome
+        if isinstance(outcome, CurtainwallError):
+            raise outcome
+        return outcome
 
     def view(self, session: SessionId) -> SessionView:
         return view_of(self.state(session), self.logs[session], 0.835)
 
     def find(self, query: SessionQuery) -> Sequence[SessionRow]:
-        rows = [_row(self.view(session)) for session in self.logs]
-        found = [row for row in rows if row.session.startswith(query.prefix or "") and (query.text or "") in row.name]
-        return found[: query.limit]
+        index = MemoryIndex()
+        for session, log in self.logs.items():
+            stream = session_stream(session)
+            for event in log:
+                for change in changes(stream, event):
+                    index.apply(change)
+                index.touch(stream, event.at)
+        return index.sessions(query)
 
     async def open(self, wish: Opening, by: Who) -> Opened:
+        see_name(wish.name)
         session = SessionId(f"s{len(self.logs) + 1}")
-        first = opened(by=by).model_copy(update={"session": session, "name": wish.name or wish.how, "parent": wish.of})
-        inherited = HistoryInherited(at=NOW, parent=wish.of, upto=len(self.logs[wish.of]), history=None, how="fork") if wish.of else None
-        self.logs[session] = [first, *([inherited] if inherited and wish.how == "fork" else []), SessionReady(at=NOW)]
-        return Opened(session=session, notes=(f"opened by {wish.how}",))
+        own = Workspace(path=f"/srv/{session}", own=True)
+        if wish.how == "new":
+            self._begin(_opening(session, by, wish.name or f"session {session[:6]}", own))
+            return Opened(session=session)
+        if wish.of is None:
+            raise CommandRefused(f"say which session to {wish.how}")
+        parent, upto = self.state(wish.of), len(self.logs[wish.of])
+        is_shared = wish.how == "reset" or not parent.workspace.own
+        name = wish.name or (parent.name if wish.how == "reset" else f"{parent.name} (fork)")
+        opening = _opening(session, by, name, parent.workspace if is_shared else own).model_copy(
+            update={"parent": wish.of, "model": parent.model, "mode": Mode.PLAN if parent.mode is Mode.PLAN else Mode.DEFAULT}
+        )
+        self._begin(opening, InheritHistory(by=by, parent=wish.of, upto=upto, history=None, how=wish.how))
+        if wish.how == "reset":
+            return Opened(session=session, notes=("grants and credentials stay behind",))
+        shared = f"both sessions work in the same project `{parent.workspace.path}`; what one changes, the other sees"
+        return Opened(session=session, notes=(shared,) if is_shared else ())
+
+    def _outcome(self, session: SessionId, command: AnyCommand) -> int | CurtainwallError:
+        """Return where the log ends once a command was decided, or its refusal."""
+        try:
+            if isinstance(command, SendMessage | RevokeGrant):
+                self.state(session)
+            self.happen(*self.decided(session, command), session=session)
+        except CurtainwallError as refusal:
+            return refusal
+        return len(self.logs[session])
+
+    def _begin(self, opening: OpenSession, *inherits: InheritHistory) -> None:
+        self.logs[opening.session] = []
+        for command in (opening, *inherits, ReadySession(by=opening.by)):
+            self.do(command, opening.session)
 
     # Explaining
 
@@ -115,7 +171,7 @@ class MemoryDesk:
     def read(self, stream: StreamId, after: int = 0, limit: int | None = None) -> Sequence[Recorded]:
         session = session_of(stream)
         assert session is not None
-        log = self.logs[session]
+        log = self.logs.get(session, [])
         return [Recorded(stream, seq, log[seq - 1]) for seq in range(after + 1, len(log) + 1)][:limit]
 
     async def follow(self, stream: StreamId, after: int = 0) -> AsyncIterator[Recorded]:
@@ -141,7 +197,7 @@ class MemoryDesk:
 
     def head(self, stream: StreamId) -> int:
         session = session_of(stream)
-        return len(self.logs[session]) if session else 0
+        return len(self.logs.get(session, ())) if session else 0
 
     # Listening
 
@@ -172,7 +228,7 @@ class MemoryDesk:
         return fold(self.logs[session])
 
     def decided(self, session: SessionId, command: AnyCommand) -> tuple[AnyEvent, ...]:
-        return decide(self.state(session), command, self._rules, Moment(at=self.clock.now(), seed=bytes(16)))
+        return decide(fold(self.logs.get(session, ())), command, self._rules, Moment(at=self.clock.now(), seed=bytes(16)))
 
     def happen(self, *events: AnyEvent, session: SessionId = SESSION) -> None:
         """Let something happen, as if another process had written it."""
@@ -264,21 +320,15 @@ class Hand:
         self.desk.do(RecordProgress(by=SYSTEM, events=(event,)))
 
 
-def _row(view: SessionView) -> SessionRow:
-    return SessionRow(
-        session=view.session,
-        name=view.name,
-        agent=view.agent,
-        model=view.model,
-        channel="local",
-        status=view.status,
-        mode=view.mode,
-        workspace=view.workspace.path,
-        own_workspace=view.workspace.own,
-        created=view.created,
-        changed=view.created,
-        turns=view.turns,
-        pending=len(view.pending),
-        labels=(),
-        parent=view.parent,
+def _opening(session: SessionId, by: Who, name: str, workspace: Workspace) -> OpenSession:
+    return OpenSession(
+        by=by,
+        session=session,
+        name=name,
+        agent="builtin",
+        model="demo",
+        workspace=workspace,
+        mode=Mode.DEFAULT,
+        limits=Limits(),
+        policy=POLICY.version,
     )

@@ -19,7 +19,7 @@ from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
 from curtainwall.tools.fetch.tool import Fetch, FetchLimits, scopes
 from tests.support.houses import events, house, open_session, policy
-from tests.support.web import PUBLIC, FakeNames
+from tests.support.sites import PUBLIC, FakeNames
 
 
 def scope_of(address: str, port: int) -> Scope:

@@ -1,11 +1,11 @@
 """Houses for tests: real policy, real meaning of calls, and a far side that counts what really ran."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from curtainwall.facts import Masker
 from curtainwall.model import (
@@ -41,16 +41,12 @@ from curtainwall.session import Rules
 from curtainwall.store import MemoryStore
 from curtainwall.tools import NATIVE_TOOLS, Catalogue, NativeTools
 from tests.support.waiting import eventually as until
+from tests.support.waiting import run
 
 ANN = Who(name="ann")
 BOB = Who(name="bob")
 
 T = TypeVar("T")
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run one coroutine with a bound, so that a hang is a failure with a place."""
-    return asyncio.run(asyncio.wait_for(work, 240))
 
 
 @dataclass

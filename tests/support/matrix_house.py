@@ -34,7 +34,7 @@ from curtainwall.store import SqliteStore
 from tests.support.forks import LIBRARY, Begun, begun
 from tests.support.hostile_homeserver import Enemy
 from tests.support.repository import ROOT
-from tests.support.synapse import Synapse
+from tests.support.synapse import Person, Synapse
 from tests.support.talking import Home
 
 
@@ -197,3 +197,9 @@ async def _serve() -> None:
 
 if __name__ == "__main__":
     asyncio.run(_serve())
+
+
+def heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
+    """Return what the echo said it heard, in the order in which it was said."""
+    said = [it.text for it in ann.heard(room, wall) if it.text.startswith("heard: ") and not it.text.endswith("…")]
+    return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]

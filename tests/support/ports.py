@@ -25,3 +25,9 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def is_heard(port: int) -> bool:
+    """Tell whether somebody listens at a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,9 +1,12 @@
 """Sessions whose agents are local processes: a real house with its gate, real confinement, and a provider that answers what it is asked."""
 
-from collections.abc import AsyncGenerator, Sequence
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from curtainwall.agents.external.process import (
     EXTENSION,
@@ -119,3 +122,10 @@ async def processed(
 async def gone(pid: int) -> None:
     """Wait until a process is no more."""
     await eventually(lambda: is_gone(pid))
+
+
+@pytest.fixture
+def short_path(bubblewrap: str) -> Iterator[Path]:
+    """Return a directory whose sockets have short names, on a machine that can confine."""
+    with tempfile.TemporaryDirectory(prefix="cw-") as name:
+        yield Path(name)

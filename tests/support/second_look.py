@@ -1,7 +1,8 @@
-"""Run the tests side by side, and the few that failed once more, one after the other: `python -m tests.support.second_look`.
+"""Run the tests side by side, and say more about those that failed: `python -m tests.support.second_look`.
 
-Thousands of tests with hundreds of real processes meet on a small machine. A test that fails beside the others and passes alone is
-named as unstable, which is work for somebody; one that fails twice, or more than a few at once, have failed.
+Thousands of tests with hundreds of real processes share a small machine. A test that fails beside the others and passes alone has
+failed all the same: there is a race, in the program or in the test. The second run, one test after the other, only tells such a test
+from one that is simply broken; it never changes the result.
 """
 
 import os
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-MOST = 3
+MOST = 20
+"""With more failures than this, running them again would take long and tell little."""
+
 _NAMES = "CURTAINWALL_TEST_FAILURES"
 _FAILED = pytest.ExitCode.TESTS_FAILED
 
@@ -25,23 +28,34 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Return the exit code of the tests, after a second look where that makes sense."""
-    with tempfile.TemporaryDirectory() as scratch:
-        names = Path(scratch, "failures")
-        names.touch()
-        status = _run(["-p", __spec__.name, "-n", "auto", "--dist", "worksteal", *arguments], {_NAMES: str(names)})
-        failed = list(dict.fromkeys(names.read_text(encoding="utf-8").splitlines()))
-    if status != _FAILED or not 1 <= len(failed) <= MOST:
-        return status
-    print(f"\nA second look at {len(failed)} of them, alone:\n", flush=True)
-    status = _run(["-n", "0", "--randomly-seed=last", *failed], {})
-    if status == 0:
-        print("\nUNSTABLE: failed beside the others, and passed alone:", *failed, sep="\n  ", flush=True)
+    """Return the exit code of the tests, after a second look at the failures where that makes sense."""
+    status, failed = _run(["-n", "auto", "--dist", "worksteal", *arguments])
+    if status == _FAILED and 1 <= len(failed) <= MOST:
+        _look_again(failed)
     return status
 
 
-def _run(arguments: list[str], environment: dict[str, str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *arguments], env=os.environ | environment, check=False).returncode
+def _look_again(failed: list[str]) -> None:
+    """Run these tests alone, and print which of them failed twice and which passed."""
+    print(f"\nA second look at the {len(failed)} that failed, alone (the run has failed in any case):\n", flush=True)
+    status, again = _run(["-n", "0", "--randomly-seed=last", *failed])
+    if status not in (pytest.ExitCode.OK, _FAILED):
+        print("\nThe second look did not work; it says nothing about these:", *failed, sep="\n  ", flush=True)
+        return
+    if again:
+        print("\nFAILED TWICE, beside the others and alone:", *again, sep="\n  ", flush=True)
+    if unstable := [name for name in failed if name not in again]:
+        print("\nUNSTABLE, failed beside the others and passed alone:", *unstable, sep="\n  ", flush=True)
+
+
+def _run(arguments: list[str]) -> tuple[int, list[str]]:
+    """Return the exit code of a run, and the names of the tests that failed in it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        names = Path(scratch, "failures")
+        names.touch()
+        command = [sys.executable, "-m", "pytest", "-p", __spec__.name, *arguments]
+        status = subprocess.run(command, env=os.environ | {_NAMES: str(names)}, check=False).returncode
+        return status, list(dict.fromkeys(names.read_text(encoding="utf-8").splitlines()))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import pytest
 
 from curtainwall.model import (
     AgentSpoke,
@@ -65,6 +67,7 @@ from curtainwall.model import (
 )
 from curtainwall.model import Effect as VerdictEffect
 from curtainwall.store import MemoryDisk, MemoryStore, SqliteStore
+from tests.support.waiting import run as run
 
 ANN = Who(name="ann")
 BOB = Who(name="bob", channel="matrix")
@@ -139,11 +142,6 @@ class OnDisk:
         store = SqliteStore.open(self.home, self.clock)
         self.opened.append(store)
         return store
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run one coroutine with a bound, so that a hang is a failure."""
-    return asyncio.run(asyncio.wait_for(work, 100))
 
 
 def batch(stream: StreamId, expected: int, *events: AnyEvent) -> Batch:
@@ -339,3 +337,12 @@ def is_writing(pid: int) -> bool:
             if link.readlink().name.endswith("-wal"):
                 return True
     return False
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[OnDisk]:
+    """Return a home that is still empty."""
+    fresh = OnDisk(tmp_path / "home")
+    yield fresh
+    for store in fresh.opened:
+        store.close()

@@ -1,7 +1,7 @@
 """Sessions in the hands of a test: a model that plays what it is given and remembers what it was told, and a home of one test."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,14 +12,10 @@ from curtainwall.agents.builtin.models.estimates import free_usage, pieces
 from curtainwall.agents.builtin.talk import AgentSaid, Delta, HumanSaid, Item, ModelFault, Program, ProgramEnded, Prompt, Reply
 from curtainwall.library.session import Session
 from curtainwall.model import AnyEvent, Usage, session_stream
+from tests.support.waiting import run as run
 
 T = TypeVar("T")
 E = TypeVar("E")
-
-
-def run(work: Coroutine[Any, Any, T], bound: float = 240) -> T:
-    """Run one coroutine with a bound, so that a hang is a failure with a place."""
-    return asyncio.run(asyncio.wait_for(work, bound))
 
 
 @dataclass

@@ -2,15 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 PAUSE = 0.005
 BOUND = 90.0
 """Long, because a busy machine is no fault; whoever waits in vain fails anyway."""
+
+
+def run(work: Coroutine[Any, Any, T], bound: float = 240) -> T:
+    """Run one coroutine with a bound, so that a hang is a failure with a place."""
+    return asyncio.run(asyncio.wait_for(work, bound))
 
 
 def until(condition: Callable[[], T | None], bound: float = BOUND, pause: float = PAUSE) -> T:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from curtainwall.agents.external.container import Program as Lent
-from tests.integration.app.conftest import Program, Running, finished, make_program, tmux
 from tests.integration.container.conftest import docker_engine, short_path
 from tests.support.contained import LENT
 from tests.support.docker_engine import IMAGE, DockerEngine
+from tests.support.program import Program, Running, finished, make_program, tmux
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import RealPart, require
 from tests.support.upstream import KEY

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.app.test_start_terminal import READY, ask, press
 from tests.integration.brokered.conftest import MODELS, Brokered, configuration
+from tests.integration.cli.test_start_terminal import READY, ask, press
 from tests.support.covers import covers
 from tests.support.waiting import until
 

@@ -27,7 +27,7 @@ from curtainwall.model import (
 )
 from curtainwall.operations.open import Wanted, open_new
 from tests.support.covers import covers
-from tests.support.matrix_house import Echo, Served, Unsteady, configure, process, served
+from tests.support.matrix_house import Echo, Served, Unsteady, configure, heard_by_echo, process, served
 from tests.support.stores import line_from
 from tests.support.stores import process as store_process
 from tests.support.synapse import Person, Synapse, person
@@ -345,8 +345,8 @@ def test_a_hundred_messages_in_a_burst_are_answered_in_order_and_once_beside_ano
                 await ann.joined(room, wall)
                 await other.until(lambda: room in other.client.rooms)
                 sending = asyncio.create_task(_say_all(ann, room, live, other))
-                looking = asyncio.create_task(other.until(lambda: live[-1] in _heard_by_echo(other, room, wall), 120))
-                await ann.until(lambda: live[-1] in _heard_by_echo(ann, room, wall), 120)
+                looking = asyncio.create_task(other.until(lambda: live[-1] in heard_by_echo(other, room, wall), 120))
+                await ann.until(lambda: live[-1] in heard_by_echo(ann, room, wall), 120)
                 await sending
                 # It was told everything, as a device of the same user is, and nobody answered it.
                 await looking
@@ -354,8 +354,8 @@ def test_a_hundred_messages_in_a_burst_are_answered_in_order_and_once_beside_ano
                 assert said == [f"I am the same user on another device, {number}" for number in (20, 60)]
             await _say_all(ann, room, later)
             async with served(Echo()) as again:
-                await ann.until(lambda: later[-1] in _heard_by_echo(ann, room, wall))
-                assert _heard_by_echo(ann, room, wall) == [*live, *later]
+                await ann.until(lambda: later[-1] in heard_by_echo(ann, room, wall))
+                assert heard_by_echo(ann, room, wall) == [*live, *later]
                 assert again.accepted(room) == [*live, *later]
 
     run(talk())
@@ -367,11 +367,6 @@ async def _say_all(ann: Person, room: str, texts: Sequence[str], other: Person |
         await ann.say(room, text)
         if other is not None and number % 40 == 20:
             await other.say(room, f"I am the same user on another device, {number}")
-
-
-def _heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
-    said = [it.text for it in ann.heard(room, wall) if it.text.startswith("heard: ") and not it.text.endswith("…")]
-    return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
 
 
 @covers("matrix.asks-of-others")

@@ -15,18 +15,12 @@ from curtainwall.host.home import find_home
 from curtainwall.model import AnswerApproval, ApprovalId, ApprovalQuery, CallRequest, Route, SessionId, ShownAt, Who
 from curtainwall.operations.open import Wanted, open_new
 from tests.support.covers import covers
-from tests.support.matrix_house import Echo, Served, configure, halting, process, served
+from tests.support.matrix_house import Echo, Served, configure, halting, heard_by_echo, process, served
 from tests.support.synapse import Person, Synapse, person
 from tests.support.talking import Home, home, run
 from tests.support.waiting import eventually
 
 __all__ = ["home"]
-
-
-def heard_by_echo(ann: Person, room: str, wall: str) -> list[str]:
-    """Return what the echo said it heard, in the order in which it was said."""
-    said = [it.text for it in ann.heard(room, wall) if it.text.startswith("heard: ") and not it.text.endswith("…")]
-    return [word for text in said for word in text.removeprefix("heard: ").split(" | ")]
 
 
 async def after_a_first_word(ann: Person, wall: str, text: str = "first") -> str:

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.app.conftest import Program, finished, make_program
 from tests.support.covers import covers
+from tests.support.program import Program, finished, make_program
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.upstream import KEY
@@ -35,12 +34,6 @@ def program(short_path: Path, provider: Prompted, real_part: Callable[[str], str
         finished(made)
 
 
-def told(program: Program, session: str, kind: str) -> list[dict[str, Any]]:
-    """Return the events of one kind in a session's log."""
-    lines = map(json.loads, program("sessions", "export", session).stdout.splitlines())
-    return [line["event"] for line in lines if line["type"] == kind]
-
-
 @covers("agents.told-free-hosts", "process.by-name")
 def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provider: Prompted) -> None:
     first = program.json("start", *AGENT, "word=alpha", ANTHROPIC_API_KEY=KEY)
@@ -51,8 +44,8 @@ def test_a_session_with_a_local_agent_is_like_any_other(program: Program, provid
     assert "wrote 1 byte" in second["text"]
     third = program.json("start", "--resume", first["session"], "word=gamma", ANTHROPIC_API_KEY=KEY)
     assert third["text"] == "HEARD: alpha, beta, gamma"
-    turns = {event["turn"] for event in told(program, first["session"], "TurnEnded")}
-    calls, models = told(program, first["session"], "CallRequested"), told(program, first["session"], "ModelResponded")
+    turns = {event["turn"] for event in program.events(first["session"], "TurnEnded")}
+    calls, models = program.events(first["session"], "CallRequested"), program.events(first["session"], "ModelResponded")
     assert {call["turn"] for call in calls} <= turns
     assert calls
     assert {model["turn"] for model in models} == turns, "what its models used belongs to its turns"
@@ -161,7 +154,7 @@ def test_the_last_model_call_that_a_budget_allows_is_still_answered(program: Pro
     first = program.json("start", *AGENT, task, ANTHROPIC_API_KEY=KEY)
     assert first["status"] == "done"
     assert first["text"].startswith("the tool says wrote 1 byte to ")
-    assert len(told(program, first["session"], "ModelResponded")) == 2
+    assert len(program.events(first["session"], "ModelResponded")) == 2
     second = program.json("start", "--resume", first["session"], "word=beta", fails=True, ANTHROPIC_API_KEY=KEY)
     assert (second["status"], second["text"]) == ("waiting", "")
-    assert len(told(program, first["session"], "ModelResponded")) == 2
+    assert len(program.events(first["session"], "ModelResponded")) == 2

@@ -279,8 +279,10 @@ def test_audit_files_that_it_left_behind_are_caught_up_however_many_they_are(dis
         async with busy(disk) as store, store.log.watch():
             pid = await warm(store, B)
             await asyncio.gather(*(store.log.append(batch(StreamId(f"session:{name}"), 0, opened(name), denied())) for name in names))
-            os.kill(pid, signal.SIGKILL)
-            await eventually(lambda: all(map(is_told, names)))
+            # One that a busy machine kept from answering was given up already, and has left behind no less.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: all(map(is_told, names)), bound=200)
 
     run(scenario())
 

@@ -18,10 +18,10 @@ from curtainwall.session import lift
 from curtainwall.store import SqliteStore
 from curtainwall.store.disk.store import SqliteLog
 from curtainwall.teams.adoption import lately_on_disk, on_disk
-from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
+from tests.support.program import Program, finished, make_program
 from tests.support.prompted import Prompted, prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.teams import LISTED, LOCAL, TeamHome, events_in, pair_sessions, serve_with, wired_of

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
 from tests.support.houses import run
 from tests.support.ports import free_port
+from tests.support.program import Program, finished, make_program
 from tests.support.prompted import prompted_beside
 from tests.support.real_parts import CLAUDE
 from tests.support.upstream import KEY

@@ -12,10 +12,10 @@ import pytest
 from curtainwall import open_teams
 from curtainwall.library.teams import Teams
 from curtainwall.model import AnswerApproval, ApprovalQuery, BudgetKind, CommandRefused, PeerAnswered, PeerStatus, RaiseBudget, TurnFailed
-from tests.integration.app.conftest import Program, finished, make_program
 from tests.support import fake_claude
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
+from tests.support.program import Program, finished, make_program
 from tests.support.teams import LISTED, TeamHome, events_in, house_of, pair_sessions, serve_with, state_in, wired_of
 
 POOR = {"model": '"demo"', "tokens": "100"}

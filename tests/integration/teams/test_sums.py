@@ -14,10 +14,10 @@ from curtainwall.model import BudgetKind, Feed, RaiseBudget, Recorded, SessionId
 from curtainwall.session import lift
 from curtainwall.teams.pairs import Pair
 from curtainwall.teams.sums import Sum
-from tests.integration.app.conftest import Program, finished, make_program
 from tests.integration.teams.test_stuck import POOR
 from tests.support.covers import covers
 from tests.support.houses import ANN, run, until
+from tests.support.program import Program, finished, make_program
 from tests.support.teams import LISTED, TeamHome, house_of, pair_sessions, wired_of
 
 PAIR = Pair(asker="nobody", team="backend")

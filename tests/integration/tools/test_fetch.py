@@ -18,7 +18,7 @@ from curtainwall.tools.fetch.tool import FetchLimits
 from tests.support.covers import covers
 from tests.support.fetching import Web, told, web
 from tests.support.houses import ANN, events, run, until
-from tests.support.web import Seen, Site, redirect, reply, site
+from tests.support.sites import Seen, Site, redirect, reply, site
 
 MIB = 1024 * 1024
 

@@ -7,8 +7,8 @@ from playwright.sync_api import Browser
 
 from tests.integration.web.conftest import FLAGS, PATIENCE, Screens
 from tests.support.covers import covers
-from tests.support.web import Site, reply
-from tests.support.web import site as web_site
+from tests.support.sites import Site, reply
+from tests.support.sites import site as web_site
 from tests.support.webs import Web
 
 TRAP = """<!doctype html><title>kittens</title>

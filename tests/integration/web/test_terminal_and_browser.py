@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.integration.app.conftest import Program, make_program
 from tests.integration.web.conftest import PATIENCE
 from tests.support.covers import covers
 from tests.support.ports import free_port
+from tests.support.program import Program, make_program
 from tests.support.waiting import until
 
 

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.integration.app.conftest import Program, finished, make_program
 from tests.integration.web.conftest import PATIENCE
 from tests.support.certificates import Authority
 from tests.support.covers import covers
 from tests.support.ports import free_port
+from tests.support.program import Program, finished, make_program
 
 BOUND = 90
 CONFIG = '[web]\nport = {port}\noperators = ["ann"]\nurl = "https://localhost:{port}"\ncertificate = "{pem}"\nkey = "{pem}"\n'

@@ -10,7 +10,7 @@ from curtainwall.channels.asks.event_lines import Told
 from curtainwall.channels.terminal import wants_colour
 from curtainwall.channels.terminal.looks import Looks
 from tests.support.covers import covers
-from tests.unit.channels.test_plain import ATTACKS
+from tests.unit.channels.text.test_plain import ATTACKS
 
 OURS = re.compile(r"\x1b\[[0-9;]*m")
 COLOURS = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7])(?:;[0-9;]*)?m")
