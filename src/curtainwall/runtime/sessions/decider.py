@@ -1,6 +1,7 @@
 """What one session knows, and what it makes of commands: nothing here waits, and nothing is written."""
 
 from collections.abc import Callable, Generator, Sequence
+from functools import cache, partial
 from itertools import chain
 
 from curtainwall.model import (
@@ -21,7 +22,20 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.sessions.feed import Tail
 from curtainwall.runtime.sessions.tickets import Ticket
-from curtainwall.session import ProjectState, Rules, SessionState, blobs_of, decide, fold, fold_project, lift, posts_of, turned_away
+from curtainwall.session import (
+    ProjectState,
+    Rules,
+    SessionState,
+    blobs_of,
+    decide,
+    decide_house_answer,
+    fold,
+    fold_project,
+    is_house_answer,
+    lift,
+    posts_of,
+    turned_away,
+)
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
@@ -62,10 +76,10 @@ class Deciding:
 
     def decide(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> tuple[SessionState, Batch]:
         """Decide commands in their order, and return where that leads with what has to be written for it."""
-        draft, batch = self._decide_with(self._rules_now(), tickets, follows)
+        draft, batch = self._decide_with(cache(self._rules_now), tickets, follows)
         # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
         if (draft.approvals is not self.state.approvals or len(batch.writes) > 1) and self._look_at_project(draft):
-            draft, batch = self._decide_with(self._rules_now(), tickets, follows)
+            draft, batch = self._decide_with(cache(self._rules_now), tickets, follows)
         return draft, batch
 
     def take_in(self, draft: SessionState, batch: Batch) -> None:
@@ -82,7 +96,7 @@ class Deciding:
     def _rules_now(self) -> Rules:
         return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
 
-    def _decide_with(self, rules: Rules, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> tuple[SessionState, Batch]:
+    def _decide_with(self, rules: RulesNow, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> tuple[SessionState, Batch]:
         draft = self.state.copy()
         own: list[AnyEvent] = []
         for_project: list[AnyEvent] = []
@@ -115,11 +129,14 @@ class Deciding:
         refused = (turned_away(ticket.command, str(ticket.refusal)) for ticket in tickets if ticket.refusal is not None)
         return draft, Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
 
-    def _decide_one(self, draft: SessionState, ticket: Ticket, rules: Rules) -> None:
+    def _decide_one(self, draft: SessionState, ticket: Ticket, rules: RulesNow) -> None:
+        """Decide one command; rules are asked for only where it needs some, and where they do not load, nothing at all is decided."""
+        command = ticket.command
+        decided = partial(decide_house_answer, draft, command) if is_house_answer(command) else partial(decide, draft, command, rules())
         moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
         ticket.events, ticket.refusal = (), None
         try:
-            ticket.events = decide(draft, ticket.command, rules, moment)
+            ticket.events = decided(moment)
         except CommandRefused as refusal:
             ticket.refusal = refusal
         except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on
