@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from curtainwall.session.budget import Figure, figures
     from curtainwall.session.calls import MANY_RESOURCES
     from curtainwall.session.card import card_text, inert, label_words, shows_all, visible
-    from curtainwall.session.decide import decide, decide_house_answer, is_house_answer
+    from curtainwall.session.decide import decide, decide_by_log, is_decided_by_log
     from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, diagnose
     from curtainwall.session.evolve import apply, evolve, fold
     from curtainwall.session.in_force import rules_in_force
@@ -35,7 +35,7 @@ else:
             "budget": "Figure figures",
             "calls": "MANY_RESOURCES",
             "card": "card_text inert label_words shows_all visible",
-            "decide": "decide decide_house_answer is_house_answer",
+            "decide": "decide decide_by_log is_decided_by_log",
             "diagnostics": "Diagnostic DiagnosticKind diagnose",
             "evolve": "apply evolve fold",
             "in_force": "rules_in_force",
@@ -91,7 +91,7 @@ __all__ = [
     "covered",
     "covers_of",
     "decide",
-    "decide_house_answer",
+    "decide_by_log",
     "decide_project",
     "diagnose",
     "evolve",
@@ -101,7 +101,7 @@ __all__ = [
     "in_words",
     "inert",
     "is_at_rest",
-    "is_house_answer",
+    "is_decided_by_log",
     "label_words",
     "lift",
     "may_receive",

@@ -113,16 +113,21 @@ _CONTROL = (
     RemoveRoute,
 )
 
-
-def is_house_answer(command: AnyCommand) -> TypeGuard[AnswerApproval]:
-    """Tell whether an answer comes from this house, where everybody may give one; the log alone decides it, and no rules are needed."""
-    return isinstance(command, AnswerApproval) and command.by.channel in HOUSE_CHANNELS
+DecidedByLog = AnswerApproval | ExpireApprovals | RepairSession
+"""What can be decided without rules."""
 
 
-def decide_house_answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Return what `decide` does for an answer that comes from this house."""
+def is_decided_by_log(command: AnyCommand) -> TypeGuard[DecidedByLog]:
+    """Tell whether a decision needs no rules: a repair, an expiry, or an answer from this house, where everybody may give one."""
+    return isinstance(command, RepairSession | ExpireApprovals) or (
+        isinstance(command, AnswerApproval) and command.by.channel in HOUSE_CHANNELS
+    )
+
+
+def decide_by_log(state: SessionState, command: DecidedByLog, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return what `decide` does for a command that needs no rules."""
     _require_open(state, command)
-    return answers.answer(state, command, moment)
+    return _by_log(state, command, moment)
 
 
 def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -228,15 +233,25 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
             return (DenialsCounted(at=at, count=command.count),) if command.count > 0 else ()
         case AnswerApproval():
             rules.see_operator(by, "answer")
-            return answers.answer(state, command, moment)
-        case ExpireApprovals():
-            return answers.expire(state, command, moment)
+            return _by_log(state, command, moment)
+        case ExpireApprovals() | RepairSession():
+            return _by_log(state, command, moment)
         case RevokeGrant():
             return answers.revoke(state, command, rules, moment)
         case RaiseBudget():
             return _raise_budget(state, command, moment)
         case CountSpending():
             return _count_spending(state, command, moment)
+        case _:
+            assert_never(command)
+
+
+def _by_log(state: SessionState, command: DecidedByLog, moment: Moment) -> tuple[AnyEvent, ...]:
+    match command:
+        case AnswerApproval():
+            return answers.answer(state, command, moment)
+        case ExpireApprovals():
+            return answers.expire(state, command, moment)
         case RepairSession():
             return _repair(state, moment)
         case _:

@@ -54,7 +54,6 @@ from curtainwall.model import (
     denial,
     session_stream,
 )
-from curtainwall.policy import SessionFacts
 from curtainwall.session.budget import figures
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState, Spent
@@ -145,7 +144,7 @@ def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSourc
     if allowed is not None and asker not in allowed:
         who = ", ".join(f"`{name}`" for name in sorted(allowed)) or "no team"
         return denial(TEAM_ASKERS, f"team `{team}` takes no messages from `{asker}`; it takes those of {who}")
-    facts = SessionFacts(
+    facts = policy.SessionFacts(
         session=asker,
         agent="",
         workspace=workspace,

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
+from curtainwall.cli.tables import columns
 from curtainwall.compose.advice import similar_tools
 from curtainwall.compose.setup import set_up
 from curtainwall.compose.tools import judging_tools

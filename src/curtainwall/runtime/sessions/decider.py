@@ -28,10 +28,10 @@ from curtainwall.session import (
     SessionState,
     blobs_of,
     decide,
-    decide_house_answer,
+    decide_by_log,
     fold,
     fold_project,
-    is_house_answer,
+    is_decided_by_log,
     lift,
     posts_of,
     turned_away,
@@ -132,7 +132,7 @@ class Deciding:
     def _decide_one(self, draft: SessionState, ticket: Ticket, rules: RulesNow) -> None:
         """Decide one command; rules are asked for only where it needs some, and where they do not load, nothing at all is decided."""
         command = ticket.command
-        decided = partial(decide_house_answer, draft, command) if is_house_answer(command) else partial(decide, draft, command, rules())
+        decided = partial(decide_by_log, draft, command) if is_decided_by_log(command) else partial(decide, draft, command, rules())
         moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
         ticket.events, ticket.refusal = (), None
         try:
