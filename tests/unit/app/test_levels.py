@@ -49,6 +49,7 @@ def of_ours(modules: set[str]) -> list[str]:
         (["audit", "verify"], 96),
         (["cron", "list"], 130),
         (["sessions", "held"], 140),
+        (["tools", "list"], 105),
     ],
     ids=str,
 )
