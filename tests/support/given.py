@@ -1,6 +1,6 @@
 """Given, when, then for the pure core: what happened, what someone wants, and what comes of it, under the rules that ship."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,7 +53,7 @@ from curtainwall.model import (
     subject_digest,
 )
 from curtainwall.policy import Lists, Protection, load, shipped
-from curtainwall.session import Rules, SessionState, decide, evolve, fold
+from curtainwall.session import Rules, SessionState, decide, decide_by_log, evolve, fold, is_decided_by_log
 
 NOW = 1_700_000_000_000
 SEED = bytes(range(16))
@@ -320,9 +320,16 @@ class Situation:
 
     def when(self, command: AnyCommand) -> "Outcome":
         """Let someone want something."""
+        outcome = self._decided(decide, command, self.rules)
+        if is_decided_by_log(command):
+            alone = self._decided(decide_by_log, command)
+            assert (alone.events, str(alone.refusal)) == (outcome.events, str(outcome.refusal)), "the rules made a difference"
+        return outcome
+
+    def _decided(self, how: Callable[..., tuple[AnyEvent, ...]], command: AnyCommand, *rules: Rules) -> "Outcome":
         before = deepcopy(self.state)
         try:
-            events = decide(self.state, command, self.rules, moment(self.at, self.logged))
+            events = how(self.state, command, *rules, moment(self.at, self.logged))
         except CommandRefused as refusal:
             assert self.state == before, "a refusal changed the state"
             return Outcome(self, (), refusal)

@@ -10,7 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from curtainwall.channels.asks.board import Board, Card, up_to
+from curtainwall.channels.asks.answers import up_to
+from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.asks.cards import ask_in_a_line, whole_card
 from curtainwall.channels.asks.event_lines import tell, tell_change
 from curtainwall.channels.line import Line

@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 import termios
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -14,10 +13,7 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.channels.asks.cards import card_rows
-from curtainwall.cli.tables import folded, laid_out
 from curtainwall.model import CurtainwallError, Effect, Millis
-from curtainwall.session import inert, visible
 
 
 class Misuse(CurtainwallError):
@@ -73,17 +69,6 @@ def verdict_word(effect: Effect) -> str:
     return paint(effect.value, effect.value)
 
 
-def card(shown: str, indent: int = 0) -> str:
-    """Return what a human is shown of an approval, line by line inert; it was cut when it was made and is not cut again."""
-    return card_text(map(visible, shown.split("\n")), indent)
-
-
-def card_text(lines: Iterable[str], indent: int = 0) -> str:
-    """Return the lines of a card so far to the right, in rows that do not pass for lines of their own where a terminal is narrow."""
-    most = room()
-    return "\n".join(f"{' ' * indent}{row}" for row in card_rows(lines, None if most is None else most - indent))
-
-
 def json_line(text: str) -> str:
     """Return a line of JSON as it is for a program, and on a terminal with everything escaped that is not plainly visible."""
     if not sys.stdout.isatty():
@@ -94,17 +79,6 @@ def json_line(text: str) -> str:
 def timestamp(at: Millis | None) -> str | None:
     """Return a time for other programs."""
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as aligned columns that fit the terminal; whatever stands in them is inert. In a pipe each row is one line."""
-    cells = [[inert(str(cell)) for cell in row] for row in rows]
-    return laid_out(heads, cells, room(), lambda head: paint(head, "dim"))
-
-
-def hanging(text: str, indent: int) -> str:
-    """Return one line of text that begins so far to the right, folded there where the terminal is narrow."""
-    return text if (most := room()) is None else f"\n{' ' * indent}".join(folded(text, most - indent))
 
 
 def room() -> int | None:

@@ -3,16 +3,29 @@
 Only blanks are broken at, so an id or a path that somebody has to copy stays whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 
 from curtainwall.channels.text.plain import breadth
+from curtainwall.cli.screen import paint, room
+from curtainwall.session import inert
 
 # Folded beyond this, a table is harder to read than paragraphs; a time still makes two lines, its day and the rest.
 _NARROWEST, _TALLEST = 12, 4
 
 Shade = Callable[[str], str]
 """Sets a head off from what stands under or beside it."""
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as aligned columns that fit the terminal; whatever stands in them is inert. In a pipe each row is one line."""
+    cells = [[inert(str(cell)) for cell in row] for row in rows]
+    return laid_out(heads, cells, room(), lambda head: paint(head, "dim"))
+
+
+def hanging(text: str, indent: int) -> str:
+    """Return one line of text that begins so far to the right, folded there where the terminal is narrow."""
+    return text if (most := room()) is None else f"\n{' ' * indent}".join(folded(text, most - indent))
 
 
 def laid_out(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int | None, shade: Shade) -> str:

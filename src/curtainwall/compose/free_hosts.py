@@ -113,7 +113,7 @@ def told_hosts(wired: Wired, session: SessionId) -> str:
     """Return what a session's agent is told of the network; nothing where it has nothing to fetch with."""
     # Only looked at: a process that is got ready for a session may stand beside the one that decides for it.
     state = wired.house.peek(session) or wired.sessions.state(session)
-    found = free_hosts(wired.tools, wired.in_force.terms.rules.of_session(state.opened), state)
+    found = free_hosts(wired.tools, wired.in_force.terms().rules.of_session(state.opened), state)
     return "" if found is None else found.told()
 
 

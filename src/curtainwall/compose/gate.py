@@ -114,7 +114,7 @@ async def open_house(setup: Setup, runners: Mapping[str, Runner] | None = None, 
         # The gate runs tools, and some tools lead to another call at the gate: one of both has to be named before it is there.
         return await gate.request(session, request, presence=presence)
 
-    async with open_sessions(in_force, parts) as sessions:
+    async with open_sessions(setup.home, in_force.terms, parts) as sessions:
         house = sessions.house
         hooks = user_hooks(setup.hooks, around, setup.home, house)
         incoming = Incoming(house, masker.mask_json, hooks)

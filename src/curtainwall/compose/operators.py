@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from curtainwall.channels.asks.answerers import answerer_words, answerers
-from curtainwall.channels.asks.board import Key
+from curtainwall.channels.asks.answers import Key
 from curtainwall.config.schema import Config
 from curtainwall.config.web_people import WEB, web_operators
 from curtainwall.model import Index

@@ -3,16 +3,21 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curtainwall.config.schema import Config
 from curtainwall.config.servers import ServerSection, ServerToolSection
-from curtainwall.facts import Masker
 from curtainwall.facts.secrets.names import is_secret_key
-from curtainwall.host import Shares
 from curtainwall.host.home import Home, user_homes
 from curtainwall.model import Broken, Case, Feed, Meaning
-from curtainwall.policy import Protection, host_entry
-from curtainwall.tools.servers import Grounds, Machine, Reviews, Servers, ServerSpec, ToolRoles, Ways, allowed_environment
+from curtainwall.policy import host_entry
+from curtainwall.tools.servers import ServerSpec, ToolRoles, allowed_environment
+
+if TYPE_CHECKING:
+    from curtainwall.facts import Masker
+    from curtainwall.host import Shares
+    from curtainwall.policy import Protection
+    from curtainwall.tools.servers import Servers, Ways
 
 
 def server_specs(config: Config, secret: Iterable[str], environ: Mapping[str, str] = os.environ) -> tuple[ServerSpec, ...]:
@@ -74,13 +79,16 @@ def given_secrets(specs: Iterable[ServerSpec]) -> dict[str, str]:
 def open_servers(
     home: Home,
     specs: Iterable[ServerSpec],
-    masker: Masker,
-    protection: Protection,
+    masker: "Masker",
+    protection: "Protection",
     feed: Feed | None = None,
-    ways: Ways | None = None,
-    shares: Shares | None = None,
-) -> Servers:
+    ways: "Ways | None" = None,
+    shares: "Shares | None" = None,
+) -> "Servers":
     """Return the servers on this machine, which end with their sessions; none is started, and whoever asked must close them."""
+    # Start-up time: whoever lists tools starts no server.
+    from curtainwall.tools.servers import Grounds, Machine, Reviews, Servers
+
     machine = Machine(user_homes()[0], (*protection.never, str(home.root)), ways=ways, shares=shares)
     grounds = Grounds(machine, masker, home.root / "logs", home.root / "servers")
     return Servers(specs, Reviews(home.root / "servers"), grounds, feed)

@@ -110,11 +110,15 @@ class InForce:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.terms = setup.terms
+        self._terms = setup.terms
 
     def take(self, setup: Setup) -> None:
         """Let every decision from now on be made by this setup."""
-        self.setup, self.terms = setup, setup.terms
+        self.setup, self._terms = setup, setup.terms
+
+    def terms(self) -> SessionTerms:
+        """Return what sessions are opened and decided by right now."""
+        return self._terms
 
 
 def set_up(policy_files: Iterable[Path] = (), environ: Mapping[str, str] = os.environ) -> Setup:

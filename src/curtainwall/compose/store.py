@@ -8,7 +8,7 @@ from curtainwall.host.home import Home
 from curtainwall.model import Broken, StreamId
 from curtainwall.runtime import HomeStores, SystemClock
 from curtainwall.session import lift
-from curtainwall.store import MemoryStore, SqliteStore, loss_of_database
+from curtainwall.store import SqliteStore, loss_of_database
 
 SERVING: Final = StreamId("serve")
 """The lease of the process that serves a home."""
@@ -23,6 +23,9 @@ def open_store(home: Home, *, only_if_whole: bool = True) -> Generator[HomeStore
     if not home.database.exists():
         if only_if_whole and (loss := loss_of_database(home.root)) is not None:
             raise Broken(str(loss))
+        # Start-up time: all but a new home have a log.
+        from curtainwall.store import MemoryStore
+
         yield MemoryStore(SystemClock())
         return
     store = SqliteStore.open(home.root, SystemClock(), decode=lift, only_if_whole=only_if_whole)

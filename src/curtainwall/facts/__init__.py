@@ -1,19 +1,26 @@
 """What an agent wrote, and what it means: paths, URLs, remotes, commands, masks. Reads this machine, never changes it."""
 
-from curtainwall.facts.addresses import scope_of_address
-from curtainwall.facts.git.pushes import Push, find_push
-from curtainwall.facts.git.remotes import Remote, canonical_remotes
-from curtainwall.facts.git.revisions import paths_in_revision
-from curtainwall.facts.json_text import read_frame, read_json
-from curtainwall.facts.later import holds_what_runs, writes_what_runs
-from curtainwall.facts.names import MOST_NAMES, Named, find_named, is_without_key
-from curtainwall.facts.paths import Scene, canonical_path, links_to
-from curtainwall.facts.refusal import Unclear, quoted
-from curtainwall.facts.secrets.masks import Masker, Piece, contains_mask, masks_in
-from curtainwall.facts.secrets.streams import StreamMasker, masked_excerpt
-from curtainwall.facts.shell.commands import Command, Redirect, Script, parse_script
-from curtainwall.facts.urls import Url, canonical_url
+from typing import TYPE_CHECKING
+
 from curtainwall.model import is_beneath
+from curtainwall.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from curtainwall.facts.addresses import scope_of_address
+    from curtainwall.facts.git.pushes import Push, find_push
+    from curtainwall.facts.git.remotes import Remote, canonical_remotes
+    from curtainwall.facts.git.revisions import paths_in_revision
+    from curtainwall.facts.json_text import read_frame, read_json
+    from curtainwall.facts.later import holds_what_runs, writes_what_runs
+    from curtainwall.facts.names import MOST_NAMES, Named, find_named, is_without_key
+    from curtainwall.facts.paths import Scene, canonical_path, links_to
+    from curtainwall.facts.refusal import Unclear, quoted
+    from curtainwall.facts.secrets.masks import Masker, Piece, contains_mask, masks_in
+    from curtainwall.facts.secrets.streams import StreamMasker, masked_excerpt
+    from curtainwall.facts.shell.commands import Command, Redirect, Script, parse_script
+    from curtainwall.facts.urls import Url, canonical_url
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "MOST_NAMES",

@@ -1,417 +1,285 @@
 """The words of the house: ids, events, commands, subjects and ports. It knows nobody."""
 
-from curtainwall.model.approvals import (
-    BY_HOOK,
-    Cover,
-    Grant,
-    GrantScope,
-    LabelSource,
-    Settlement,
-)
-from curtainwall.model.blobs import (
-    INLINE_LIMIT,
-    BlobRef,
-    Payload,
-)
-from curtainwall.model.budgets import (
-    NO_LIMIT,
-    Basis,
-    BudgetKind,
-    Limits,
-    Usage,
-)
-from curtainwall.model.codec import (
-    IGNORABLE,
-    decode_command,
-    decode_event,
-    encode_command,
-    encode_event,
-    event_types,
-    version_of,
-)
-from curtainwall.model.commands import (
-    AddLabels,
-    AddRoute,
-    AnswerApproval,
-    AnyCommand,
-    AskCompaction,
-    ChangeMode,
-    ChangeModel,
-    CloseSession,
-    Command,
-    CountDenials,
-    CountSpending,
-    DeliverMessage,
-    DisableRule,
-    DropCall,
-    EnableRule,
-    EndTurn,
-    ExpireApprovals,
-    ExpireMessages,
-    FinishCall,
-    HookSays,
-    InheritHistory,
-    InterruptTurn,
-    MessagePeer,
-    OpenSession,
-    ProceedCall,
-    RaiseBudget,
-    ReadySession,
-    RecordProgress,
-    RefuseCall,
-    RemoveRoute,
-    RenameSession,
-    RepairSession,
-    RequestCall,
-    ResumeTurn,
-    RevokeGrant,
-    SendHeldAnswer,
-    SendMessage,
-    SetCompaction,
-    StartTurn,
-    TakePeerAnswer,
-    WithdrawMessage,
-    WithholdAnswer,
-)
-from curtainwall.model.entries import (
-    Batch,
-    Consumed,
-    Entry,
-    Outcome,
-    Owner,
-    Post,
-    Recorded,
-    Waiting,
-    Write,
-)
-from curtainwall.model.errors import (
-    REFUSALS,
-    AlreadyAnswered,
-    BadCall,
-    Broken,
-    Closed,
-    CommandRefused,
-    Conflict,
-    CurtainwallError,
-    NotAllowed,
-    NotFound,
-    NotReady,
-    OpeningFailed,
-    OverBudget,
-    TryLater,
-    TurnFailed,
-    Undecided,
-)
-from curtainwall.model.events import (
-    AnyEvent,
-    ApprovalEvent,
-    BreakerEvent,
-    BudgetEvent,
-    CallEvent,
-    ConfinedEvent,
-    ContextEvent,
-    GrantEvent,
-    Group,
-    HouseEvent,
-    LifeEvent,
-    MessageEvent,
-    ModelEvent,
-    PeerEvent,
-    ProgramEvent,
-    Progress,
-    SettingEvent,
-    SpeechEvent,
-    TurnEvent,
-    WorkEvent,
-)
-from curtainwall.model.events.budgets import (
-    BudgetExhausted,
-    BudgetRaised,
-    BudgetWarned,
-    SpendingCounted,
-    WorkTimed,
-)
-from curtainwall.model.events.calls import (
-    ApprovalAnswered,
-    ApprovalAsked,
-    ApprovalExpired,
-    ApprovalJoined,
-    ApprovalWithdrawn,
-    CallDenied,
-    CallDropped,
-    CallFinished,
-    CallLost,
-    CallPermitted,
-    CallRequested,
-    DenialsCounted,
-    GrantGiven,
-    GrantRevoked,
-    GrantUsed,
-    LoopDetected,
-)
-from curtainwall.model.events.confined import (
-    RefusalKind,
-    RefusedRequest,
-    ReportedUse,
-    RequestsRefused,
-    ToolUsesReported,
-)
-from curtainwall.model.events.event import (
-    Event,
-)
-from curtainwall.model.events.house import (
-    RouteSet,
-    SessionDeleted,
-)
-from curtainwall.model.events.life import (
-    HistoryInherited,
-    LabelsAdded,
-    ModeChanged,
-    ModelChanged,
-    RouteAdded,
-    RouteRemoved,
-    RuleDisabled,
-    RuleEnabled,
-    SessionClosed,
-    SessionOpened,
-    SessionReady,
-    SessionRenamed,
-    Workspace,
-)
-from curtainwall.model.events.peers import (
-    PeerAnswered,
-    PeerAnswerHeld,
-    PeerAnswerTaken,
-    PeerMessageSent,
-)
-from curtainwall.model.events.turns import (
-    AgentSpoke,
-    InterruptAsked,
-    MessageAccepted,
-    MessageWithdrawn,
-    TextStreamed,
-    TurnEnded,
-    TurnResumed,
-    TurnStarted,
-    TurnStatus,
-)
-from curtainwall.model.events.work import (
-    CompactionAsked,
-    CompactionSet,
-    CompactionSkipped,
-    ContextMeasured,
-    ExtensionNoted,
-    HistoryCompacted,
-    InstructionsPinned,
-    ModelFailed,
-    ModelRequested,
-    ModelResponded,
-    ProgramFinished,
-    ProgramSaved,
-    SavedProgram,
-)
-from curtainwall.model.frozen import (
-    Frozen,
-)
-from curtainwall.model.held import HELD, HeldFile, held_files, held_noted
-from curtainwall.model.hooks import (
-    HookEvent,
-    Notification,
-    PostCompact,
-    PreCompact,
-    SessionEnd,
-    SessionStart,
-    Stop,
-    StopFailure,
-    UserPromptSubmit,
-)
-from curtainwall.model.ids import (
-    HOUSE,
-    ApprovalId,
-    CallId,
-    Digest,
-    GrantId,
-    Label,
-    MessageId,
-    Millis,
-    PermitId,
-    RuleId,
-    SessionId,
-    StreamId,
-    TurnId,
-    freed_lease,
-    inbox_of,
-    ordered_id,
-    project_stream,
-    session_of,
-    session_stream,
-    short_id,
-    wanted_lease,
-)
-from curtainwall.model.later import (
-    holds_later_names,
-    is_git_directory,
-    is_later_name,
-    runs_later,
-)
-from curtainwall.model.later_names import (
-    LATER_KINDS,
-    LaterKind,
-)
-from curtainwall.model.letters import (
-    has_leftward,
-    in_order,
-)
-from curtainwall.model.listings import (
-    ApprovalQuery,
-    ApprovalRow,
-    GrantRow,
-    SessionQuery,
-    SessionRow,
-    SessionStatus,
-    ShownAt,
-    Tally,
-    TurnEnding,
-)
-from curtainwall.model.misfits import (
-    misfit,
-)
-from curtainwall.model.moments import (
-    Moment,
-)
-from curtainwall.model.peers import (
-    ANSWER,
-    AWAKE,
-    MCP,
-    NOBODY,
-    OUTSIDE,
-    RECEIVE,
-    TEAMS,
-    Peer,
-    PeerAnswer,
-    PeerStatus,
-)
-from curtainwall.model.people import (
-    HOUSE_CHANNELS,
-    SYSTEM,
-    Route,
-    Who,
-)
-from curtainwall.model.places import (
-    FORGES,
-    ancestors,
-    is_beneath,
-)
-from curtainwall.model.ports.agents import (
-    Agent,
-    Journal,
-    Live,
-    TurnAt,
-    TurnResult,
-)
-from curtainwall.model.ports.calls import (
-    Answer,
-    Approver,
-    AskGate,
-    CallRequest,
-    Gate,
-    HookReply,
-    Hooks,
-    Place,
-    Save,
-    ToolHost,
-)
-from curtainwall.model.ports.channels import (
-    Desk,
-    Explaining,
-    Feed,
-    Knowledge,
-    Listening,
-    Places,
-)
-from curtainwall.model.ports.clock import (
-    Clock,
-)
-from curtainwall.model.ports.store import (
-    Blobs,
-    Concerns,
-    Inbox,
-    Index,
-    Lease,
-    Leases,
-    Log,
-    Marks,
-    Tallies,
-)
-from curtainwall.model.presence import (
-    Presence,
-)
-from curtainwall.model.subjects import (
-    OWN_SERVERS,
-    PATH_ROLES,
-    CommandFacts,
-    Facts,
-    HostFacts,
-    PathFacts,
-    Resource,
-    Role,
-    Scope,
-    Subject,
-    SubjectKind,
-    ToolEffect,
-    ToolFacts,
-    canonical_json,
-    is_deeper,
-    is_external,
-    subject_digest,
-)
-from curtainwall.model.tools import (
-    CONNECT_SERVER,
-    EGRESS_SERVER,
-    FOLLOW_INSTRUCTIONS,
-    GIT_CLONE,
-    GIT_PUSH,
-    HERE,
-    LOAD_SKILL,
-    MOVE_FILE,
-    PROPOSE_PLAN,
-    PUSH_SECRETS,
-    REMEMBER,
-    REMEMBER_FOR_ALL,
-    SET_WORKING_DIR,
-    SHELL_RUN,
-    TRUST_SKILL,
-    Case,
-    Meaning,
-    Prepared,
-    ToolResult,
-    ToolSpec,
-    fault_of_cases,
-    is_as_strict,
-    may_change_files,
-)
-from curtainwall.model.verdicts import (
-    Effect,
-    Finding,
-    Mode,
-    Verdict,
-    denial,
-    resource_of,
-    stricter,
-)
-from curtainwall.model.views import (
-    BUILTIN_AGENT,
-    BudgetFigure,
-    ContextUse,
-    Opened,
-    Opening,
-    PendingAsk,
-    QueuedMessage,
-    RuleStanding,
-    RuleTold,
-    SessionView,
-    VerdictTold,
-)
+from typing import TYPE_CHECKING
+
+from curtainwall.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from curtainwall.model.approvals import BY_HOOK, Cover, Grant, GrantScope, LabelSource, Settlement
+    from curtainwall.model.blobs import INLINE_LIMIT, BlobRef, Payload
+    from curtainwall.model.budgets import NO_LIMIT, Basis, BudgetKind, Limits, Usage
+    from curtainwall.model.codec import IGNORABLE, decode_command, decode_event, encode_command, encode_event, event_types, version_of
+    from curtainwall.model.commands import (
+        AddLabels,
+        AddRoute,
+        AnswerApproval,
+        AnyCommand,
+        AskCompaction,
+        ChangeMode,
+        ChangeModel,
+        CloseSession,
+        Command,
+        CountDenials,
+        CountSpending,
+        DeliverMessage,
+        DisableRule,
+        DropCall,
+        EnableRule,
+        EndTurn,
+        ExpireApprovals,
+        ExpireMessages,
+        FinishCall,
+        HookSays,
+        InheritHistory,
+        InterruptTurn,
+        MessagePeer,
+        OpenSession,
+        ProceedCall,
+        RaiseBudget,
+        ReadySession,
+        RecordProgress,
+        RefuseCall,
+        RemoveRoute,
+        RenameSession,
+        RepairSession,
+        RequestCall,
+        ResumeTurn,
+        RevokeGrant,
+        SendHeldAnswer,
+        SendMessage,
+        SetCompaction,
+        StartTurn,
+        TakePeerAnswer,
+        WithdrawMessage,
+        WithholdAnswer,
+    )
+    from curtainwall.model.entries import Batch, Consumed, Entry, Outcome, Owner, Post, Recorded, Waiting, Write
+    from curtainwall.model.errors import (
+        REFUSALS,
+        AlreadyAnswered,
+        BadCall,
+        Broken,
+        Closed,
+        CommandRefused,
+        Conflict,
+        CurtainwallError,
+        NotAllowed,
+        NotFound,
+        NotReady,
+        OpeningFailed,
+        OverBudget,
+        TryLater,
+        TurnFailed,
+        Undecided,
+    )
+    from curtainwall.model.events import (
+        AnyEvent,
+        ApprovalEvent,
+        BreakerEvent,
+        BudgetEvent,
+        CallEvent,
+        ConfinedEvent,
+        ContextEvent,
+        GrantEvent,
+        Group,
+        HouseEvent,
+        LifeEvent,
+        MessageEvent,
+        ModelEvent,
+        PeerEvent,
+        ProgramEvent,
+        Progress,
+        SettingEvent,
+        SpeechEvent,
+        TurnEvent,
+        WorkEvent,
+    )
+    from curtainwall.model.events.budgets import BudgetExhausted, BudgetRaised, BudgetWarned, SpendingCounted, WorkTimed
+    from curtainwall.model.events.calls import (
+        ApprovalAnswered,
+        ApprovalAsked,
+        ApprovalExpired,
+        ApprovalJoined,
+        ApprovalWithdrawn,
+        CallDenied,
+        CallDropped,
+        CallFinished,
+        CallLost,
+        CallPermitted,
+        CallRequested,
+        DenialsCounted,
+        GrantGiven,
+        GrantRevoked,
+        GrantUsed,
+        LoopDetected,
+    )
+    from curtainwall.model.events.confined import RefusalKind, RefusedRequest, ReportedUse, RequestsRefused, ToolUsesReported
+    from curtainwall.model.events.event import Event
+    from curtainwall.model.events.house import RouteSet, SessionDeleted
+    from curtainwall.model.events.life import (
+        HistoryInherited,
+        LabelsAdded,
+        ModeChanged,
+        ModelChanged,
+        RouteAdded,
+        RouteRemoved,
+        RuleDisabled,
+        RuleEnabled,
+        SessionClosed,
+        SessionOpened,
+        SessionReady,
+        SessionRenamed,
+        Workspace,
+    )
+    from curtainwall.model.events.peers import PeerAnswered, PeerAnswerHeld, PeerAnswerTaken, PeerMessageSent
+    from curtainwall.model.events.turns import (
+        AgentSpoke,
+        InterruptAsked,
+        MessageAccepted,
+        MessageWithdrawn,
+        TextStreamed,
+        TurnEnded,
+        TurnResumed,
+        TurnStarted,
+        TurnStatus,
+    )
+    from curtainwall.model.events.work import (
+        CompactionAsked,
+        CompactionSet,
+        CompactionSkipped,
+        ContextMeasured,
+        ExtensionNoted,
+        HistoryCompacted,
+        InstructionsPinned,
+        ModelFailed,
+        ModelRequested,
+        ModelResponded,
+        ProgramFinished,
+        ProgramSaved,
+        SavedProgram,
+    )
+    from curtainwall.model.frozen import Frozen
+    from curtainwall.model.held import HELD, HeldFile, held_files, held_noted
+    from curtainwall.model.hooks import (
+        HookEvent,
+        Notification,
+        PostCompact,
+        PreCompact,
+        SessionEnd,
+        SessionStart,
+        Stop,
+        StopFailure,
+        UserPromptSubmit,
+    )
+    from curtainwall.model.ids import (
+        HOUSE,
+        ApprovalId,
+        CallId,
+        Digest,
+        GrantId,
+        Label,
+        MessageId,
+        Millis,
+        PermitId,
+        RuleId,
+        SessionId,
+        StreamId,
+        TurnId,
+        freed_lease,
+        inbox_of,
+        ordered_id,
+        project_stream,
+        session_of,
+        session_stream,
+        short_id,
+        wanted_lease,
+    )
+    from curtainwall.model.later import holds_later_names, is_git_directory, is_later_name, runs_later
+    from curtainwall.model.later_names import LATER_KINDS, LaterKind
+    from curtainwall.model.letters import has_leftward, in_order
+    from curtainwall.model.listings import (
+        ApprovalQuery,
+        ApprovalRow,
+        GrantRow,
+        SessionQuery,
+        SessionRow,
+        SessionStatus,
+        ShownAt,
+        Tally,
+        TurnEnding,
+    )
+    from curtainwall.model.misfits import misfit
+    from curtainwall.model.moments import Moment
+    from curtainwall.model.peers import ANSWER, AWAKE, MCP, NOBODY, OUTSIDE, RECEIVE, TEAMS, Peer, PeerAnswer, PeerStatus
+    from curtainwall.model.people import HOUSE_CHANNELS, SYSTEM, Route, Who
+    from curtainwall.model.places import FORGES, ancestors, is_beneath
+    from curtainwall.model.ports.agents import Agent, Journal, Live, TurnAt, TurnResult
+    from curtainwall.model.ports.calls import Answer, Approver, AskGate, CallRequest, Gate, HookReply, Hooks, Save, ToolHost
+    from curtainwall.model.ports.channels import Desk, Explaining, Feed, Knowledge, Listening, Places
+    from curtainwall.model.ports.clock import Clock
+    from curtainwall.model.ports.store import Blobs, Concerns, Inbox, Index, Lease, Leases, Log, Marks, Tallies
+    from curtainwall.model.presence import Presence
+    from curtainwall.model.subjects import (
+        OWN_SERVERS,
+        PATH_ROLES,
+        CommandFacts,
+        Facts,
+        HostFacts,
+        PathFacts,
+        Resource,
+        Role,
+        Scope,
+        Subject,
+        SubjectKind,
+        ToolEffect,
+        ToolFacts,
+        canonical_json,
+        is_deeper,
+        is_external,
+        subject_digest,
+    )
+    from curtainwall.model.tools import (
+        CONNECT_SERVER,
+        EGRESS_SERVER,
+        FOLLOW_INSTRUCTIONS,
+        GIT_CLONE,
+        GIT_PUSH,
+        HERE,
+        LOAD_SKILL,
+        MOVE_FILE,
+        PROPOSE_PLAN,
+        PUSH_SECRETS,
+        REMEMBER,
+        REMEMBER_FOR_ALL,
+        SET_WORKING_DIR,
+        SHELL_RUN,
+        TRUST_SKILL,
+        Case,
+        Meaning,
+        Place,
+        Prepared,
+        ToolResult,
+        ToolSpec,
+        fault_of_cases,
+        is_as_strict,
+        may_change_files,
+    )
+    from curtainwall.model.verdicts import Effect, Finding, Mode, Verdict, denial, resource_of, stricter
+    from curtainwall.model.views import (
+        BUILTIN_AGENT,
+        BudgetFigure,
+        ContextUse,
+        Opened,
+        Opening,
+        PendingAsk,
+        QueuedMessage,
+        RuleStanding,
+        RuleTold,
+        SessionView,
+        VerdictTold,
+    )
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "ANSWER",

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from curtainwall.model.commands import MessagePeer
 from curtainwall.model.events.life import Workspace
 from curtainwall.model.frozen import Frozen
+from curtainwall.model.ids import SessionId
 from curtainwall.model.subjects import Role, Subject, ToolEffect
 from curtainwall.model.verdicts import Mode
 
@@ -56,6 +57,17 @@ CONNECT_SERVER: Final = f"{EGRESS_SERVER}.connect_server"
 def may_change_files(workspace: Workspace, mode: Mode) -> bool:
     """Tell whether commands may change a workspace: in a project they could do it unseen, so its edits must be granted as a whole."""
     return workspace.own or mode in {Mode.ACCEPT_EDITS, Mode.BYPASS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The session that a call belongs to, as far as meaning depends on it."""
+
+    session: SessionId
+    workspace: Workspace
+    mode: Mode = Mode.DEFAULT
+    git_directory: str = ""
+    """Where git works when a call names no path; empty for the workspace."""
 
 
 class Case(Frozen):

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from curtainwall.facts import Scene, Unclear, canonical_path, is_beneath
 from curtainwall.host.home import WORKSPACE, Home
-from curtainwall.model import CommandRefused, Limits, NotFound, Route, SessionId, Workspace
+from curtainwall.model import CommandRefused, Limits, NotFound, Route, SessionId, Workspace, is_beneath
 from curtainwall.operations.agent_names import AgentNames
-from curtainwall.policy import Protection
 from curtainwall.runtime import HomeStores, House
 from curtainwall.session import Rules, SessionState
+
+if TYPE_CHECKING:
+    # Start-up time: whoever only answers or lists judges nothing.
+    from curtainwall.policy import Protection
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,11 @@ class Sessions:
         return workspace_at(path, self.home, self.terms().rules.policy.protection, own=own)
 
 
-def workspace_at(path: Path | str, home: Home, protection: Protection, *, own: bool, besides: frozenset[str] = frozenset()) -> Workspace:
+def workspace_at(path: Path | str, home: Home, protection: "Protection", *, own: bool, besides: frozenset[str] = frozenset()) -> Workspace:
     """Return a directory as a workspace, by its real path; raise `CommandRefused` where a protected path is in the way, `besides` some."""
+    # Start-up time: whoever only answers or lists needs no workspace.
+    from curtainwall.facts import Scene, Unclear, canonical_path
+
     try:
         real = canonical_path(str(Path(path).absolute()), Scene(workspace="/", home="/"))
     except Unclear as fault:

@@ -1,17 +1,24 @@
 """Rules in, verdict and explanation out: Cedar's rules, the config's lists, protected paths and labels. No I/O, no clock."""
 
-from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
-from curtainwall.policy.explanation import Explanation, explain
-from curtainwall.policy.imports.claude import Imported, import_permissions
-from curtainwall.policy.judgement import denies_path, judge, labels_of
-from curtainwall.policy.lists import Lists, covers_host, host_entry
-from curtainwall.policy.loader import load
-from curtainwall.policy.names import SECRET_PATTERNS, is_secret_name
-from curtainwall.policy.protection import Protection
-from curtainwall.policy.rulebook import Policy, closed, may_disable
-from curtainwall.policy.rules import NEVER_BYPASSED, PROJECT_EDIT, RuleCard
-from curtainwall.policy.sessions import SessionFacts
-from curtainwall.policy.sources import SCHEMA, Source, shipped
+from typing import TYPE_CHECKING
+
+from curtainwall.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from curtainwall.policy.corpus import Judged, Result, Trial, judge_trial, read_corpus, run_corpus
+    from curtainwall.policy.explanation import Explanation, explain
+    from curtainwall.policy.imports.claude import Imported, import_permissions
+    from curtainwall.policy.judgement import denies_path, judge, labels_of
+    from curtainwall.policy.lists import Lists, covers_host, host_entry
+    from curtainwall.policy.loader import load
+    from curtainwall.policy.names import SECRET_PATTERNS, is_secret_name
+    from curtainwall.policy.protection import Protection
+    from curtainwall.policy.rulebook import Policy, closed, may_disable
+    from curtainwall.policy.rules import NEVER_BYPASSED, PROJECT_EDIT, RuleCard
+    from curtainwall.policy.sessions import SessionFacts
+    from curtainwall.policy.sources import SCHEMA, Source, shipped
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "NEVER_BYPASSED",

@@ -1,44 +1,23 @@
 """The async shell: one actor per session, the gate, the feed. It knows no adapter."""
 
-from curtainwall.runtime.clock import (
-    SystemClock,
-)
-from curtainwall.runtime.gate.gate import (
-    SessionGate,
-)
-from curtainwall.runtime.no_hooks import (
-    NoHooks,
-)
-from curtainwall.runtime.sessions.actor import (
-    Actor,
-)
-from curtainwall.runtime.sessions.alarm import (
-    Alarm,
-    Deadline,
-)
-from curtainwall.runtime.sessions.decider import (
-    RulesNow,
-)
-from curtainwall.runtime.sessions.feed import (
-    LogFeed,
-)
-from curtainwall.runtime.sessions.house import (
-    House,
-)
-from curtainwall.runtime.sessions.journal import (
-    HouseJournal,
-)
-from curtainwall.runtime.sessions.stores import (
-    HomeStores,
-    SideStores,
-    Stores,
-)
-from curtainwall.runtime.turns import (
-    AgentOf,
-    LastWords,
-    Lifetimes,
-    Turns,
-)
+from typing import TYPE_CHECKING
+
+from curtainwall.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from curtainwall.runtime.clock import SystemClock
+    from curtainwall.runtime.gate.gate import SessionGate
+    from curtainwall.runtime.no_hooks import NoHooks
+    from curtainwall.runtime.sessions.actor import Actor
+    from curtainwall.runtime.sessions.alarm import Alarm, Deadline
+    from curtainwall.runtime.sessions.decider import RulesNow
+    from curtainwall.runtime.sessions.feed import LogFeed
+    from curtainwall.runtime.sessions.house import House
+    from curtainwall.runtime.sessions.journal import HouseJournal
+    from curtainwall.runtime.sessions.stores import HomeStores, SideStores, Stores
+    from curtainwall.runtime.turns import AgentOf, LastWords, Lifetimes, Turns
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "Actor",

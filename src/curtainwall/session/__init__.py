@@ -1,119 +1,34 @@
 """The pure core: commands in, events out, state as the fold of the log. It reads no clock and does no I/O."""
 
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from curtainwall.model.lazy_names import lazy_names
+
 if TYPE_CHECKING:
-    from curtainwall.session.breaker import (
-        ASKS_KEPT,
-        DIGESTS_KEPT,
-        BreakerLimits,
-        newest,
-        remember_ask,
-        remember_repeat,
-    )
-    from curtainwall.session.budget import (
-        Figure,
-        figures,
-    )
-    from curtainwall.session.calls import (
-        MANY_RESOURCES,
-        needs_program,
-        with_program,
-    )
-    from curtainwall.session.card import (
-        card_text,
-        inert,
-        label_words,
-        shows_all,
-        visible,
-    )
-    from curtainwall.session.decide import (
-        decide,
-    )
-    from curtainwall.session.diagnostics import (
-        Diagnostic,
-        DiagnosticKind,
-        diagnose,
-    )
-    from curtainwall.session.evolve import (
-        apply,
-        evolve,
-        fold,
-    )
-    from curtainwall.session.in_force import (
-        rules_in_force,
-    )
-    from curtainwall.session.names import (
-        see_name,
-    )
-    from curtainwall.session.open_work import (
-        OpenApproval,
-        OpenCall,
-        OpenWork,
-        Standing,
-        pending_ask,
-    )
-    from curtainwall.session.peers import (
-        answer_arguments,
-        in_words,
-        may_receive,
-        posts_of,
-        see_that_it_ends,
-        turned_away,
-        unanswerable,
-    )
-    from curtainwall.session.plans import (
-        LONGEST_PLAN,
-    )
-    from curtainwall.session.project import (
-        ProjectState,
-        decide_project,
-        fold_project,
-    )
-    from curtainwall.session.replay import (
-        BlobCheck,
-        Violation,
-        blobs_of,
-        replay,
-    )
-    from curtainwall.session.rest import (
-        is_at_rest,
-    )
-    from curtainwall.session.rules import (
-        Rules,
-        Whose,
-        table_of,
-    )
-    from curtainwall.session.standing_answers import (
-        Since,
-        covered,
-        covers_of,
-        reach,
-        standing_answer,
-        still_permitted,
-    )
-    from curtainwall.session.state import (
-        SETTLED_KEPT,
-        Phase,
-        SessionState,
-        Settled,
-        Spent,
-        Totals,
-    )
-    from curtainwall.session.transcript import (
-        Said,
-        Transcript,
-        Turn,
-        transcript,
-    )
-    from curtainwall.session.upcast import (
-        LIFTS,
-        Lift,
-        lift,
-    )
+    from curtainwall.session.breaker import ASKS_KEPT, DIGESTS_KEPT, BreakerLimits, newest, remember_ask, remember_repeat
+    from curtainwall.session.budget import Figure, figures
+    from curtainwall.session.calls import MANY_RESOURCES, needs_program, with_program
+    from curtainwall.session.card import card_text, inert, label_words, shows_all, visible
+    from curtainwall.session.decide import decide, decide_by_log, is_decided_by_log
+    from curtainwall.session.diagnostics import Diagnostic, DiagnosticKind, diagnose
+    from curtainwall.session.evolve import apply, evolve, fold
+    from curtainwall.session.in_force import rules_in_force
+    from curtainwall.session.names import see_name
+    from curtainwall.session.open_work import OpenApproval, OpenCall, OpenWork, Standing, pending_ask
+    from curtainwall.session.peers import answer_arguments, in_words, may_receive, posts_of, see_that_it_ends, turned_away, unanswerable
+    from curtainwall.session.plans import LONGEST_PLAN
+    from curtainwall.session.project import ProjectState, decide_project, fold_project
+    from curtainwall.session.replay import BlobCheck, Violation, blobs_of, replay
+    from curtainwall.session.rest import is_at_rest
+    from curtainwall.session.rules import Rules, Whose, table_of
+    from curtainwall.session.standing_answers import Since, covered, covers_of, reach, standing_answer, still_permitted
+    from curtainwall.session.state import SETTLED_KEPT, Phase, SessionState, Settled, Spent, Totals
+    from curtainwall.session.transcript import Said, Transcript, Turn, transcript
+    from curtainwall.session.upcast import LIFTS, Lift, lift
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "ASKS_KEPT",
@@ -152,6 +67,7 @@ __all__ = [
     "covered",
     "covers_of",
     "decide",
+    "decide_by_log",
     "decide_project",
     "diagnose",
     "evolve",
@@ -161,6 +77,7 @@ __all__ = [
     "in_words",
     "inert",
     "is_at_rest",
+    "is_decided_by_log",
     "label_words",
     "lift",
     "may_receive",
@@ -185,38 +102,6 @@ __all__ = [
     "visible",
     "with_program",
 ]
-
-_MODULES = (
-    "breaker",
-    "budget",
-    "calls",
-    "card",
-    "decide",
-    "diagnostics",
-    "evolve",
-    "in_force",
-    "names",
-    "open_work",
-    "peers",
-    "plans",
-    "project",
-    "replay",
-    "rest",
-    "rules",
-    "standing_answers",
-    "state",
-    "transcript",
-    "upcast",
-)
-
-
-def __getattr__(name: str) -> object:
-    """Load the core when any of it is first used; agents and channels, which may import `open_work` alone, never load the rest."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    loaded = [import_module(f"{__name__}.{module}") for module in _MODULES]
-    globals().update({public: getattr(module, public) for module in loaded for public in __all__ if hasattr(module, public)})
-    return globals()[name]
 
 
 class _Core(ModuleType):

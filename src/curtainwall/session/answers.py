@@ -1,4 +1,4 @@
-"""Answers: who may give one, what it settles, and what stands afterwards."""
+"""Answers: what one settles, and what stands afterwards."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -34,9 +34,8 @@ from curtainwall.session.standing_answers import ONE_TEXT, is_for_one_call, reac
 from curtainwall.session.state import SessionState
 
 
-def answer(state: SessionState, command: AnswerApproval, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
-    """Settle an open approval; the first valid answer wins and a later one is told truthfully by whom it was settled."""
-    rules.see_operator(command.by, "answer")
+def answer(state: SessionState, command: AnswerApproval, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Settle an open approval for somebody who may answer; the first valid answer wins, and a later one hears by whom it was settled."""
     approval = _open(state, command.approval)
     if _is_over(approval, moment):
         raise AlreadyAnswered(f"too late: the deadline of approval `{command.approval}` passed at {_clock(approval.asked.deadline or 0)}")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from curtainwall import policy
 from curtainwall.model import (
     BY_HOOK,
     SYSTEM,
@@ -47,7 +48,6 @@ from curtainwall.model import (
     denial,
     may_change_files,
 )
-from curtainwall.policy import judge, labels_of
 from curtainwall.session.breaker import count_asks, count_repeats
 from curtainwall.session.card import card_text
 from curtainwall.session.open_work import OpenCall, Standing
@@ -123,7 +123,7 @@ def proceed(state: SessionState, command: ProceedCall, rules: Rules, moment: Mom
     if command.subject.digest != call.subject.digest:
         why = "it means something else than when it was approved"
         return tuple(CallDropped(at=moment.at, call=each, why=why) for each in (command.call, *_joined_to(state, command.call)))
-    verdict = judge(rules.policy, command.subject, state.facts)
+    verdict = policy.judge(rules.policy, command.subject, state.facts)
     if verdict.effect is Effect.DENY:
         return tuple(CallDenied(at=moment.at, call=each, verdict=verdict) for each in (command.call, *_joined_to(state, command.call)))
     case = _Case(state, command.call, command.subject, rules, moment)
@@ -188,7 +188,7 @@ def _decide_on(case: _Case, hook: HookSays | None) -> tuple[AnyEvent, ...]:
 def _judged(case: _Case) -> Verdict:
     if sum(len(each.resources) for each in (case.subject, *case.subject.steps)) > MANY_RESOURCES:
         return denial("too-many-resources", f"one call may touch at most {MANY_RESOURCES} resources; split it")
-    return judge(case.rules.policy, case.subject, case.state.facts)
+    return policy.judge(case.rules.policy, case.subject, case.state.facts)
 
 
 def _tighten(verdict: Verdict, hook: HookSays | None, subject: Subject) -> Verdict:
@@ -256,7 +256,7 @@ def _answer_or_ask(case: _Case, verdict: Verdict) -> tuple[AnyEvent, ...]:
 
 def _permit(case: _Case, verdict: Verdict, answered_by: tuple[str, ...], approved_by: Who | None = None) -> CallPermitted:
     brought = dict[Label, LabelSource]()
-    for label, place in labels_of(case.rules.policy, case.subject, case.state.facts):
+    for label, place in policy.labels_of(case.rules.policy, case.subject, case.state.facts):
         brought.setdefault(label, LabelSource(label=label, call=case.call, origin=case.subject.origin_of(place)))
     return CallPermitted(
         at=case.moment.at,

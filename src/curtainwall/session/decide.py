@@ -1,9 +1,11 @@
 """Command in, events out. Every transition of a session is here or one call away; a refusal changes nothing."""
 
 from itertools import takewhile
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
+from curtainwall import policy
 from curtainwall.model import (
+    HOUSE_CHANNELS,
     AddLabels,
     AddRoute,
     AnswerApproval,
@@ -87,7 +89,6 @@ from curtainwall.model import (
     WithdrawMessage,
     WithholdAnswer,
 )
-from curtainwall.policy import may_disable
 from curtainwall.session import answers, calls, peers
 from curtainwall.session.budget import budget_events
 from curtainwall.session.evolve import fold
@@ -111,6 +112,22 @@ _CONTROL = (
     AddRoute,
     RemoveRoute,
 )
+
+DecidedByLog = AnswerApproval | ExpireApprovals | RepairSession
+"""What can be decided without rules."""
+
+
+def is_decided_by_log(command: AnyCommand) -> TypeGuard[DecidedByLog]:
+    """Tell whether a decision needs no rules: a repair, an expiry, or an answer from this house, where everybody may give one."""
+    return isinstance(command, RepairSession | ExpireApprovals) or (
+        isinstance(command, AnswerApproval) and command.by.channel in HOUSE_CHANNELS
+    )
+
+
+def decide_by_log(state: SessionState, command: DecidedByLog, moment: Moment) -> tuple[AnyEvent, ...]:
+    """Return what `decide` does for a command that needs no rules."""
+    _require_open(state, command)
+    return _by_log(state, command, moment)
 
 
 def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Moment) -> tuple[AnyEvent, ...]:
@@ -168,7 +185,7 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case DisableRule():
             if rules.policy.card(command.rule) is None:
                 raise NotAllowed(f"there is no rule `{command.rule}`; `/rules` lists them")
-            if not may_disable(rules.policy, command.rule):
+            if not policy.may_disable(rules.policy, command.rule):
                 raise NotAllowed(f"rule `{command.rule}` does not ask; only a rule that asks can be disabled")
             return (RuleDisabled(at=at, rule=command.rule, by=by),)
         case EnableRule():
@@ -215,15 +232,26 @@ def decide(state: SessionState, command: AnyCommand, rules: Rules, moment: Momen
         case CountDenials():
             return (DenialsCounted(at=at, count=command.count),) if command.count > 0 else ()
         case AnswerApproval():
-            return answers.answer(state, command, rules, moment)
-        case ExpireApprovals():
-            return answers.expire(state, command, moment)
+            rules.see_operator(by, "answer")
+            return _by_log(state, command, moment)
+        case ExpireApprovals() | RepairSession():
+            return _by_log(state, command, moment)
         case RevokeGrant():
             return answers.revoke(state, command, rules, moment)
         case RaiseBudget():
             return _raise_budget(state, command, moment)
         case CountSpending():
             return _count_spending(state, command, moment)
+        case _:
+            assert_never(command)
+
+
+def _by_log(state: SessionState, command: DecidedByLog, moment: Moment) -> tuple[AnyEvent, ...]:
+    match command:
+        case AnswerApproval():
+            return answers.answer(state, command, moment)
+        case ExpireApprovals():
+            return answers.expire(state, command, moment)
         case RepairSession():
             return _repair(state, moment)
         case _:
@@ -237,6 +265,13 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
         if command.mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
             rules.see_operator(command.by, f"open in mode `{command.mode}`")
         return
+    _require_open(state, command)
+    if isinstance(command, _CONTROL):
+        rules.see_operator(command.by)
+
+
+def _require_open(state: SessionState, command: AnyCommand) -> None:
+    """Refuse a command for which it is too early or too late in the session's life."""
     if state.opened is None:
         raise NotReady("there is no such session: it was never opened, or was deleted")
     if state.closed is not None and not isinstance(command, (*_AFTER_CLOSE, FinishCall)):
@@ -246,8 +281,6 @@ def _may(state: SessionState, command: AnyCommand, rules: Rules) -> None:
         raise Closed(f"this session is closed: {state.closed}")
     if not state.ready and not isinstance(command, _BEFORE_READY):
         raise NotReady("this session is still opening")
-    if isinstance(command, _CONTROL):
-        rules.see_operator(command.by)
 
 
 def _open(command: OpenSession, moment: Moment) -> tuple[AnyEvent, ...]:

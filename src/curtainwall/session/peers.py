@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from pydantic import JsonValue
 
+from curtainwall import policy
 from curtainwall.model import (
     ANSWER,
     NOBODY,
@@ -53,7 +54,6 @@ from curtainwall.model import (
     denial,
     session_stream,
 )
-from curtainwall.policy import SessionFacts, judge
 from curtainwall.session.budget import figures
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState, Spent
@@ -144,7 +144,7 @@ def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSourc
     if allowed is not None and asker not in allowed:
         who = ", ".join(f"`{name}`" for name in sorted(allowed)) or "no team"
         return denial(TEAM_ASKERS, f"team `{team}` takes no messages from `{asker}`; it takes those of {who}")
-    facts = SessionFacts(
+    facts = policy.SessionFacts(
         session=asker,
         agent="",
         workspace=workspace,
@@ -153,7 +153,7 @@ def may_receive(rules: Rules, team: str, asker: str, labels: Iterable[LabelSourc
         labels=frozenset(source.label for source in labels),
         team=asker,
     )
-    return judge(rules.policy, _subject(RECEIVE, team), facts)
+    return policy.judge(rules.policy, _subject(RECEIVE, team), facts)
 
 
 def answers(
@@ -271,7 +271,7 @@ def _answer_to(peer: Peer, answer: PeerAnswer) -> Post:
 def _leaving(state: SessionState, peer: Peer, answer: PeerAnswer, rules: Rules | None, moment: Moment) -> AnyEvent:
     if rules is None:
         return PeerAnswered(at=moment.at, peer=peer, answer=answer)
-    verdict = judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
+    verdict = policy.judge(rules.policy, _subject(ANSWER, peer.team), state.facts)
     if answer.status is not PeerStatus.DONE and verdict.effect is not Effect.ALLOW:
         # An agent chooses the words in which it fails as it chooses those of an answer.
         told = answer.model_copy(update={"text": f"{_UNTOLD[answer.status]} ({verdict.reason})", "labels": ()})

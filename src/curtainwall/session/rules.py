@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
+from curtainwall import policy as judging
 from curtainwall.model import HOUSE_CHANNELS, Grant, GrantId, Millis, NotAllowed, RuleId, SessionOpened, Who
-from curtainwall.policy import Policy, closed
 from curtainwall.session.breaker import BreakerLimits
+
+if TYPE_CHECKING:
+    # Start-up time: whoever only answers or lists judges nothing.
+    from curtainwall.policy import Policy
 
 Whose = tuple[Literal["team", "job", "webhook"], str]
 """Who has rules besides the house's: a team, a job or a webhook, by its name."""
@@ -18,7 +22,7 @@ _TABLES: Final = {"team": "teams", "job": "cron", "webhook": "webhooks.hooks"}
 class Rules:
     """The rules in force at the moment of a decision."""
 
-    policy: Policy
+    policy: "Policy"
     project_grants: Mapping[GrantId, Grant] = field(default_factory=dict[GrantId, Grant])
     operators: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     deadline: Millis | None = None
@@ -28,7 +32,7 @@ class Rules:
     logged_bytes: int = 1_000_000_000
     askers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Who may ask a team, where not everybody may."""
-    own_policies: Mapping[Whose, Policy] = field(default_factory=dict[Whose, Policy])
+    own_policies: "Mapping[Whose, Policy]" = field(default_factory=dict)
     """Of teams, jobs and webhooks with a rule file of their own: the house's rules, with those of that file among them."""
     known: frozenset[Whose] | None = None
     """The teams, jobs and webhooks that are configured; sessions of others may do nothing. Left out, nobody looks."""
@@ -72,8 +76,8 @@ def table_of(whose: Whose) -> str:
     return f"{_TABLES[kind]}.{name}"
 
 
-def _gone(policy: Policy, whose: Whose) -> Policy:
+def _gone(policy: "Policy", whose: Whose) -> "Policy":
     kind, name = whose
     gone = f"{kind} `{name}` is not in the configuration any more, nor are the rules it may have had"
     words = f"{gone}; put `{table_of(whose)}` back, or begin a new session"
-    return closed(policy, RuleId(f"{kind}-gone"), words)
+    return judging.closed(policy, RuleId(f"{kind}-gone"), words)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from curtainwall import policy
 from curtainwall.model import (
     BY_HOOK,
     FOLLOW_INSTRUCTIONS,
@@ -25,7 +26,6 @@ from curtainwall.model import (
     is_external,
     resource_of,
 )
-from curtainwall.policy import NEVER_BYPASSED, PROJECT_EDIT, judge
 from curtainwall.session.rules import Rules
 from curtainwall.session.state import SessionState
 
@@ -95,9 +95,9 @@ def standing_answer(state: SessionState, subject: Subject, verdict: Verdict, rul
             return grant.id
     if all(finding.because and state.disabled.issuperset(finding.because) for finding in verdict.asked):
         return _DISABLED
-    if state.mode is Mode.ACCEPT_EDITS and all(set(finding.because) == {PROJECT_EDIT} for finding in verdict.asked):
+    if state.mode is Mode.ACCEPT_EDITS and all(set(finding.because) == {policy.PROJECT_EDIT} for finding in verdict.asked):
         return f"{_BY_MODE}accept-edits"
-    if state.mode is Mode.BYPASS and all(cover.role not in NEVER_BYPASSED for cover in asked):
+    if state.mode is Mode.BYPASS and all(cover.role not in policy.NEVER_BYPASSED for cover in asked):
         return f"{_BY_MODE}bypass"
     return None
 
@@ -121,7 +121,7 @@ def still_permitted(state: SessionState, subject: Subject, permit: CallPermitted
     if state.closed is not None or (_hook_asked(permit) and not counts):
         return False
     labels = frozenset(label for label, source in state.labels.items() if source.call != permit.call or label in since.labels)
-    verdict = judge(rules.policy, subject, replace(state.facts, labels=labels))
+    verdict = policy.judge(rules.policy, subject, replace(state.facts, labels=labels))
     if verdict.effect is not Effect.ASK:
         return verdict.effect is Effect.ALLOW
     if counts and still_covers(subject, covers_of(verdict, subject), covers_of(permit.verdict, subject)):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from curtainwall import policy
 from curtainwall.model import (
     BUILTIN_AGENT,
     ApprovalId,
@@ -30,7 +31,6 @@ from curtainwall.model import (
     Usage,
     Workspace,
 )
-from curtainwall.policy import SessionFacts
 from curtainwall.session.open_work import OpenWork, Standing
 
 _FROM_SURE_TO_UNSURE = (Basis.MEASURED, Basis.ESTIMATED, Basis.UNKNOWN)
@@ -208,10 +208,10 @@ class SessionState(OpenWork):
         return Place(session=self.opened.session, workspace=self.workspace, mode=self.mode, git_directory=self.git_directory)
 
     @property
-    def facts(self) -> SessionFacts:
+    def facts(self) -> "policy.SessionFacts":
         """Return what policy needs to know of the session."""
         assert self.opened is not None
-        return SessionFacts(
+        return policy.SessionFacts(
             session=self.opened.session,
             agent=self.opened.agent,
             workspace=self.opened.workspace,

@@ -1,11 +1,18 @@
 """The log and what stands beside it, on disk and in memory: entries, inboxes, leases, blobs, lists. It knows the model alone."""
 
-from curtainwall.store.audit.chain import Fault, Head, parse_head
-from curtainwall.store.audit.lines import AuditFault
-from curtainwall.store.disk.store import SqliteStore
-from curtainwall.store.in_memory.store import MemoryDisk, MemoryStore
-from curtainwall.store.loss import RESCUE, Loss, loss_of_database
-from curtainwall.store.rescue import LOSS, Rescued, accept_loss, damage_in, rescue
+from typing import TYPE_CHECKING
+
+from curtainwall.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from curtainwall.store.audit.chain import Fault, Head, parse_head
+    from curtainwall.store.audit.lines import AuditFault
+    from curtainwall.store.disk.store import SqliteStore
+    from curtainwall.store.in_memory.store import MemoryDisk, MemoryStore
+    from curtainwall.store.loss import RESCUE, Loss, loss_of_database
+    from curtainwall.store.salvage import LOSS, Rescued, accept_loss, damage_in, rescue
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "LOSS",

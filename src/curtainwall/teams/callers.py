@@ -30,7 +30,7 @@ from curtainwall.model import (
 from curtainwall.model.people import parse_place
 from curtainwall.operations.open import Wanted, inherited, open_new
 from curtainwall.teams.conversations import Conversations
-from curtainwall.tools.team_tools import SERVER
+from curtainwall.tools.team_specs import SERVER
 
 _MANY = 1_000_000
 

@@ -6,7 +6,7 @@ from curtainwall.model import ToolSpec
 from curtainwall.teams.callers import OutsideCaller
 from curtainwall.teams.conversations import Conversations
 from curtainwall.tools.mcp_in import Door
-from curtainwall.tools.team_tools import SERVER
+from curtainwall.tools.team_specs import SERVER
 
 
 def team_door(conversations: Conversations, listing: Callable[[], Iterable[ToolSpec]], caller: OutsideCaller) -> Door:

@@ -1,22 +1,29 @@
 """What an agent can ask for: the catalogue, what a call means, and the tools that run in process."""
 
-from curtainwall.tools.approver import ProgramApprover
-from curtainwall.tools.catalogue import Catalogue, Entry
-from curtainwall.tools.closers import Closer
-from curtainwall.tools.fetch.tool import fetch_runners, scopes
-from curtainwall.tools.files.moves import move_closers
-from curtainwall.tools.files.tool import filesystem_runners
-from curtainwall.tools.git.call import Denials, IsDenied, Withheld
-from curtainwall.tools.git.tool import git_closers, git_runners
-from curtainwall.tools.host import Mounts, NativeTools
-from curtainwall.tools.hub import Hub
-from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
-from curtainwall.tools.native import NATIVE_TOOLS
-from curtainwall.tools.runners import CannotDo, Runner
-from curtainwall.tools.sandbox import CONFINED, OnHeld, Sandboxes
-from curtainwall.tools.schema_check import Check, compile_check
-from curtainwall.tools.shell import shell_runners
-from curtainwall.tools.team_tools import team_tools
+from typing import TYPE_CHECKING
+
+from curtainwall.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from curtainwall.tools.approver import ProgramApprover
+    from curtainwall.tools.catalogue import Catalogue, Entry
+    from curtainwall.tools.closers import Closer
+    from curtainwall.tools.fetch.tool import fetch_runners, scopes
+    from curtainwall.tools.files.moves import move_closers
+    from curtainwall.tools.files.tool import filesystem_runners
+    from curtainwall.tools.git.call import Denials, IsDenied, Withheld
+    from curtainwall.tools.git.tool import git_closers, git_runners
+    from curtainwall.tools.host import Mounts, NativeTools
+    from curtainwall.tools.hub import Hub
+    from curtainwall.tools.meaning import MAX_RESOURCES, Setting, prepare
+    from curtainwall.tools.native import NATIVE_TOOLS
+    from curtainwall.tools.runners import CannotDo, Runner
+    from curtainwall.tools.sandbox import CONFINED, OnHeld, Sandboxes
+    from curtainwall.tools.schema_check import Check, compile_check
+    from curtainwall.tools.shell import shell_runners
+    from curtainwall.tools.team_specs import team_tools
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "CONFINED",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from curtainwall.channels.asks.board import Key
+from curtainwall.channels.asks.answers import Key
 from curtainwall.channels.text.plain import plain_line
 from curtainwall.model import ApprovalQuery, Index, ShownAt
 

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+from curtainwall.channels.asks.answers import Key, answer_each
 from curtainwall.channels.asks.cards import CardLine, card_lines
-from curtainwall.channels.places import origin_of, series_at
+from curtainwall.channels.places import origin_of
+from curtainwall.channels.series import series_at
 from curtainwall.channels.text.plain import plain_line
 from curtainwall.host.local_time import clock_time
 from curtainwall.model import (
@@ -18,7 +20,6 @@ from curtainwall.model import (
     ApprovalQuery,
     ApprovalRow,
     CommandRefused,
-    CurtainwallError,
     Feed,
     GrantScope,
     Index,
@@ -35,9 +36,6 @@ from curtainwall.model import (
     Who,
 )
 
-Key = tuple[SessionId, ApprovalId]
-"""What names one ask: an id alone may have been used in two sessions."""
-
 Status = Literal["open", "granted", "denied", "expired", "withdrawn"]
 
 ReasonOf = Callable[[RuleId], str]
@@ -52,9 +50,6 @@ _REST_TO_LOOK = 4
 
 WhoMay = Callable[[], Callable[[Key], str]]
 """Looks at who may answer asks now, and returns what tells it of each in words; nothing where nobody needs to be told."""
-
-SendAnswer = Callable[[SessionId, AnswerApproval], Awaitable[int]]
-"""Has an answer decided; raises its refusal."""
 
 
 class AskDesk(Protocol):
@@ -319,25 +314,6 @@ def _join(made: Iterable[_Made]) -> list[Card]:
     for it in made:
         alike.setdefault(it.likeness, []).append(it.card)
     return [replace(first, joined=(first.key, *(card.key for card in rest))) if rest else first for first, *rest in alike.values()]
-
-
-def up_to(asks: Sequence[Key], approval: str) -> tuple[Key, ...]:
-    """Return the identical asks that an answer to one of them is for: it and those before it, because those behind it came unseen."""
-    place = next(place for place, (_, name) in enumerate(asks) if name == approval)
-    return tuple(asks[: place + 1])
-
-
-async def answer_each(send: SendAnswer, asks: Sequence[Key], command: AnswerApproval) -> Mapping[Key, CurtainwallError]:
-    """Give the same answer to each ask and return those that it did not settle, with why."""
-    refused: dict[Key, CurtainwallError] = {}
-    # The first comes last: until then what is left is the same card, also for an answer that is repeated after a crash.
-    for session, approval in reversed(asks):
-        try:
-            await send(session, command.model_copy(update={"approval": approval}))
-        except CurtainwallError as fault:
-            # The log of one may be damaged, and its owner stopped; the others are answered all the same.
-            refused[session, approval] = fault
-    return refused
 
 
 def _named(asks: Iterable[Key]) -> str:

@@ -5,7 +5,8 @@ import hashlib
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
-from curtainwall.channels.asks.board import Board, Card, Key
+from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.text.plain import short
 from curtainwall.model import Clock, Marks, Millis
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from curtainwall.channels.asks.board import Board, Card, Key
+from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.board import Board, Card
 from curtainwall.channels.asks.cards import CardLine, ask_in_a_line
 from curtainwall.channels.matrix.markdown import with_code
 from curtainwall.channels.matrix.memory import CHANNEL, Memory, transaction

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from curtainwall.channels.asks.board import AskDesk, Board, up_to
+from curtainwall.channels.asks.answers import up_to
+from curtainwall.channels.asks.board import AskDesk, Board
 from curtainwall.channels.asks.cards import whole_card
 from curtainwall.channels.line import Line
 from curtainwall.channels.matrix.asks import NO, YES, Asking, Posted, ask_list

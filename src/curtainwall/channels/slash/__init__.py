@@ -1,10 +1,17 @@
 """The slash words, parsed and carried out in one place for every text channel."""
 
-from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
-from curtainwall.channels.slash.lines import budget_lines, history_lines, why_lines
-from curtainwall.channels.slash.requests import Approve, Deny, Message, Misspoken, Request, Why
-from curtainwall.channels.slash.suggestions import Known, Suggestion, suggest
-from curtainwall.channels.slash.words import WORDS, nearest, parse, read_budget
+from typing import TYPE_CHECKING
+
+from curtainwall.model.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from curtainwall.channels.slash.control import Control, LogPlaces, Outcome
+    from curtainwall.channels.slash.lines import budget_lines, history_lines, why_lines
+    from curtainwall.channels.slash.requests import Approve, Deny, Message, Misspoken, Request, Why
+    from curtainwall.channels.slash.suggestions import Known, Suggestion, suggest
+    from curtainwall.channels.slash.words import WORDS, nearest, parse, read_budget
+else:
+    __getattr__ = lazy_names(__name__)
 
 __all__ = [
     "WORDS",

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from curtainwall.agents.external.container import Engine
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
+from curtainwall.cli.tables import columns
 from curtainwall.compose.external.containers import adapters_of
 from curtainwall.compose.external.images import AgentImages, AgentStanding
 from curtainwall.compose.external.processes import lacks_of_local

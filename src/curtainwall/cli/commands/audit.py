@@ -14,8 +14,6 @@ import typer
 from curtainwall.channels.text.counts import counted
 from curtainwall.cli.read_only import open_to_look
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, json_line, note, show, show_json
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
 from curtainwall.compose.store import open_store
 from curtainwall.host.files.tail import has_reader, last_lines, lines_as_they_come
 from curtainwall.host.home import find_home
@@ -40,7 +38,6 @@ from curtainwall.model import (
 from curtainwall.operations.lookup import find_session
 from curtainwall.operations.replay import blob_fault
 from curtainwall.runtime import SystemClock
-from curtainwall.serve.rebuild import rebuild
 from curtainwall.session import lift
 from curtainwall.store import LOSS, RESCUE, Head, Loss, Rescued, SqliteStore, accept_loss, loss_of_database, parse_head, rescue
 
@@ -255,15 +252,20 @@ def accept_loss_(
 async def _settled_after(loss: Loss) -> list[str]:
     """End the turns that were under way, so that nothing is done a second time, and label the sessions that were set back."""
     ended: list[str] = []
-    async with open_house(set_up()) as wired:
-        kept = [session for session in loss.sessions if wired.store.log.head(session_stream(session))]
-        assert isinstance(wired.store, SqliteStore)
+    # Start-up time: looking at the log needs no rules.
+    from curtainwall.compose.sessions import open_sessions
+    from curtainwall.compose.setup import InForce, set_up
+
+    setup = set_up()
+    async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+        kept = [session for session in loss.sessions if sessions.store.log.head(session_stream(session))]
+        assert isinstance(sessions.store, SqliteStore)
         for session in kept:
-            wired.store.rebuild_audit(session)
-            await wired.house.send(session, AddLabels(by=SYSTEM, labels=_UNKNOWN))
-        for row in wired.store.index.sessions(SessionQuery(limit=_EVERY_SESSION)):
+            sessions.store.rebuild_audit(session)
+            await sessions.house.send(session, AddLabels(by=SYSTEM, labels=_UNKNOWN))
+        for row in sessions.store.index.sessions(SessionQuery(limit=_EVERY_SESSION)):
             with suppress(CommandRefused):
-                await wired.house.send(row.session, InterruptTurn(by=SYSTEM))
+                await sessions.house.send(row.session, InterruptTurn(by=SYSTEM))
                 ended.append(str(row.session))
     return ended
 
@@ -286,6 +288,11 @@ def rescue_(output: OutputOption = Output.TEXT) -> None:
 
 
 async def _rebuilt(told: Rescued) -> list[str]:
+    # Start-up time: looking at the log needs no gate.
+    from curtainwall.compose.gate import open_house
+    from curtainwall.compose.setup import set_up
+    from curtainwall.serve.rebuild import rebuild
+
     try:
         async with open_house(set_up()) as wired:
             return [words async for words in rebuild(wired, told.lost)]

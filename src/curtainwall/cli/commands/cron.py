@@ -5,23 +5,25 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curtainwall.channels.cron import STOPPED, FiringRow, JobRow, Past, firing_rows, job_rows, pasts
 from curtainwall.cli.read_only import open_to_look
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
-from curtainwall.compose.ask_files import files_of
-from curtainwall.compose.gate import hooks_of, open_house
-from curtainwall.compose.setup import Setup, set_up
+from curtainwall.cli.screen import Output, OutputOption, note, show, show_json, timestamp
+from curtainwall.cli.tables import columns
+from curtainwall.config.loader import load_config
 from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
 from curtainwall.host.local_time import when
 from curtainwall.model import HOUSE, NotFound
 from curtainwall.runtime import Stores, SystemClock
-from curtainwall.serve.cron.jobs import HouseFirings, jobs_in, status_in
+from curtainwall.serve.cron.jobs import jobs_in, status_in
 from curtainwall.session import lift
+
+if TYPE_CHECKING:
+    from curtainwall.compose.setup import Setup
 
 app = typer.Typer()
 
@@ -31,9 +33,10 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="the job, as `cr
 @app.command("list")
 def list_jobs(output: OutputOption = Output.TEXT) -> None:
     """List the jobs of the configuration: when each is due next, and what became of its last firing."""
-    setup = set_up()
-    with open_to_look(setup.home) as store:
-        rows = job_rows(jobs_in(setup.config), _pasts(store), status_in(store), SystemClock().now())
+    home = find_home()
+    jobs = jobs_in(load_config(home.config))
+    with open_to_look(home) as store:
+        rows = job_rows(jobs, _pasts(store), status_in(store), SystemClock().now())
     if output is Output.JSON:
         show_json(
             [
@@ -68,6 +71,9 @@ def run(job: JobArgument, output: OutputOption = Output.TEXT) -> int:
 
     Exit codes: 0 done, 1 failed, 3 parked on an approval or a budget, 130 interrupted.
     """
+    # Start-up time: listing jobs needs no rules.
+    from curtainwall.compose.setup import set_up
+
     setup = set_up()
     if job not in setup.config.cron:
         raise NotFound(f"there is no job `{job}`; `curtainwall cron list` names them")
@@ -85,7 +91,7 @@ def history(
         told = _pasts(store)
         found = firing_rows(told, status_in(store), limit, job)
     # What has fired can be looked at also while the rules of a job do not load.
-    if job is not None and job not in told and job not in set_up().config.cron:
+    if job is not None and job not in told and job not in load_config(find_home().config).cron:
         raise NotFound(f"there is no job `{job}`, and there never was one that fired; `curtainwall cron list` names them")
     if output is Output.JSON:
         show_json([_firing(it) for it in found])
@@ -111,11 +117,14 @@ def _pasts(store: Stores) -> Mapping[str, Past]:
     return pasts(lift(entry) for entry in store.log.read(HOUSE))
 
 
-async def _ran(setup: Setup, job: str, output: Output) -> int:
+async def _ran(setup: "Setup", job: str, output: Output) -> int:
     # Start-up time: listing jobs needs no agent.
     from curtainwall.channels.terminal import Telling, one_shot, wants_colour
     from curtainwall.compose.agents import agents_at_work, default_model_of, models_of
+    from curtainwall.compose.ask_files import files_of
+    from curtainwall.compose.gate import hooks_of, open_house
     from curtainwall.operations.open import Wanted
+    from curtainwall.serve.cron.firings import HouseFirings
 
     async with AsyncExitStack() as stack:
         wired = await stack.enter_async_context(open_house(setup))

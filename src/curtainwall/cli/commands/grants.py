@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from curtainwall.cli.read_only import open_to_look
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json, timestamp
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.setup import set_up
+from curtainwall.cli.screen import Output, OutputOption, note, show, show_json, timestamp
+from curtainwall.cli.tables import columns
 from curtainwall.compose.store import open_store
 from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
@@ -56,13 +55,17 @@ def revoke(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Take an answer back, or with a plan's id all that are left of it; calls that are asked from now on ask again."""
+    # Start-up time: listings need none of this.
+    from curtainwall.compose.sessions import open_sessions
+    from curtainwall.compose.setup import InForce, set_up
+
     setup = set_up()
     with open_store(setup.home) as store:
         whole = find_grant(store.index, grant)
 
     async def take_back() -> None:
-        async with open_house(setup) as wired:
-            await wired.house.revoke(whole, local_user())
+        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+            await sessions.house.revoke(whole, local_user())
 
     asyncio.run(take_back())
     show_json({"grant": whole, "revoked": True}) if output is Output.JSON else show(f"revoked {whole}")

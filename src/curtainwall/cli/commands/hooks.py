@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, YesOption, columns, confirm, note, see_that_it_is_a_directory, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, YesOption, confirm, note, see_that_it_is_a_directory, show, show_json
+from curtainwall.cli.tables import columns
 from curtainwall.compose.hooks import pins_of
 from curtainwall.compose.setup import set_up
 from curtainwall.host.home import find_home

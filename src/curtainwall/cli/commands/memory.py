@@ -13,7 +13,6 @@ from curtainwall.cli.screen import (
     Output,
     OutputOption,
     YesOption,
-    columns,
     confirm,
     note,
     see_that_it_is_a_directory,
@@ -21,6 +20,7 @@ from curtainwall.cli.screen import (
     show_json,
     timestamp,
 )
+from curtainwall.cli.tables import columns
 from curtainwall.compose.knowledge import notebook_of
 from curtainwall.compose.setup import judging_masker
 from curtainwall.host.home import Home, find_home

@@ -9,18 +9,8 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import (
-    Misuse,
-    Output,
-    OutputOption,
-    columns,
-    note,
-    paint,
-    see_that_it_is_a_directory,
-    show,
-    show_json,
-    verdict_word,
-)
+from curtainwall.cli.screen import Misuse, Output, OutputOption, note, paint, see_that_it_is_a_directory, show, show_json, verdict_word
+from curtainwall.cli.tables import columns
 from curtainwall.cli.trials import run_trials
 from curtainwall.compose.advice import explained, hooks_that_hear
 from curtainwall.compose.setup import Setup, set_up

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, columns, confirm, note, show, show_json
+from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, note, show, show_json
 from curtainwall.cli.server_review import changed_tools, new_tools, review_text
+from curtainwall.cli.tables import columns
 from curtainwall.compose.servers import needs_of, open_servers, seen
 from curtainwall.compose.setup import Setup, judging_masker, set_up
 from curtainwall.config.edit import add_roles, add_server, has_server, remove_server, shown

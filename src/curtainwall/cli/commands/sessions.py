@@ -9,26 +9,12 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from curtainwall.channels.slash import Misspoken, budget_lines, history_lines, read_budget, why_lines
 from curtainwall.channels.text.counts import counted
 from curtainwall.cli.commands.held import held, restore
 from curtainwall.cli.commands.sessions_removal import ago, clean, delete
-from curtainwall.cli.conversations import conversation_json, conversation_lines, said_in
 from curtainwall.cli.read_only import open_to_look
-from curtainwall.cli.screen import (
-    Misuse,
-    Output,
-    OutputOption,
-    columns,
-    hanging,
-    note,
-    show,
-    show_json,
-    timestamp,
-)
-from curtainwall.compose.gate import open_house
-from curtainwall.compose.sessions import open_sessions
-from curtainwall.compose.setup import InForce, set_up
+from curtainwall.cli.screen import Misuse, Output, OutputOption, note, show, show_json, timestamp
+from curtainwall.cli.tables import columns, hanging
 from curtainwall.compose.store import open_store
 from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
@@ -50,13 +36,8 @@ from curtainwall.model import (
     VerdictTold,
     session_stream,
 )
-from curtainwall.operations.explanations import Explanations
-from curtainwall.operations.exports import export_lines
-from curtainwall.operations.fork import fork as fork_session
 from curtainwall.operations.lookup import find_session, is_stopped
-from curtainwall.operations.replay import replay_file, replay_session
-from curtainwall.operations.views import view_of
-from curtainwall.session import Figure, figures, fold, inert, lift, see_name, transcript
+from curtainwall.session import Figure, figures, fold, inert, lift
 
 app = typer.Typer()
 
@@ -109,6 +90,12 @@ def list_sessions(
 @app.command("show")
 def show_session(session: IdArgument, output: OutputOption = Output.TEXT) -> None:
     """Show what a session is and what is open in it."""
+    # Start-up time: listings need none of this.
+    from curtainwall.channels.slash.lines import budget_lines
+    from curtainwall.cli.conversations import conversation_json, conversation_lines
+    from curtainwall.operations.views import view_of
+    from curtainwall.session import transcript
+
     with open_to_look(find_home()) as store:
         row = find_session(store.index, session)
         events = [lift(entry) for entry in store.log.read(session_stream(row.session))]
@@ -178,6 +165,10 @@ def history(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print what was said in a session, also before it was forked off another."""
+    # Start-up time: listings need none of this.
+    from curtainwall.channels.slash.lines import history_lines
+    from curtainwall.cli.conversations import said_in
+
     with open_to_look(find_home()) as store:
         said = said_in(store.log, find_session(store.index, session).session)
     if output is Output.JSON:
@@ -195,12 +186,19 @@ def why(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Say why a call of a session was allowed, asked for or denied, and what would change that."""
+    # Start-up time: listings need none of this.
+    from curtainwall.channels.slash.lines import why_lines
+    from curtainwall.compose.sessions import open_sessions
+    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.operations.explanations import Explanations
+
     with open_store(find_home()) as store:
         row = find_session(store.index, session)
 
     async def explained() -> VerdictTold:
-        async with open_house(set_up()) as wired:
-            return Explanations(wired.sessions).why(row.session, about)
+        setup = set_up()
+        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+            return Explanations(sessions).why(row.session, about)
 
     told = asyncio.run(explained())
     show_json(told.model_dump(mode="json")) if output is Output.JSON else show("\n".join(why_lines(told)))
@@ -214,6 +212,12 @@ def budget(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show what a session has used of what it may use, or allow so much in all; `start --resume` goes on then."""
+    # Start-up time: listings need none of this.
+    from curtainwall.channels.slash.lines import budget_lines
+    from curtainwall.compose.sessions import open_sessions
+    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.operations.views import view_of
+
     wanted = _wanted(kind, amount)
     home = find_home()
     with open_store(home) as store:
@@ -221,8 +225,9 @@ def budget(
     if wanted is not None:
 
         async def send(command: RaiseBudget) -> None:
-            async with open_house(set_up()) as wired:
-                await wired.house.send(row.session, command)
+            setup = set_up()
+            async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+                await sessions.house.send(row.session, command)
 
         asyncio.run(send(RaiseBudget(by=local_user(), kind=wanted[0], limit=wanted[1])))
     with open_store(home) as store:
@@ -238,6 +243,9 @@ def budget(
 
 
 def _wanted(kind: str | None, amount: str | None) -> tuple[BudgetKind, float] | None:
+    # Start-up time: listings need none of this.
+    from curtainwall.channels.slash import Misspoken, read_budget
+
     if kind is None:
         return None
     try:
@@ -255,13 +263,17 @@ def rename(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Give a session another name."""
+    # Start-up time: listings need none of this.
+    from curtainwall.compose.sessions import open_sessions
+    from curtainwall.compose.setup import InForce, set_up
+
     setup = set_up()
     with open_store(setup.home) as store:
         row = find_session(store.index, session)
 
     async def send() -> None:
-        async with open_house(setup) as wired:
-            await wired.house.send(row.session, RenameSession(by=local_user(), name=name))
+        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
+            await sessions.house.send(row.session, RenameSession(by=local_user(), name=name))
 
     asyncio.run(send())
     show_json({"session": row.session, "name": name}) if output is Output.JSON else show(f"{row.session} is now `{inert(name)}`")
@@ -274,6 +286,9 @@ def export(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Print a session's log as JSON lines, with the very bytes that were logged; with --output json as one document."""
+    # Start-up time: listings need none of this.
+    from curtainwall.operations.exports import export_lines
+
     with open_to_look(find_home()) as store:
         row = find_session(store.index, session)
         entries = store.log.read(session_stream(row.session))
@@ -301,6 +316,9 @@ def replay(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Fold a log again and report every broken promise in it."""
+    # Start-up time: listings need none of this.
+    from curtainwall.operations.replay import replay_file, replay_session
+
     is_file = os.path.exists(session) or "/" in session or session.endswith(".jsonl")
     with open_to_look(find_home()) as store:
         told = replay_file(Path(session), store.blobs) if is_file else replay_session(store, session)
@@ -325,6 +343,12 @@ def fork(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Open a new session that knows what this one knows: labels come along, grants do not."""
+    # Start-up time: listings need none of this.
+    from curtainwall.compose.sessions import open_sessions
+    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.operations.fork import fork as fork_session
+    from curtainwall.session import see_name
+
     see_name(name)
     setup = set_up()
     with open_store(setup.home) as store:
@@ -333,7 +357,7 @@ def fork(
             note("the session is running; its workspace is copied as it is at this moment")
 
     async def run() -> None:
-        async with open_sessions(InForce(setup)) as sessions:
+        async with open_sessions(setup.home, InForce(setup).terms) as sessions:
             forked = await fork_session(sessions, row.session, local_user(), name)
         if forked.copied is None:
             note(f"warning: both sessions work in the project `{inert(forked.workspace)}` from now on")

@@ -2,30 +2,32 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curtainwall.channels.text.counts import counted
 from curtainwall.cli.screen import Misuse, Output, OutputOption, YesOption, confirm, note, show, show_json
-from curtainwall.compose.sessions import open_sessions
-from curtainwall.compose.setup import InForce, set_up
 from curtainwall.compose.store import open_store
-from curtainwall.config.durations import parse_duration
 from curtainwall.host.account import local_user
 from curtainwall.host.home import find_home
 from curtainwall.host.local_time import when
 from curtainwall.model import SessionQuery, SessionRow
 from curtainwall.operations.lookup import find_session
-from curtainwall.operations.remove import Removal, remove_rest, remove_sessions
 from curtainwall.runtime import SystemClock
 from curtainwall.session import inert
+
+if TYPE_CHECKING:
+    from curtainwall.operations.remove import Removal
 
 _MANY = 1_000_000_000
 
 
 def ago(text: str) -> int:
     """Return when it was so long before now."""
+    # Start-up time: listings need none of this.
+    from curtainwall.config.durations import parse_duration
+
     try:
         return SystemClock().now() - parse_duration(text) * 1000
     except ValueError as error:
@@ -51,6 +53,9 @@ def clean(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Delete sessions that nobody has used for a while, and containers that nobody owns; those with open approvals stay."""
+    # Start-up time: listings need none of this.
+    from curtainwall.operations.remove import Removal, remove_rest
+
     before = ago(older_than)
     if not dry_run and (left := asyncio.run(_remove_leftovers())):
         note(f"removed {left} container{'s' if left > 1 else ''} that a process of ours left behind")
@@ -68,8 +73,14 @@ def clean(
     _report([*kept, *asyncio.run(_remove(rows))], output, kept_is_fine=True)
 
 
-async def _remove(rows: Sequence[SessionRow]) -> list[Removal]:
-    async with open_sessions(InForce(set_up())) as sessions:
+async def _remove(rows: Sequence[SessionRow]) -> "list[Removal]":
+    # Start-up time: listings need none of this.
+    from curtainwall.compose.sessions import open_sessions
+    from curtainwall.compose.setup import InForce, set_up
+    from curtainwall.operations.remove import remove_sessions
+
+    setup = set_up()
+    async with open_sessions(setup.home, InForce(setup).terms) as sessions:
         return await remove_sessions(sessions, rows, local_user())
 
 
@@ -94,7 +105,7 @@ def _confirm_deleting(rows: Sequence[SessionRow], *, yes: bool) -> None:
     confirm(f"delete {counted(len(rows), 'session')} with logs and workspaces, for good?", yes=yes)
 
 
-def _tell_aside(removals: Sequence[Removal]) -> None:
+def _tell_aside(removals: "Sequence[Removal]") -> None:
     for it in removals:
         if it.aside is not None:
             note(
@@ -102,7 +113,7 @@ def _tell_aside(removals: Sequence[Removal]) -> None:
             )
 
 
-def _report(removals: list[Removal], output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:
+def _report(removals: "list[Removal]", output: Output, *, only_said: bool = False, kept_is_fine: bool = False) -> None:
     _tell_aside(removals)
     gone = [removal for removal in removals if removal.why_not is None]
     kept = [removal for removal in removals if removal.why_not is not None]

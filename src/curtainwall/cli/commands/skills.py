@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, columns, note, see_that_it_is_a_directory, show, show_json
+from curtainwall.cli.screen import Output, OutputOption, note, see_that_it_is_a_directory, show, show_json
+from curtainwall.cli.tables import columns
 from curtainwall.compose.knowledge import shelf_of, standing_of
 from curtainwall.compose.setup import judging_masker, set_up
 from curtainwall.model import NotFound, Workspace

@@ -14,8 +14,9 @@ import typer
 
 from curtainwall.channels.terminal import Conversing, Holding, Line, Telling, converse, on_end_signal, one_shot, wants_colour
 from curtainwall.channels.text.counts import counted
+from curtainwall.cli.cards import card_text
 from curtainwall.cli.clone import Cloning
-from curtainwall.cli.screen import Misuse, card_text, confirm, note, see_that_it_is_a_directory
+from curtainwall.cli.screen import Misuse, confirm, note, see_that_it_is_a_directory
 from curtainwall.compose.agents import AtWork, agents_at_work, models_of, wanted_of
 from curtainwall.compose.ask_files import files_of
 from curtainwall.compose.external.container_kind import Brokered, all_agents

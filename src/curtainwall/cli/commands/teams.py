@@ -12,7 +12,8 @@ import typer
 from pydantic import JsonValue
 
 from curtainwall.channels.text.counts import counted
-from curtainwall.cli.screen import Misuse, Output, OutputOption, columns, note, show, show_json, timestamp
+from curtainwall.cli.screen import Misuse, Output, OutputOption, note, show, show_json, timestamp
+from curtainwall.cli.tables import columns
 from curtainwall.cli.teams_import import import_teams
 from curtainwall.compose.gate import Wired, open_house
 from curtainwall.compose.setup import Setup, set_up

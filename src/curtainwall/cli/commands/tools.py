@@ -4,11 +4,15 @@ from typing import Annotated
 
 import typer
 
-from curtainwall.cli.screen import Output, OutputOption, columns, note, show, show_json
-from curtainwall.compose.advice import similar_tools
-from curtainwall.compose.setup import set_up
-from curtainwall.compose.tools import judging_tools
+from curtainwall.cli.screen import Output, OutputOption, note, show, show_json
+from curtainwall.cli.tables import columns
+from curtainwall.compose.servers import server_specs
+from curtainwall.config.loader import load_config
+from curtainwall.config.secret_places import secret_variables
+from curtainwall.host.home import find_home
 from curtainwall.model import Meaning, NotFound, ToolSpec
+from curtainwall.tools import NATIVE_TOOLS, Catalogue, team_tools
+from curtainwall.tools.servers import Reviews, Shelf
 
 app = typer.Typer()
 
@@ -16,7 +20,7 @@ app = typer.Typer()
 @app.command("list")
 def list_tools(server: Annotated[str | None, typer.Option(help="of this server alone")] = None, output: OutputOption = Output.TEXT) -> None:
     """List the tools in the catalogue."""
-    found = [spec for spec in judging_tools(set_up()).listing() if server in {None, spec.server}]
+    found = [spec for spec in _known() if server in {None, spec.server} and not spec.for_house]
     if output is Output.JSON:
         show_json([_as_json(spec) for spec in found])
     elif found:
@@ -28,10 +32,13 @@ def list_tools(server: Annotated[str | None, typer.Option(help="of this server a
 @app.command("show")
 def show_tool(name: Annotated[str, typer.Argument(metavar="TOOL", help="server.tool")], output: OutputOption = Output.TEXT) -> None:
     """Show one tool: its arguments, and the roles they play."""
-    setup = set_up()
-    spec = judging_tools(setup).find(name)
+    spec = next((spec for spec in _known() if spec.full_name == name), None)
     if spec is None:
-        alike = " or ".join(f"`{tool}`" for tool in similar_tools(setup, name))
+        # Start-up time: only a name that is not found needs advice.
+        from curtainwall.compose.advice import similar_tools
+        from curtainwall.compose.setup import set_up
+
+        alike = " or ".join(f"`{tool}`" for tool in similar_tools(set_up(), name))
         guess = f"; did you mean {alike}?" if alike else ";"
         raise NotFound(f"there is no tool `{name}`{guess} `curtainwall tools list` shows them")
     if output is Output.JSON:
@@ -46,6 +53,15 @@ def show_tool(name: Annotated[str, typer.Argument(metavar="TOOL", help="server.t
         mark = "" if isinstance(required, list) and argument in required else "?"
         rows.append((f"{argument}{mark}", str(about.get("type", "")), _roles(meanings.get(argument)), str(about.get("description", ""))))
     show(columns(("argument", "type", "means", "is"), rows) if rows else "it takes no arguments")
+
+
+def _known() -> tuple[ToolSpec, ...]:
+    """Return our own tools, those of teams, and those of servers that a human reviewed; nothing is judged, and no server is started."""
+    home = find_home()
+    config = load_config(home.config)
+    own = Catalogue((*NATIVE_TOOLS, *team_tools(config.teams)))
+    servers = {spec.name: spec for spec in server_specs(config, secret_variables(config))}
+    return (*own.listing(), *Shelf(servers, Reviews(home.root / "servers")).listing())
 
 
 def _roles(meaning: Meaning | None) -> str:

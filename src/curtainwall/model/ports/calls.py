@@ -8,26 +8,14 @@ from pydantic import JsonValue
 
 from curtainwall.model.commands import HookSays
 from curtainwall.model.events.calls import CallPermitted
-from curtainwall.model.events.life import Workspace
 from curtainwall.model.events.work import SavedProgram
 from curtainwall.model.frozen import Frozen
 from curtainwall.model.hooks import HookEvent
 from curtainwall.model.ids import CallId, SessionId, TurnId
 from curtainwall.model.presence import Presence
 from curtainwall.model.subjects import Subject
-from curtainwall.model.tools import Prepared, ToolResult, ToolSpec
-from curtainwall.model.verdicts import Mode, Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The session that a call belongs to, as far as meaning depends on it."""
-
-    session: SessionId
-    workspace: Workspace
-    mode: Mode = Mode.DEFAULT
-    git_directory: str = ""
-    """Where git works when a call names no path; empty for the workspace."""
+from curtainwall.model.tools import Place, Prepared, ToolResult, ToolSpec
+from curtainwall.model.verdicts import Verdict
 
 
 class ToolHost(Protocol):

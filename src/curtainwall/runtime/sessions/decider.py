@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain
 
 from curtainwall.model import (
@@ -22,7 +23,20 @@ from curtainwall.model import (
 )
 from curtainwall.runtime.sessions.feed import Tail
 from curtainwall.runtime.sessions.tickets import Ticket
-from curtainwall.session import ProjectState, Rules, SessionState, blobs_of, decide, fold, fold_project, lift, posts_of, turned_away
+from curtainwall.session import (
+    ProjectState,
+    Rules,
+    SessionState,
+    blobs_of,
+    decide,
+    decide_by_log,
+    fold,
+    fold_project,
+    is_decided_by_log,
+    lift,
+    posts_of,
+    turned_away,
+)
 from curtainwall.session import apply as apply_event
 
 _PAGE = 500
@@ -75,10 +89,10 @@ class Deciding:
 
     def decide(self, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> Draft:
         """Decide commands in their order, and return where that leads with what has to be written for it."""
-        draft = self._decide_with(self._rules_now(), tickets, follows)
+        draft = self._decide_with(cache(self._rules_now), tickets, follows)
         # Before anyone is asked, and before something is added to the project, see what others granted there meanwhile.
         if (draft.state.approvals is not self.state.approvals or len(draft.batch.writes) > 1) and self._look_at_project(draft.state):
-            draft = self._decide_with(self._rules_now(), tickets, follows)
+            draft = self._decide_with(cache(self._rules_now), tickets, follows)
         return draft
 
     def with_programs(self, draft: Draft) -> Draft:
@@ -102,7 +116,7 @@ class Deciding:
     def _rules_now(self) -> Rules:
         return self._rules().of_session(self.state.opened).with_project_grants(self._project.grants)
 
-    def _decide_with(self, rules: Rules, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> Draft:
+    def _decide_with(self, rules: RulesNow, tickets: Sequence[Ticket], follows: Sequence[Follow]) -> Draft:
         state = self.state.copy()
         own: list[AnyEvent] = []
         decided: list[Ticket] = []
@@ -140,11 +154,14 @@ class Deciding:
         batch = Batch(tuple(writes), tuple(consumed), (*posts_of(own), *chain.from_iterable(refused)))
         return Draft(state, batch, given, decided)
 
-    def _decide_one(self, draft: SessionState, ticket: Ticket, rules: Rules) -> None:
+    def _decide_one(self, draft: SessionState, ticket: Ticket, rules: RulesNow) -> None:
+        """Decide one command; rules are asked for only where it needs some, and where they do not load, nothing at all is decided."""
+        command = ticket.command
+        decided = partial(decide_by_log, draft, command) if is_decided_by_log(command) else partial(decide, draft, command, rules())
         moment = Moment(at=self._clock.now(), seed=self._clock.entropy(16), logged=self._logged)
         ticket.events, ticket.refusal = (), None
         try:
-            ticket.events = decide(draft, ticket.command, rules, moment)
+            ticket.events = decided(moment)
         except CommandRefused as refusal:
             ticket.refusal = refusal
         except Exception as error:  # noqa: BLE001 - fail closed: what we cannot decide is refused, and the others go on

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from curtainwall.channels.cron import Cron
-from curtainwall.serve.cron.jobs import HouseFirings, jobs_in
+from curtainwall.serve.cron.firings import HouseFirings
+from curtainwall.serve.cron.jobs import jobs_in
 from curtainwall.serve.service import Serving
 from curtainwall.serve.supervisor import Service
 

@@ -6,7 +6,8 @@ from curtainwall.channels.cron import FiringRow, JobRow, Pasts, firing_rows, job
 from curtainwall.channels.web import TeamTold
 from curtainwall.compose.gate import Wired
 from curtainwall.model import NotFound, SessionId, Who
-from curtainwall.serve.cron.jobs import HouseFirings, jobs_in, status_in
+from curtainwall.serve.cron.firings import HouseFirings
+from curtainwall.serve.cron.jobs import jobs_in, status_in
 from curtainwall.teams.chains import Chain
 from curtainwall.teams.figures import PairFigures
 from curtainwall.teams.pairs import Pair

@@ -11,7 +11,7 @@ from curtainwall.config.schema import Config
 from curtainwall.config.web import WebSection
 from curtainwall.config.web_people import WEB, web_operators, web_tokens
 from curtainwall.model import TryLater
-from curtainwall.serve.cron.jobs import HouseFirings
+from curtainwall.serve.cron.firings import HouseFirings
 from curtainwall.serve.health import health_of
 from curtainwall.serve.http.server import listen, serve_pages
 from curtainwall.serve.service import Serving

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from pydantic import JsonValue
 
-from curtainwall.channels.places import series_of
+from curtainwall.channels.series import series_of
 from curtainwall.channels.webhook import CHANNEL, Outcome
 from curtainwall.compose.gate import Wired
 from curtainwall.model import (

@@ -11,12 +11,6 @@ from curtainwall.store.disk.frames import Frames, Terms
 from curtainwall.store.disk.prepared import PreparedBatch
 from curtainwall.store.disk.scribe import Bounds, Death, Hears, Pending, Scribe
 
-CROWDED: Final = 100
-"""How many batches a second have to come while others are under way, so that a process of its own is worth it."""
-
-QUIET: Final = 600.0
-"""For how many seconds such a process stays while nothing is crowded."""
-
 _PAUSE, _LONGEST_PAUSE = 1.0, 600.0
 _PATIENCE: Final = 10
 _LOG = logging.getLogger(__name__)

@@ -30,7 +30,6 @@ from curtainwall.store.audit.chain import Fault, Head
 from curtainwall.store.audit.lines import AuditFault
 from curtainwall.store.audit.trail import Decode, Trail, told_by
 from curtainwall.store.blobs import FileBlobs
-from curtainwall.store.disk.apart import CROWDED, QUIET
 from curtainwall.store.disk.frames import Terms
 from curtainwall.store.disk.index import SqliteIndex
 from curtainwall.store.disk.leases import OfdLeases
@@ -38,7 +37,7 @@ from curtainwall.store.disk.marks import SqliteMarks
 from curtainwall.store.disk.old_keys import AT_OPENING, prune
 from curtainwall.store.disk.prepared import PreparedBatch, prepare, prepare_post
 from curtainwall.store.disk.watchers import Watching
-from curtainwall.store.disk.writer import Heard, Writer
+from curtainwall.store.disk.writer import CROWDED, QUIET, Heard, Writer
 from curtainwall.store.faults import explain_file
 from curtainwall.store.home import CUT_OFF, Home, make_audit_key, name_aside, read_audit_key
 from curtainwall.store.last_commit import CommitNote

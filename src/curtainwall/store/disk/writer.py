@@ -7,15 +7,24 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from curtainwall.model import Clock, CurtainwallError, StreamId, TryLater
-from curtainwall.store.disk.apart import Apart
 from curtainwall.store.disk.frames import Terms
 from curtainwall.store.disk.pen import Pen
 from curtainwall.store.disk.prepared import PreparedBatch
-from curtainwall.store.disk.scribe import Death, Pending
 from curtainwall.store.faults import unsure
+
+if TYPE_CHECKING:
+    # Start-up time: only a busy process writes apart.
+    from curtainwall.store.disk.apart import Apart
+    from curtainwall.store.disk.scribe import Death, Pending
+
+CROWDED: Final = 100
+"""How many batches a second have to come while others are under way, so that a process of its own is worth it."""
+
+QUIET: Final = 600.0
+"""For how many seconds such a process stays while nothing is crowded."""
 
 _GROUP = 256
 
@@ -55,7 +64,7 @@ class _Estate:
     """What somebody left who was given it to write and is dying: it is taken up once they are dead."""
 
     jobs: Sequence[_Job]
-    death: Death
+    death: "Death"
 
 
 _LOOK, _STOP = object(), object()
@@ -100,6 +109,9 @@ class Writer:
 
     def write_apart(self, crowded: int, quiet: float) -> None:
         """Let a process of its own write what comes from the running loop, while that is so much at once; one loop at a time has that."""
+        # Start-up time: only a busy process writes apart.
+        from curtainwall.store.disk.apart import Apart
+
         apart = self._apart
         if apart is not None:
             if not apart.loop.is_closed():
@@ -153,7 +165,7 @@ class Writer:
         """Take a batch."""
         return self._submit(batch)
 
-    def take_back(self, waiting: Sequence[Pending], loop: asyncio.AbstractEventLoop, death: Death) -> None:
+    def take_back(self, waiting: "Sequence[Pending]", loop: asyncio.AbstractEventLoop, death: "Death") -> None:
         """Take batches that a process was given that is dying, with those who wait for them; some may stand already."""
         for batch, _ in waiting:
             batch.is_doubtful = True

@@ -10,7 +10,8 @@ import pytest
 from curtainwall.channels.cron import CHANNEL, Firing
 from curtainwall.channels.cron.jobs import NOT_OVER, passed
 from curtainwall.model import HOUSE, CallRequest, ExtensionNoted, Mode, SessionQuery, Who
-from curtainwall.serve.cron.jobs import HouseFirings, jobs_in
+from curtainwall.serve.cron.firings import HouseFirings
+from curtainwall.serve.cron.jobs import jobs_in
 from curtainwall.teams.callers import OutsideCaller
 from tests.support.covers import covers
 from tests.support.webs import CONFIG, Visit, Web, web_at

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from curtainwall.channels.asks.board import Card, Key
+from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.board import Card
 from curtainwall.channels.web.house import House
 from curtainwall.channels.web.live.clients import Client, Crowd, told, told_json
 from curtainwall.channels.web.render.filters import draw

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from curtainwall.channels.asks.board import Card, Key
+from curtainwall.channels.asks.answers import Key
+from curtainwall.channels.asks.board import Card
 from curtainwall.channels.asks.cards import call_in_words
 from curtainwall.channels.slash import WORDS, nearest
 from curtainwall.channels.text.plain import plain_line
