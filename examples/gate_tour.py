@@ -9,7 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from curtainwall.cli.screen import card, paint
+from curtainwall.cli.cards import card
+from curtainwall.cli.screen import paint
 from curtainwall.compose.gate import Wired, open_house
 from curtainwall.compose.setup import set_up
 from curtainwall.host.account import local_user
