@@ -32,7 +32,7 @@ class Rules:
     logged_bytes: int = 1_000_000_000
     askers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Who may ask a team, where not everybody may."""
-    own_policies: "Mapping[Whose, Policy]" = field(default_factory=dict)
+    own_policies: "Mapping[Whose, Policy]" = field(default_factory=dict[Whose, "Policy"])
     """Of teams, jobs and webhooks with a rule file of their own: the house's rules, with those of that file among them."""
     known: frozenset[Whose] | None = None
     """The teams, jobs and webhooks that are configured; sessions of others may do nothing. Left out, nobody looks."""
